@@ -1,0 +1,27 @@
+# Fast links and cached compiles where the tools are there.
+find_program(PIPEC_LLD NAMES ld.lld-22 ld.lld PATHS /usr/lib/llvm-22/bin)
+if(PIPEC_LLD AND CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  add_link_options(-fuse-ld=lld)
+endif()
+find_program(PIPEC_CCACHE ccache)
+if(PIPEC_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${PIPEC_CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${PIPEC_CCACHE})
+endif()
+
+option(PIPEC_SANITIZE "AddressSanitizer and UndefinedBehaviorSanitizer" OFF)
+if(PIPEC_SANITIZE)
+  add_compile_options(-fsanitize=address,undefined -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=address,undefined)
+endif()
+
+# pipec_unit_test(NAME sources... LIBS libs...): one GoogleTest binary, registered with ctest.
+function(pipec_unit_test name)
+  cmake_parse_arguments(ARG "" "" "LIBS" ${ARGN})
+  if(BUILD_TESTING)
+    add_executable(${name} ${ARG_UNPARSED_ARGUMENTS})
+    target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gtest GTest::gmock GTest::gtest_main)
+    set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/test/bin)
+    add_test(NAME unit.${name} COMMAND ${name})
+  endif()
+endfunction()
