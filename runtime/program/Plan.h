@@ -1,0 +1,229 @@
+//===- Plan.h - plan.json as data -------------------------------*- C++ -*-===//
+//
+// What the compiler writes and the runtime executes; both include this file, so
+// the format has one definition. Field names are the JSON keys. Nothing here is
+// derived at run time: offsets, slots, orders and versions are all stated.
+//
+// Units: bytes, seconds. All ids count from 0. Offsets are multiples of 64.
+//
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace pipec::plan {
+
+constexpr int kPlanVersion = 1;
+
+/// A file that holds tensors. Found by `relative` (to the plan folder), then
+/// `absolute`; `sha256` must match.
+struct File {
+  std::string relative, absolute, sha256;
+  int64_t bytes = 0;
+};
+
+/// Where a tensor's initial value is: bytes [offset, offset+length) of a file.
+struct Source {
+  int file = -1; ///< index into Plan::files
+  int64_t offset = 0, length = 0;
+};
+
+/// A tensor of the model that lives longer than a step. `role`: "weight"
+/// (trained), "frozen", "state" (running statistics), "constant" (folded).
+struct Weight {
+  std::string name, dtype, role;
+  std::vector<int64_t> shape;
+  int64_t bytes = 0;
+  Source source;
+  bool exported = false; ///< an initializer of the model file of this name,
+                         ///< to be replaced on export
+};
+
+/// A graph input (labels included), for one microbatch. `batch_axis` is 0, or
+/// -1 for an input without one (then the array is the same for every one).
+struct Input {
+  std::string name, dtype;
+  std::vector<int64_t> shape;
+  int64_t bytes = 0;
+  int batch_axis = 0;
+  int64_t upper = -1; ///< integer inputs: values must be in [lower, upper) when
+  int64_t lower = 0;  ///< upper >= 0 (embedding rows, classes)
+  int64_t ignored = INT64_MIN; ///< one value outside the range that is allowed
+};
+
+/// A use of a model input by a stage: copied to IN + offset.
+struct StageInput {
+  int input = 0;
+  int64_t offset = 0;
+};
+
+/// A weight's place in a stage. `region`: "weights", "constants" or "state".
+struct StageWeight {
+  int weight = 0;
+  std::string region;
+  int64_t offset = 0;
+  /// One accumulator per use of the weight in this stage, as (global index of
+  /// the use, offset in GRADIENTS). With several uses (here or on other stages)
+  /// the runtime folds them in the order of the use index, so that the sum has
+  /// the same bits for every partition, and leaves the total in gradients[0].
+  std::vector<std::pair<int, int64_t>> gradients;
+  /// Optimizer state tensors, each of the weight's shape in fp32:
+  /// (name, offset in OPTIMIZER), e.g. ("exp_avg", 0).
+  std::vector<std::pair<std::string, int64_t>> optimizer;
+};
+
+/// A running statistic: STATE + state receives microbatch statistics from the
+/// stats row of a microbatch (what pipec_track does; listed for checkpoints).
+struct Region {
+  int64_t bytes = 0; ///< of one slot
+  int slots = 1;
+};
+
+struct Cost {
+  double forward_s = 0, backward_input_s = 0, backward_weight_s = 0;
+};
+
+struct Stage {
+  int id = 0;
+  std::vector<int> ranks; ///< replica r is ranks[r]; microbatch k -> k mod size
+  std::string library;    ///< relative to the plan folder
+  int64_t first_node = 0, last_node = 0;
+  std::string first_name, last_name;
+  int64_t parameters = 0;
+  Cost cost;
+  bool split_backward = false; ///< pipec_backward_input/_weight, not _backward
+  bool tracks = false;         ///< has pipec_track
+  bool computes_loss = false;
+  int versions = 1; ///< weight versions kept
+  int warmup = 0;   ///< stream programs: forwards of a replica before its first
+                    ///< backward
+  /// Bytes and slots by region name: workspace constants weights gradients
+  /// optimizer state stats in stash out grad_in grad_out wstash. `weights`
+  /// counts one version (kept `versions` times); a missing region is empty.
+  std::map<std::string, Region> regions;
+  std::vector<StageInput> inputs;
+  std::vector<StageWeight> weights;
+};
+
+/// One tensor that travels for every microbatch from a stage to a stage.
+struct Edge {
+  int id = 0;
+  std::string value;
+  bool backward = false; ///< a gradient: sent after B (or I), received for B
+  int64_t bytes = 0;
+  int from_stage = 0;
+  std::string from_region; ///< "out" or "stash"; "grad_out"
+  int64_t from_offset = 0;
+  int to_stage = 0;
+  std::string to_region; ///< "in"; "grad_in"
+  int64_t to_offset = 0;
+};
+
+/// One action of a step program. `kind`: "F", "B", "I", "W". `slots` gives the
+/// slot index by region name, for regions with more than one slot.
+struct Action {
+  std::string kind;
+  int stage = 0, microbatch = 0;
+  std::map<std::string, int> slots;
+};
+
+/// What a rank does. A "step" program (synchronous) lists one optimizer step,
+/// which repeats; then gradients are reduced, the weights updated. A "stream"
+/// program (pipedream) never flushes: the rank's microbatches in order j = 0, 1,
+/// ...: `warmup` forwards, then backward(j), update, forward(j + warmup), then
+/// the remaining backwards; slot and version of local microbatch j are j modulo
+/// their counts.
+struct Program {
+  std::string kind; ///< "step" or "stream"
+  std::vector<Action> actions;
+};
+
+struct Rank {
+  int rank = 0, host = 0, device = 0;
+  std::vector<int> stages;
+  int64_t peak_bytes = 0, weights_bytes = 0, gradients_bytes = 0,
+          optimizer_bytes = 0, stash_bytes = 0, workspace_bytes = 0;
+  int64_t other_bytes = 0; ///< in, out, gradients in flight, constants, state
+  Program program;
+};
+
+/// The version rule of the strategy (SYSTEMS: phi and beta), evaluated per stage
+/// and local microbatch: "latest": both read the weights of the current step;
+/// "stash": both read max(0, j - warmup) where j counts the stage's rounds.
+struct Strategy {
+  std::string name, schedule, versions; ///< versions: "latest" or "stash"
+  std::string update;                   ///< "step" or "round"
+  bool synchronous = true;
+  bool recompute = false;
+};
+
+struct Optimizer {
+  std::string kind; ///< "sgd", "adam", "adamw"
+  std::map<std::string, double> options;
+};
+
+struct Training {
+  std::string loss;
+  std::map<std::string, std::string> loss_options;
+  Optimizer optimizer;
+  int microbatches = 1, microbatch_size = 1;
+  double clip_norm = 0; ///< 0: none
+};
+
+struct Predicted {
+  double step_s = 0, samples_per_s = 0, bubble = 0;
+  int64_t communication_bytes = 0; ///< of all ranks in a step
+};
+
+struct Baseline {
+  std::string name;
+  bool fits = true;
+  double step_s = 0, samples_per_s = 0;
+  std::string note;
+};
+
+struct Model {
+  std::string path, sha256;
+  int64_t opset = 0;
+  std::vector<std::string> inputs, outputs;
+};
+
+struct Cluster {
+  std::string kind; ///< "cpu" or "cuda"
+  std::string device;
+  int servers = 1, devices_per_server = 1;
+};
+
+struct Plan {
+  int version = kPlanVersion;
+  std::string pipec_version;
+  Model model;
+  Training training;
+  Cluster cluster;
+  Strategy strategy;
+  std::string schedule;
+  std::vector<File> files; ///< files[0] is the model
+  std::vector<Input> inputs;
+  std::vector<Weight> weights;
+  std::vector<Stage> stages;
+  std::vector<Edge> edges;
+  std::vector<Rank> ranks;
+  Predicted predicted;
+  std::vector<Baseline> baselines;
+};
+
+/// Reads DIR/plan.json and checks it: every index in range, offsets inside
+/// their regions, every edge's ends consistent, each rank's actions complete.
+/// Throws Failure(BadPlan or NoInput) that names the field.
+Plan readPlan(const std::string &directory);
+
+/// The text of plan.json: keys in fixed order, stable byte for byte.
+std::string toJson(const Plan &plan);
+
+/// Throws Failure(BadPlan): the same checks as readPlan.
+void checkPlan(const Plan &plan);
+
+} // namespace pipec::plan
