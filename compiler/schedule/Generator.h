@@ -1,0 +1,72 @@
+//===- Generator.h - named schedules ----------------------------*- C++ -*-===//
+//
+// One file and one row of Schedules.def per generator. A generator is a pure
+// function from a request to a Schedule.
+//
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "compiler/schedule/Costs.h"
+#include "compiler/schedule/Schedule.h"
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pipec::schedule {
+
+enum class Metric {
+  Makespan, ///< last end - first start over all devices
+  Span,     ///< max over devices of own last end - own first start
+};
+
+/// What is asked of a generator. Cost-blind generators read sizes only.
+struct ScheduleRequest {
+  int devices = 1;      ///< in all; with `replicas`, their sum
+  int microbatches = 1; ///< in one optimizer step
+  int chunks = 0;       ///< stages per device; 0: the schedule's default
+  /// Copies of each stage (gpipe, 1f1b, naive, pipedream, dp); empty: one each.
+  std::vector<int> replicas;
+  /// Forwards before the first backward, per stage and copy (1f1b: DAPPLE's
+  /// K_i); empty: the schedule's default.
+  std::vector<int> warmup;
+  int slices = 1;    ///< sequence pieces per microbatch (seq1f1b)
+  int groupSize = 0; ///< microbatches per chunk turn (interleaved); 0: devices
+  DeviceCosts costs; ///< empty lists: one unit each
+  Metric metric = Metric::Makespan;
+};
+
+enum class Layout { Linear, Looped, Zigzag, Bidirectional, Replicated };
+enum class ChunkRule {
+  One,  ///< one stage per device
+  Two,  ///< exactly two
+  Free, ///< any number, two by default
+};
+
+struct ScheduleRow {
+  const char *name;
+  const char *summary;
+  const char *source; ///< where it was published
+  Layout layout;
+  ChunkRule chunks;
+  bool synchronous;   ///< flushes once per optimizer step
+  bool splitBackward; ///< I and W apart
+  bool replicates;    ///< takes ScheduleRequest::replicas
+  bool readsCosts;
+  Schedule (*make)(const ScheduleRequest &);
+};
+
+/// All rows, in the order of Schedules.def.
+std::span<const ScheduleRow> schedules();
+/// nullptr when there is none of that name.
+const ScheduleRow *findSchedule(std::string_view name);
+
+/// Generates by name. Throws Failure(Usage) for an unknown name or a request
+/// the schedule cannot serve, naming the number that would do.
+Schedule generate(std::string_view name, const ScheduleRequest &request);
+
+/// `request.costs` spread over the stages of `schedule`; limits included.
+Costs costsFor(const Schedule &schedule, const ScheduleRequest &request);
+
+} // namespace pipec::schedule
