@@ -1,0 +1,87 @@
+//===- CostGraph.h - what the planner knows about a model -------*- C++ -*-===//
+//
+// A model as the planner sees it: forward operators in program order with their
+// times, and every byte that can be kept, copied or sent. A stage is an
+// interval [first, last] of nodes; values, weights and stashes name the nodes
+// that touch them, so what a stage keeps and what crosses a cut is exact and
+// not the sum of per-node guesses.
+//
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace pipec::plan {
+
+/// One forward operator. Times are seconds for one microbatch on one device;
+/// byte counts are for one microbatch (stash, workspace) or once (the rest).
+struct CostNode {
+  std::string id;   ///< unique, stable name (messages and plans use it)
+  std::string name; ///< what a person calls it; may be empty
+  double forwardSeconds = 0;
+  double backwardInputSeconds = 0;
+  double backwardWeightSeconds = 0;
+  double flops = 0; ///< of the forward
+  /// Trainable weights (fp32 master) that no other node uses. Weights with
+  /// several users belong in CostGraph::weights.
+  int64_t parameterBytes = 0;
+  /// Bytes the node needs all the time that do not train: running statistics,
+  /// frozen weights, constants.
+  int64_t stateBytes = 0;
+  /// Activations kept from this node's forward to its backward that no other
+  /// node keeps. Tensors several nodes keep belong in CostGraph::stashes.
+  int64_t stashBytes = 0;
+  /// Scratch while the node runs; a stage needs the largest of its nodes.
+  int64_t workspaceBytes = 0;
+};
+
+/// A tensor that flows from one node to others. It crosses from its producer's
+/// stage to each other stage that consumes it, once per consuming stage; a
+/// gradient of `gradientBytes` comes back from each.
+struct CostValue {
+  size_t producer = 0;
+  int64_t bytes = 0;
+  int64_t gradientBytes =
+      0; ///< 0 for integer values and what needs no gradient
+  std::vector<size_t> consumers;
+};
+
+/// A weight and its users. Every stage with a user holds a copy; trainable
+/// copies in several stages sum their gradients across these stages.
+struct CostWeight {
+  std::string name;
+  int64_t bytes = 0;
+  std::vector<size_t> users;
+  bool trainable = true;
+};
+
+/// A tensor kept from forward to backward by every stage with a user.
+struct CostStash {
+  int64_t bytes = 0;
+  std::vector<size_t> users;
+};
+
+/// The model in program order. Node indices everywhere are positions in
+/// `nodes`.
+struct CostGraph {
+  std::vector<CostNode> nodes;
+  std::vector<CostValue> values;
+  std::vector<CostWeight> weights;
+  std::vector<CostStash> stashes;
+  /// Groups of nodes that must share a stage.
+  std::vector<std::vector<size_t>> pinTogether;
+};
+
+/// Throws Failure(Exit::BadModel) naming the first offence: no nodes, a
+/// duplicate id, a negative or non-finite cost, an index out of range, a
+/// consumer at or before its producer.
+void checkCostGraph(const CostGraph &graph);
+
+/// Nodes in `[legal.front()=0 …]` before which a stage may start: positions 0
+/// and every position no pinned group spans. Ascending.
+std::vector<size_t> legalStarts(const CostGraph &graph);
+
+} // namespace pipec::plan

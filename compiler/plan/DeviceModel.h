@@ -1,0 +1,64 @@
+//===- DeviceModel.h - what a device can do ---------------------*- C++ -*-===//
+//
+// Devices are rows of Devices.def. The analytic time of an operator is a
+// roofline with an efficiency that grows with the amount of work: the launch
+// overhead plus the larger of arithmetic and memory time.
+//
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace pipec::plan {
+
+enum class DType { F32, TF32, F16, BF16, F64 };
+
+/// What kind of work an operator is; each kind reaches another share of the
+/// peak.
+enum class OpKind {
+  MatMul,
+  Convolution,
+  Attention,
+  Elementwise,
+  Reduction,
+  Copy
+};
+
+struct DeviceModel {
+  std::string name;
+  std::string kind = "gpu"; ///< "gpu" or "cpu"
+  std::string describe;
+  int64_t memoryBytes = 0;
+  // Dense peaks, FLOP/s.
+  double flopsF64 = 0, flopsF32 = 0, flopsTF32 = 0, flopsF16 = 0, flopsBF16 = 0;
+  double memoryBandwidth = 0; ///< bytes/s
+  double launchSeconds = 0;   ///< fixed cost of one kernel
+  /// FLOPs at which a contraction reaches half of its best efficiency.
+  double halfEfficiencyFlops = 0;
+  // Interconnect when no cluster file says otherwise: bytes/s, s.
+  double intraBandwidth = 0, intraLatency = 0;
+  double interBandwidth = 0, interLatency = 0;
+
+  double peak(DType dtype) const;
+};
+
+/// Every row of Devices.def, in its order.
+const std::vector<DeviceModel> &deviceModels();
+
+/// The row of that name; Failure(Exit::Usage) lists the names there are.
+const DeviceModel &deviceModel(const std::string &name);
+
+/// A CPU of this machine's kind: the generic row scaled to `cores` cores of
+/// `gigahertz` with `vectorBits` registers and given memory, shared evenly by
+/// `ranks` processes. Nothing is probed; the caller knows the machine.
+DeviceModel nativeCpu(int cores, double gigahertz, int vectorBits,
+                      int64_t memoryBytes, int ranks);
+
+/// Seconds of one operator that does `flops` floating-point operations and
+/// moves `bytes` to and from memory.
+double opSeconds(const DeviceModel &device, double flops, double bytes,
+                 OpKind kind, DType dtype);
+
+} // namespace pipec::plan

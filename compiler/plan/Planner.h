@@ -1,0 +1,114 @@
+//===- Planner.h - from a cost graph to stages, replicas, devices -*- C++ -*-=//
+//
+// plan() checks the request, searches, and has the independent verifier
+// (PlanVerifier.h) recompute what it returns. It is deterministic.
+//
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "compiler/plan/CostGraph.h"
+#include "compiler/plan/StrategyFacts.h"
+#include "compiler/plan/Topology.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace pipec::plan {
+
+enum class Recompute { None, Full, Auto };
+
+struct PlanRequest {
+  CostGraph graph;
+  Topology topology;
+  StrategyFacts strategy;
+  int microbatches = 1;   ///< in one optimizer step, over the whole cluster
+  int microbatchSize = 1; ///< samples; only samples/s depends on it
+  /// Optimizer state per byte of trainable weights: 0 SGD, 1 momentum, 2 Adam.
+  double optimizerBytesPerParameterByte = 0;
+  /// Per device; 0 takes the topology's device, negative means no limit.
+  int64_t memoryLimit = 0;
+
+  /// How many stages: nothing = the planner's choice.
+  std::optional<int> stages;
+  /// A hand-written split: first node of every stage, starting with 0. Not
+  /// searched, only evaluated.
+  std::vector<size_t> cuts;
+  /// Replicas of each stage, by hand; empty = the planner's choice (one each
+  /// when `replication` is off).
+  std::vector<int> replicas;
+  bool replication = true;
+  /// Use every device even when fewer would do (fixed rank counts).
+  bool useAllDevices = false;
+  Recompute recompute = Recompute::None;
+  /// Also price data parallelism, the even split, GPipe … for comparison.
+  bool baselines = true;
+};
+
+/// Bytes on each device of a stage at its peak.
+struct MemoryParts {
+  int64_t weights = 0; ///< all live versions
+  int64_t state = 0;   ///< frozen weights, running statistics
+  int64_t gradients = 0;
+  int64_t optimizer = 0;
+  int64_t stash =
+      0; ///< in-flight microbatches' activations and received values
+  int64_t workspace = 0;
+  int64_t total() const {
+    return weights + state + gradients + optimizer + stash + workspace;
+  }
+};
+
+struct StagePlan {
+  size_t firstNode = 0, lastNode = 0;
+  int replicas = 1;
+  std::vector<int> devices; ///< global device numbers, one per replica
+  // Seconds per microbatch on one device.
+  double forwardSeconds = 0, backwardInputSeconds = 0,
+         backwardWeightSeconds = 0;
+  bool recompute = false; ///< the forward runs again before the backward
+  int64_t parameterBytes = 0;
+  int64_t receiveBytes = 0;         ///< forward, per microbatch
+  int64_t receiveGradientBytes = 0; ///< backward, per microbatch
+  double allReduceSeconds = 0;      ///< gradients of the replicas, per step
+  int inFlight = 1; ///< microbatches whose stash one replica holds at the peak
+  int versions = 1; ///< weight versions one replica holds at the peak
+  MemoryParts memory;
+};
+
+struct Baseline {
+  std::string name; ///< "data parallel", "even split", "gpipe", …
+  bool fits = false;
+  double stepSeconds = 0; ///< meaningful when it fits
+  int64_t peakBytes = 0;
+  std::string note; ///< why not, when it does not fit or does not apply
+};
+
+struct PlanResult {
+  std::vector<StagePlan> stages;
+  double stepSeconds = 0; ///< one optimizer step
+  double samplesPerSecond = 0;
+  double bubble = 0;              ///< idle share of all devices' time in a step
+  int64_t communicationBytes = 0; ///< per step, over the whole cluster
+  int bottleneckStage = 0;
+  std::string bottleneck; ///< which stage, and whether compute or a link binds
+  std::vector<Baseline> baselines;
+  std::string runnerUp;     ///< what second place would have cost; may be empty
+  double searchSeconds = 0; ///< informative; not part of any written plan
+};
+
+/// Throws Failure: Exit::BadModel (graph), Exit::Usage (impossible request),
+/// Exit::NoFit (nothing fits: by how much, and what would make it fit).
+PlanResult plan(const PlanRequest &request);
+
+/// Prices exactly this split and these replicas (no search). `fits` of the
+/// result's memory is the caller's to check with memoryLimitOf().
+PlanResult evaluatePlan(const PlanRequest &request,
+                        const std::vector<size_t> &firstNodes,
+                        const std::vector<int> &replicas,
+                        const std::vector<bool> &recompute = {});
+
+/// The limit in bytes that the request means; INT64_MAX for none.
+int64_t memoryLimitOf(const PlanRequest &request);
+
+} // namespace pipec::plan

@@ -1,0 +1,62 @@
+//===- StrategyFacts.h - what a strategy costs ------------------*- C++ -*-===//
+//
+// The few facts about a training strategy that decide time and memory. The
+// planner knows no strategy by name: it reads these. Facts of the classic
+// systems are rows of StrategyFacts.def; other ones are filled in by the
+// caller.
+//
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace pipec::plan {
+
+/// Where a stage stands in its pipeline.
+struct StagePosition {
+  int stage = 0;
+  int stages = 1;
+  int replicas = 1;        ///< of this stage
+  int devicesFromHere = 1; ///< Σ replicas of this stage and all later ones
+  int microbatches = 1;    ///< in a step, over the whole cluster
+};
+
+/// Which formula bounds a step from below; the schedule's own simulation
+/// decides.
+enum class Shape {
+  DataParallel, ///< one stage on all devices, each a share of the microbatches
+  Naive,        ///< one microbatch at a time through all stages
+  GPipe,        ///< all forwards, then all backwards
+  OneFOneB      ///< warm-up forwards, then one backward for each forward
+};
+
+struct StrategyFacts {
+  std::string name;
+  /// A row of `pipec list schedules`: generated and simulated to price a plan.
+  std::string schedule;
+  Shape shape = Shape::OneFOneB;
+  /// Stages on each device (interleaving); replication needs 1.
+  int chunks = 1;
+  /// I and W are separate tasks.
+  bool splitBackward = false;
+  /// Synchronous: a barrier ends every step, and gradients accumulate over the
+  /// step's microbatches. Asynchronous: the pipeline never drains.
+  bool synchronous = true;
+  /// Copies of the gradients a device holds (1: an accumulator).
+  double gradientCopies = 1;
+  /// Microbatches whose stash one replica of the stage holds at the peak.
+  std::function<int(const StagePosition &)> inFlight;
+  /// Weight versions one replica holds at the peak, the live one included.
+  std::function<int(const StagePosition &)> versions;
+  /// The schedule takes replicated stages.
+  bool replicates = true;
+};
+
+/// The row of that name ("dp", "naive", "gpipe", "1f1b", "pipedream", "2bw");
+/// Failure(Exit::Usage) lists the names there are.
+StrategyFacts strategyFacts(const std::string &name);
+std::vector<std::string> strategyFactNames();
+
+} // namespace pipec::plan

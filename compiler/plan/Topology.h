@@ -1,0 +1,59 @@
+//===- Topology.h - devices and the links between them ----------*- C++ -*-===//
+//
+// A cluster is a tree of equal halves: servers hold sockets hold devices.
+// Device numbers run depth first, so devices of one server are neighbours. A
+// link is priced by the outermost level at which two devices differ.
+//
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "compiler/plan/DeviceModel.h"
+
+#include <string>
+#include <vector>
+
+namespace pipec::plan {
+
+/// One level of the tree, outermost first. Bandwidth is bytes/s per device and
+/// direction between two devices that differ at this level; latency is seconds.
+struct Level {
+  std::string name;
+  int count = 1;
+  double bandwidth = 0;
+  double latency = 0;
+};
+
+struct Link {
+  double bandwidth = 0; ///< bytes/s
+  double latency = 0;   ///< s
+  int level = 0; ///< index into Topology::levels; levels.size() = same device
+};
+
+struct Topology {
+  std::vector<Level> levels; ///< outermost first, at least one
+  DeviceModel device;
+
+  int devices() const;
+  /// Devices in one component of levels[level] (1 for the innermost level's
+  /// units).
+  int componentSize(size_t level) const;
+  /// The link between two devices.
+  Link link(int a, int b) const;
+  /// The slowest link inside a set of devices (used by their all-reduce).
+  Link slowestLink(const std::vector<int> &group) const;
+};
+
+/// `text` is "M" or "NxM": N servers of M devices with the device row's own
+/// interconnects. Throws Failure(Exit::Usage).
+Topology gridTopology(const std::string &text, const DeviceModel &device);
+
+/// Reads a cluster file (README "A cluster file"). Throws
+/// Failure(Exit::NoInput) or Failure(Exit::BadPlan) with the key and the
+/// reason.
+Topology readTopology(const std::string &path);
+Topology parseTopology(const std::string &json, const std::string &origin);
+
+/// The cluster in the file format; reading it back gives an equal topology.
+std::string writeTopology(const Topology &topology);
+
+} // namespace pipec::plan
