@@ -1,0 +1,131 @@
+#include "compiler/plan/DeviceModel.h"
+
+#include "support/Failure.h"
+
+#include <algorithm>
+
+namespace pipec::plan {
+
+double DeviceModel::peak(DType dtype) const {
+  switch (dtype) {
+  case DType::F64:
+    return flopsF64;
+  case DType::F32:
+    return flopsF32;
+  case DType::TF32:
+    return flopsTF32;
+  case DType::F16:
+    return flopsF16;
+  case DType::BF16:
+    return flopsBF16;
+  }
+  return flopsF32;
+}
+
+const std::vector<DeviceModel> &deviceModels() {
+  static const std::vector<DeviceModel> models = [] {
+    std::vector<DeviceModel> rows;
+    auto add = [&](const char *name, const char *kind, double memoryGiB,
+                   double f64, double f32, double tf32, double f16, double bf16,
+                   double memoryGBps, double launchUs, double halfMflop,
+                   double intraGBps, double intraUs, double interGBps,
+                   double interUs, const char *describe) {
+      DeviceModel d;
+      d.name = name;
+      d.kind = kind;
+      d.describe = describe;
+      d.memoryBytes = static_cast<int64_t>(memoryGiB * (int64_t(1) << 30));
+      d.flopsF64 = f64 * 1e12, d.flopsF32 = f32 * 1e12,
+      d.flopsTF32 = tf32 * 1e12;
+      d.flopsF16 = f16 * 1e12, d.flopsBF16 = bf16 * 1e12;
+      d.memoryBandwidth = memoryGBps * 1e9;
+      d.launchSeconds = launchUs * 1e-6;
+      d.halfEfficiencyFlops = halfMflop * 1e6;
+      d.intraBandwidth = intraGBps * 1e9, d.intraLatency = intraUs * 1e-6;
+      d.interBandwidth = interGBps * 1e9, d.interLatency = interUs * 1e-6;
+      rows.push_back(d);
+    };
+#define DEVICE(...) add(__VA_ARGS__);
+#include "compiler/plan/Devices.def"
+    return rows;
+  }();
+  return models;
+}
+
+const DeviceModel &deviceModel(const std::string &name) {
+  std::string names;
+  for (const DeviceModel &d : deviceModels()) {
+    if (d.name == name)
+      return d;
+    names += (names.empty() ? "" : ", ") + d.name;
+  }
+  throw Failure(Exit::Usage,
+                "no device model '" + name + "'; there are: " + names);
+}
+
+DeviceModel nativeCpu(int cores, double gigahertz, int vectorBits,
+                      int64_t memoryBytes, int ranks) {
+  if (cores < 1 || ranks < 1 || !(gigahertz > 0) || vectorBits < 32 ||
+      memoryBytes < 1)
+    throw Failure(Exit::Usage,
+                  "a CPU needs at least one core, one rank, a clock, 32-bit "
+                  "vectors and memory");
+  DeviceModel d = deviceModel("cpu");
+  d.name = "native";
+  d.describe = "this machine's CPU, shared evenly by its ranks";
+  // Two fused multiply-adds a cycle, and at least one core's worth a rank even
+  // when ranks outnumber cores: they then take turns, which is half the speed
+  // and so on.
+  double share = static_cast<double>(cores) / ranks;
+  double f32 = gigahertz * 1e9 * (vectorBits / 32.0) * 2 * 2 * share;
+  double scale = f32 / d.flopsF32;
+  d.flopsF32 = d.flopsTF32 = f32;
+  d.flopsF64 = f32 / 2;
+  d.flopsF16 = d.flopsBF16 = f32;
+  d.memoryBandwidth *= std::max(share, std::min(scale, 1.0));
+  d.memoryBytes = memoryBytes / ranks;
+  return d;
+}
+
+namespace {
+/// Share of the peak that a large operator of that kind reaches.
+double bestEfficiency(OpKind kind) {
+  switch (kind) {
+  case OpKind::MatMul:
+    return 0.80;
+  case OpKind::Convolution:
+    return 0.65;
+  case OpKind::Attention:
+    return 0.55;
+  case OpKind::Elementwise:
+  case OpKind::Reduction:
+  case OpKind::Copy:
+    return 0.25; // vector units, not the contraction's peak; memory binds
+                 // anyway
+  }
+  return 0.25;
+}
+} // namespace
+
+double opSeconds(const DeviceModel &device, double flops, double bytes,
+                 OpKind kind, DType dtype) {
+  constexpr double memoryEfficiency = 0.8;
+  bool contraction = kind == OpKind::MatMul || kind == OpKind::Convolution ||
+                     kind == OpKind::Attention;
+  // Elementwise work runs in the type it is stored in, but never on tensor
+  // cores.
+  double peak = contraction
+                    ? device.peak(dtype)
+                    : (dtype == DType::F64 ? device.flopsF64 : device.flopsF32);
+  double arithmetic = 0;
+  if (flops > 0) {
+    double efficiency = bestEfficiency(kind);
+    if (contraction)
+      efficiency *= flops / (flops + device.halfEfficiencyFlops);
+    arithmetic = flops / (peak * efficiency);
+  }
+  double memory = bytes / (device.memoryBandwidth * memoryEfficiency);
+  return device.launchSeconds + std::max(arithmetic, memory);
+}
+
+} // namespace pipec::plan

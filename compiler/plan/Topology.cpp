@@ -1,0 +1,218 @@
+#include "compiler/plan/Topology.h"
+
+#include "support/Failure.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <sstream>
+
+namespace pipec::plan {
+
+int Topology::devices() const {
+  int n = 1;
+  for (const Level &level : levels)
+    n *= level.count;
+  return n;
+}
+
+int Topology::componentSize(size_t level) const {
+  int n = 1;
+  for (size_t l = level + 1; l < levels.size(); ++l)
+    n *= levels[l].count;
+  return n;
+}
+
+Link Topology::link(int a, int b) const {
+  for (size_t l = 0; l < levels.size(); ++l) {
+    int size = componentSize(l);
+    if (a / size != b / size)
+      return {levels[l].bandwidth, levels[l].latency, static_cast<int>(l)};
+  }
+  return {std::numeric_limits<double>::infinity(), 0,
+          static_cast<int>(levels.size())};
+}
+
+Link Topology::slowestLink(const std::vector<int> &group) const {
+  Link worst{std::numeric_limits<double>::infinity(), 0,
+             static_cast<int>(levels.size())};
+  for (size_t i = 1; i < group.size(); ++i) {
+    Link l = link(group[0], group[i]);
+    if (l.bandwidth < worst.bandwidth ||
+        (l.bandwidth == worst.bandwidth && l.level < worst.level))
+      worst = l;
+  }
+  return worst;
+}
+
+namespace {
+
+int parseCount(const std::string &text, const std::string &whole) {
+  bool digits = !text.empty() && text.size() <= 7 &&
+                std::all_of(text.begin(), text.end(),
+                            [](char c) { return c >= '0' && c <= '9'; });
+  int value = digits ? std::stoi(text) : 0;
+  if (value < 1)
+    throw Failure(
+        Exit::Usage,
+        "'" + whole +
+            "' is not a number of devices: write M or NxM, both at least 1");
+  return value;
+}
+
+using Json = nlohmann::json;
+
+[[noreturn]] void bad(const std::string &origin, const std::string &message) {
+  throw Failure(Exit::BadPlan, "cluster " + origin + ": " + message);
+}
+
+double number(const Json &object, const char *key, const std::string &origin,
+              const std::string &where) {
+  if (!object.contains(key))
+    bad(origin, where + " has no \"" + key + "\"");
+  if (!object[key].is_number())
+    bad(origin, where + " \"" + key + "\" is not a number");
+  double value = object[key].get<double>();
+  if (!std::isfinite(value) || value < 0)
+    bad(origin, where + " \"" + key + "\" must be a number of at least 0");
+  return value;
+}
+
+double positive(const Json &object, const char *key, const std::string &origin,
+                const std::string &where) {
+  double value = number(object, key, origin, where);
+  if (value <= 0)
+    bad(origin, where + " \"" + key + "\" must be above 0");
+  return value;
+}
+
+DeviceModel customDevice(const Json &device, const std::string &origin) {
+  DeviceModel d =
+      deviceModel(device.value("kind", "gpu") == "cpu" ? "cpu" : "a100-80g");
+  d.kind = device.value("kind", "gpu");
+  d.name = device.value("name", "custom");
+  d.describe = "from " + origin;
+  d.memoryBytes = static_cast<int64_t>(
+      positive(device, "memory_GiB", origin, "\"device\"") *
+      (int64_t(1) << 30));
+  d.memoryBandwidth =
+      positive(device, "memory_GBps", origin, "\"device\"") * 1e9;
+  if (!device.contains("flops") || !device["flops"].is_object())
+    bad(origin, "\"device\" has no \"flops\" object such as {\"fp32\": 6e13}");
+  const Json &flops = device["flops"];
+  d.flopsF32 = positive(flops, "fp32", origin, "\"flops\"");
+  auto optional = [&](const char *key, double otherwise) {
+    return flops.contains(key) ? positive(flops, key, origin, "\"flops\"")
+                               : otherwise;
+  };
+  d.flopsF64 = optional("fp64", d.flopsF32 / 2);
+  d.flopsTF32 = optional("tf32", d.flopsF32);
+  d.flopsBF16 = optional("bf16", d.flopsF32);
+  d.flopsF16 = optional("fp16", d.flopsBF16);
+  if (device.contains("launch_us"))
+    d.launchSeconds = number(device, "launch_us", origin, "\"device\"") * 1e-6;
+  return d;
+}
+
+} // namespace
+
+Topology gridTopology(const std::string &text, const DeviceModel &device) {
+  size_t x = text.find('x');
+  int servers =
+      x == std::string::npos ? 1 : parseCount(text.substr(0, x), text);
+  int each =
+      parseCount(x == std::string::npos ? text : text.substr(x + 1), text);
+  if (static_cast<int64_t>(servers) * each > 1'000'000)
+    throw Failure(Exit::Usage, "'" + text + "' is more than a million devices");
+  Topology t;
+  t.device = device;
+  t.levels = {{"server", servers, device.interBandwidth, device.interLatency},
+              {device.kind, each, device.intraBandwidth, device.intraLatency}};
+  return t;
+}
+
+Topology parseTopology(const std::string &json, const std::string &origin) {
+  Json root;
+  try {
+    root = Json::parse(json);
+  } catch (const Json::parse_error &e) {
+    bad(origin, std::string("not JSON: ") + e.what());
+  }
+  if (!root.is_object() || !root.contains("levels") ||
+      !root["levels"].is_array() || root["levels"].empty())
+    bad(origin,
+        "needs \"levels\": a list with one entry per level, outermost first");
+  Topology t;
+  for (size_t i = 0; i < root["levels"].size(); ++i) {
+    const Json &entry = root["levels"][i];
+    std::string where = "level " + std::to_string(i);
+    if (!entry.is_object())
+      bad(origin, where + " is not an object");
+    double count = positive(entry, "count", origin, where);
+    if (count != std::floor(count) || count > 1e6)
+      bad(origin, where + " \"count\" must be a whole number up to a million");
+    double latency = entry.contains("latency_us")
+                         ? number(entry, "latency_us", origin, where)
+                         : 0.0;
+    t.levels.push_back({entry.value("name", where), static_cast<int>(count),
+                        positive(entry, "bandwidth_GBps", origin, where) * 1e9,
+                        latency * 1e-6});
+  }
+  double devices = 1;
+  for (const Level &level : t.levels)
+    devices *= level.count;
+  if (devices > 1e6)
+    bad(origin, "more than a million devices");
+  if (!root.contains("device"))
+    bad(origin,
+        "needs \"device\": the name of a device model or a description");
+  if (root["device"].is_string()) {
+    try {
+      t.device = deviceModel(root["device"].get<std::string>());
+    } catch (const Failure &f) {
+      bad(origin, f.what());
+    }
+  } else if (root["device"].is_object()) {
+    t.device = customDevice(root["device"], origin);
+  } else {
+    bad(origin, "\"device\" is neither a name nor an object");
+  }
+  return t;
+}
+
+Topology readTopology(const std::string &path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in)
+    throw Failure(Exit::NoInput, "cannot read the cluster file " + path);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return parseTopology(text.str(), path);
+}
+
+std::string writeTopology(const Topology &topology) {
+  nlohmann::ordered_json root;
+  root["levels"] = nlohmann::ordered_json::array();
+  for (const Level &level : topology.levels)
+    root["levels"].push_back({{"name", level.name},
+                              {"count", level.count},
+                              {"bandwidth_GBps", level.bandwidth / 1e9},
+                              {"latency_us", level.latency * 1e6}});
+  const DeviceModel &d = topology.device;
+  root["device"] = {
+      {"name", d.name},
+      {"kind", d.kind},
+      {"memory_GiB", static_cast<double>(d.memoryBytes) / (int64_t(1) << 30)},
+      {"flops",
+       {{"fp64", d.flopsF64},
+        {"fp32", d.flopsF32},
+        {"tf32", d.flopsTF32},
+        {"fp16", d.flopsF16},
+        {"bf16", d.flopsBF16}}},
+      {"memory_GBps", d.memoryBandwidth / 1e9},
+      {"launch_us", d.launchSeconds * 1e6}};
+  return root.dump(2) + "\n";
+}
+
+} // namespace pipec::plan
