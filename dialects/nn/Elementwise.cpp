@@ -1,0 +1,148 @@
+//===- Elementwise.cpp - all knowledge of the elementwise ops -------------===//
+//
+// Gradients follow PyTorch where the function has a kink: relu, abs at 0, ties
+// of max and min, pow at 0.
+//
+//===----------------------------------------------------------------------===//
+#include "dialects/nn/Build.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace pipec::nn;
+
+using Grads = SmallVectorImpl<Value>;
+
+//===----------------------------------------------------------------------===//
+// Types
+//===----------------------------------------------------------------------===//
+
+static LogicalResult inferBool(ValueRange operands,
+                               SmallVectorImpl<Type> &types) {
+  auto type = cast<RankedTensorType>(operands[0].getType());
+  types.push_back(type.clone(IntegerType::get(type.getContext(), 1)));
+  return success();
+}
+
+#define INFER_BOOL(OP)                                                         \
+  LogicalResult OP::inferReturnTypes(MLIRContext *, std::optional<Location>,   \
+                                     ValueRange operands, DictionaryAttr,      \
+                                     mlir::OpaqueProperties, RegionRange,      \
+                                     SmallVectorImpl<Type> &types) {           \
+    return inferBool(operands, types);                                         \
+  }
+INFER_BOOL(CompareOp)
+INFER_BOOL(IsNanOp)
+INFER_BOOL(IsInfOp)
+
+LogicalResult CompareOp::verify() {
+  if (!llvm::is_contained({"eq", "ne", "lt", "le", "gt", "ge"}, getPredicate()))
+    return emitOpError("has an unknown predicate '") << getPredicate() << "'";
+  return success();
+}
+
+LogicalResult SelectOp::verify() {
+  auto condition = tensorType(getCondition());
+  if (!condition.getElementType().isInteger(1) ||
+      condition.getShape() != tensorType(getA()).getShape())
+    return emitOpError("needs an i1 condition of the shape of its values");
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Unary gradients: d is the gradient of y
+//===----------------------------------------------------------------------===//
+
+#define UNARY_GRADIENT(OP, EXPRESSION)                                         \
+  void OP::backward(NNBuilder &b, ValueRange grads, const llvm::BitVector &,   \
+                    Grads &out) {                                              \
+    [[maybe_unused]] Value x = getX(), y = getY(), d = grads[0];               \
+    out[0] = EXPRESSION;                                                       \
+  }
+
+UNARY_GRADIENT(NegOp, neg(b, d))
+UNARY_GRADIENT(AbsOp, mul(b, d, SignOp::create(b, x)))
+UNARY_GRADIENT(ExpOp, mul(b, d, y))
+UNARY_GRADIENT(LogOp, div(b, d, x))
+UNARY_GRADIENT(Log1pOp, div(b, d, addScalar(b, x, 1)))
+UNARY_GRADIENT(SqrtOp, div(b, d, mulScalar(b, y, 2)))
+UNARY_GRADIENT(RsqrtOp, mul(b, mulScalar(b, d, -0.5), mul(b, y, mul(b, y, y))))
+UNARY_GRADIENT(ReciprocalOp, mul(b, neg(b, d), mul(b, y, y)))
+UNARY_GRADIENT(TanhOp, mul(b, d, sub(b, splatLike(b, y, 1), mul(b, y, y))))
+UNARY_GRADIENT(ErfOp, mul(b, mulScalar(b, d, 2 / std::sqrt(M_PI)),
+                          exp(b, neg(b, mul(b, x, x)))))
+UNARY_GRADIENT(SigmoidOp, mul(b, d, mul(b, y, sub(b, splatLike(b, y, 1), y))))
+UNARY_GRADIENT(ReluOp,
+               selectOrZero(b, compare(b, "gt", x, splatLike(b, x, 0)), d))
+UNARY_GRADIENT(SinOp, mul(b, d, CosOp::create(b, x)))
+UNARY_GRADIENT(CosOp, neg(b, mul(b, d, SinOp::create(b, x))))
+// Zero almost everywhere: no gradient value at all.
+UNARY_GRADIENT(FloorOp, Value())
+UNARY_GRADIENT(CeilOp, Value())
+UNARY_GRADIENT(RoundOp, Value())
+UNARY_GRADIENT(SignOp, Value())
+UNARY_GRADIENT(StopGradientOp, Value())
+
+void CastOp::backward(NNBuilder &b, ValueRange grads, const llvm::BitVector &,
+                      Grads &out) {
+  if (isFloat(getX()) && isFloat(getY()))
+    out[0] = nn::cast(b, grads[0], tensorType(getX()).getElementType());
+}
+
+//===----------------------------------------------------------------------===//
+// Binary gradients
+//===----------------------------------------------------------------------===//
+
+#define BINARY_GRADIENT(OP, A_EXPRESSION, B_EXPRESSION)                        \
+  void OP::backward(NNBuilder &b, ValueRange grads,                            \
+                    const llvm::BitVector &needed, Grads &out) {               \
+    [[maybe_unused]] Value p = getA(), q = getB(), y = getY(), d = grads[0];   \
+    if (needed[0])                                                             \
+      out[0] = A_EXPRESSION;                                                   \
+    if (needed[1])                                                             \
+      out[1] = B_EXPRESSION;                                                   \
+  }
+
+/// d where x is the larger (predicate gt) or smaller (lt) one, d/2 at a tie.
+static Value extremeGradient(NNBuilder &b, StringRef predicate, Value d,
+                             Value x, Value other) {
+  Value tie = select(b, compare(b, "eq", x, other), mulScalar(b, d, 0.5),
+                     splatLike(b, d, 0));
+  return select(b, compare(b, predicate, x, other), d, tie);
+}
+
+/// y * log(a) * d; 0 where a is 0 and b >= 0, as in PyTorch.
+static Value powExponentGradient(NNBuilder &b, Value d, Value p, Value q,
+                                 Value y) {
+  Value zero = splatLike(b, p, 0);
+  Value guarded =
+      AndOp::create(b, compare(b, "eq", p, zero), compare(b, "ge", q, zero));
+  return select(b, guarded, zero, mul(b, d, mul(b, y, log(b, p))));
+}
+
+/// d * b * a^(b-1); 0 where b is 0, also for a = 0.
+static Value powBaseGradient(NNBuilder &b, Value d, Value p, Value q) {
+  Value zero = splatLike(b, p, 0);
+  Value power = PowOp::create(b, p, addScalar(b, q, -1));
+  return select(b, compare(b, "eq", q, zero), zero,
+                mul(b, d, mul(b, q, power)));
+}
+
+BINARY_GRADIENT(AddOp, d, d)
+BINARY_GRADIENT(SubOp, d, neg(b, d))
+BINARY_GRADIENT(MulOp, mul(b, d, q), mul(b, d, p))
+BINARY_GRADIENT(DivOp, div(b, d, q), neg(b, div(b, mul(b, d, y), q)))
+BINARY_GRADIENT(PowOp, powBaseGradient(b, d, p, q),
+                powExponentGradient(b, d, p, q, y))
+BINARY_GRADIENT(MaxOp, extremeGradient(b, "gt", d, p, q),
+                extremeGradient(b, "gt", d, q, p))
+BINARY_GRADIENT(MinOp, extremeGradient(b, "lt", d, p, q),
+                extremeGradient(b, "lt", d, q, p))
+
+void SelectOp::backward(NNBuilder &b, ValueRange grads,
+                        const llvm::BitVector &needed, Grads &out) {
+  if (needed[1])
+    out[1] = selectOrZero(b, getCondition(), grads[0]);
+  if (needed[2])
+    out[2] = select(b, getCondition(), splatLike(b, grads[0], 0), grads[0]);
+}

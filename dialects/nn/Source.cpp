@@ -1,0 +1,37 @@
+//===- Source.cpp - constants, parameters, iota ---------------------------===//
+#include "dialects/nn/NN.h"
+
+using namespace mlir;
+using namespace pipec::nn;
+
+OpFoldResult ConstantOp::fold(FoldAdaptor) { return getValue(); }
+
+LogicalResult ParameterOp::verify() {
+  auto type = dyn_cast<RankedTensorType>(getType());
+  if (!type || !type.hasStaticShape())
+    return emitOpError("needs a tensor type of static shape");
+  if (!llvm::is_contained({"weight", "frozen", "state", "constant"}, getRole()))
+    return emitOpError("has an unknown role '") << getRole() << "'";
+  bool byReference = getFile() && getOffset() && getLength();
+  if (byReference == getValue().has_value())
+    return emitOpError("needs either file, offset and length or a value");
+  return success();
+}
+
+static LogicalResult verifyParameterUse(Operation *op, FlatSymbolRefAttr name,
+                                        Type type, SymbolTableCollection &t) {
+  auto parameter = t.lookupNearestSymbolFrom<ParameterOp>(op, name);
+  if (!parameter)
+    return op->emitOpError("names no nn.parameter: ") << name;
+  if (parameter.getType() != type)
+    return op->emitOpError("has type ")
+           << type << " but the parameter has " << parameter.getType();
+  return success();
+}
+
+LogicalResult WeightOp::verifySymbolUses(SymbolTableCollection &t) {
+  return verifyParameterUse(*this, getParameterAttr(), getY().getType(), t);
+}
+LogicalResult TrackOp::verifySymbolUses(SymbolTableCollection &t) {
+  return verifyParameterUse(*this, getParameterAttr(), getX().getType(), t);
+}
