@@ -5,6 +5,9 @@
 // derived at run time: offsets, slots, orders and versions are all stated.
 //
 // Units: bytes, seconds. All ids count from 0. Offsets are multiples of 64.
+// Element types have numpy's names (float32, int64, bool, bfloat16, ...).
+// Gradient accumulators and optimizer state are float32. The gradient of the
+// loss is seeded with 1/microbatches, so that the accumulated sum is the mean.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -98,11 +101,12 @@ struct Stage {
   bool tracks = false;         ///< has pipec_track
   bool computes_loss = false;
   int versions = 1; ///< weight versions kept
-  int warmup = 0;   ///< stream programs: forwards of a replica before its first
-                    ///< backward
+  int warmup = 0;   ///< stream programs: forwards of a replica before it
+                    ///< alternates forward, backward (0 for the last stage)
   /// Bytes and slots by region name: workspace constants weights gradients
   /// optimizer state stats in stash out grad_in grad_out wstash. `weights`
   /// counts one version (kept `versions` times); a missing region is empty.
+  /// stats: in a step program one slot per microbatch, used by its number.
   std::map<std::string, Region> regions;
   std::vector<StageInput> inputs;
   std::vector<StageWeight> weights;
@@ -123,7 +127,7 @@ struct Edge {
 };
 
 /// One action of a step program. `kind`: "F", "B", "I", "W". `slots` gives the
-/// slot index by region name, for regions with more than one slot.
+/// slot index by region name, for regions with more than one slot (not stats).
 struct Action {
   std::string kind;
   int stage = 0, microbatch = 0;
@@ -132,10 +136,11 @@ struct Action {
 
 /// What a rank does. A "step" program (synchronous) lists one optimizer step,
 /// which repeats; then gradients are reduced, the weights updated. A "stream"
-/// program (pipedream) never flushes: the rank's microbatches in order j = 0, 1,
-/// ...: `warmup` forwards, then backward(j), update, forward(j + warmup), then
-/// the remaining backwards; slot and version of local microbatch j are j modulo
-/// their counts.
+/// program (pipedream) never flushes and lists no actions: with the rank's
+/// microbatches numbered j = 0, 1, ... it does `warmup` forwards, then for every
+/// j forward(j + warmup), backward(j), update; at the end only backwards and
+/// updates remain. The slot of microbatch j and of version j is j modulo their
+/// count.
 struct Program {
   std::string kind; ///< "step" or "stream"
   std::vector<Action> actions;
@@ -178,7 +183,8 @@ struct Predicted {
   int64_t communication_bytes = 0; ///< of all ranks in a step
 };
 
-struct Baseline {
+/// What another way of training would take (named unlike the planner's own).
+struct BaselineRow {
   std::string name;
   bool fits = true;
   double step_s = 0, samples_per_s = 0;
@@ -212,7 +218,7 @@ struct Plan {
   std::vector<Edge> edges;
   std::vector<Rank> ranks;
   Predicted predicted;
-  std::vector<Baseline> baselines;
+  std::vector<BaselineRow> baselines;
 };
 
 /// Reads DIR/plan.json and checks it: every index in range, offsets inside
