@@ -34,8 +34,11 @@ struct SimulateOptions {
   /// A directed link between two devices carries one transfer at a time, in
   /// the order the sender produces them.
   bool linkOccupancy = false;
-  /// A send occupies its device until the receiver has posted the receive.
-  bool rendezvous = false;
+  /// Messages a directed pair of devices can hold before the consumer takes
+  /// them; a send that finds no room keeps its device waiting. -1: no bound.
+  /// 0: rendezvous, the send waits until its consumer stands at the receive,
+  /// which it posts right before the action that needs the data.
+  int buffers = -1;
 };
 
 /// O(actions). Throws Failure(BadPlan) naming device and action when the order

@@ -24,6 +24,7 @@ enum class Rule {
   Dependency, ///< on one device a task stands before one it depends on
   Deadlock,   ///< devices wait for each other in a cycle
   Buffers,    ///< bounded receive buffers make the programs wait for ever
+  Fifo,       ///< a pair's messages are taken in another order than sent
   Memory,     ///< a device exceeds its limit
   Version,    ///< a weight version is read before it exists or after it is gone
 };
@@ -53,17 +54,22 @@ struct VerifyOptions {
   /// Checks memory against costs.limit when given.
   const Costs *costs = nullptr;
   std::optional<VersionRule> versions;
-  /// Messages one device pair can have in flight, per direction; 0 = a pure
-  /// rendezvous. Receives are posted as the lowering posts them: right before
-  /// the action that needs the data.
-  int buffers = 1;
-  bool checkBuffers = false;
+  /// Messages a directed pair of devices can hold before the consumer takes
+  /// them; sends block when it is full. -1: not checked. 0: rendezvous.
+  int buffers = -1;
+  /// Messages of one directed pair must be taken in the order they were sent
+  /// (a transport that cannot match by tag).
+  bool fifo = false;
   std::size_t most = 20; ///< stop after that many violations
 };
 
 /// Empty when the schedule is right.
 std::vector<Violation> verify(const Schedule &schedule,
                               const VerifyOptions &options = {});
+
+/// The smallest `buffers` with which the send/recv programs finish; -1 when
+/// they deadlock whatever the bound.
+int buffersNeeded(const Schedule &schedule);
 
 /// Throws Failure(BadPlan) with the first violation, if any.
 void verifyOrThrow(const Schedule &schedule, const VerifyOptions &options = {});

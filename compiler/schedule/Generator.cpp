@@ -1,0 +1,99 @@
+//===- Generator.cpp - the table of schedules and its front door ----------===//
+#include "compiler/schedule/Generator.h"
+
+#include "compiler/schedule/Verifier.h"
+#include "compiler/schedule/generators/Build.h"
+#include "support/Failure.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace pipec::schedule {
+
+static constexpr ScheduleRow kRows[] = {
+#define PIPEC_SCHEDULE(function, name, layout, chunks, synchronous, split,     \
+                       replicates, readsCosts, summary, source)                \
+  {name,        summary, source,     Layout::layout, ChunkRule::chunks,        \
+   synchronous, split,   replicates, readsCosts,     function},
+#include "compiler/schedule/Schedules.def"
+};
+
+std::span<const ScheduleRow> schedules() { return kRows; }
+
+const ScheduleRow *findSchedule(std::string_view name) {
+  for (const ScheduleRow &row : kRows)
+    if (row.name == name)
+      return &row;
+  return nullptr;
+}
+
+void require(bool holds, const std::string &what) {
+  if (!holds)
+    throw Failure(Exit::Usage, what);
+}
+
+/// Sizes a schedule of this row can have; fills in what may be left out.
+static ScheduleRequest normalize(const ScheduleRow &row,
+                                 ScheduleRequest request) {
+  std::string name = row.name;
+  // Orders are materialized: refuse what would need tens of gigabytes.
+  constexpr long long kMostTasks = 1ll << 26;
+  require(request.devices >= 1 && request.devices <= 1 << 16,
+          name + ": devices must be between 1 and 65536, not " +
+              std::to_string(request.devices));
+  require(request.microbatches >= 1 && request.microbatches <= 1 << 24,
+          name + ": microbatches must be between 1 and 16777216, not " +
+              std::to_string(request.microbatches));
+  int wanted = row.chunks == ChunkRule::One ? 1 : 2;
+  if (request.chunks == 0)
+    request.chunks = wanted;
+  if (row.chunks != ChunkRule::Free)
+    require(request.chunks == wanted,
+            name + " has exactly " + std::to_string(wanted) +
+                (wanted == 1 ? " stage" : " stages") + " per device, not " +
+                std::to_string(request.chunks));
+  require(request.chunks >= 1 && request.chunks <= 1024,
+          name + ": chunks must be between 1 and 1024, not " +
+              std::to_string(request.chunks));
+  require(1ll * request.devices * request.chunks * request.microbatches <=
+              kMostTasks,
+          name + ": " + std::to_string(request.devices) + " devices times " +
+              std::to_string(request.microbatches) +
+              " microbatches is more than 67108864 tasks");
+  if (!request.replicas.empty()) {
+    require(row.replicates, name + " does not take replicated stages");
+    for (int r : request.replicas)
+      require(r >= 1, name + ": a stage needs at least one replica");
+    int sum =
+        std::accumulate(request.replicas.begin(), request.replicas.end(), 0);
+    require(sum == request.devices, name + ": replicas add up to " +
+                                        std::to_string(sum) + " devices, not " +
+                                        std::to_string(request.devices));
+  }
+  return request;
+}
+
+Schedule generate(std::string_view name, const ScheduleRequest &request) {
+  const ScheduleRow *row = findSchedule(name);
+  if (!row) {
+    std::string known;
+    for (const ScheduleRow &r : kRows)
+      known += std::string(known.empty() ? "" : ", ") + r.name;
+    throw Failure(Exit::Usage, "no schedule '" + std::string(name) +
+                                   "'; there are: " + known);
+  }
+  Schedule schedule = row->make(normalize(*row, request));
+  schedule.name = row->name;
+  auto violations = verify(schedule);
+  if (!violations.empty())
+    throw Failure(Exit::Internal,
+                  schedule.name +
+                      " generated a broken schedule: " + violations[0].message);
+  return schedule;
+}
+
+Costs costsFor(const Schedule &schedule, const ScheduleRequest &request) {
+  return expand(request.costs, schedule.placement);
+}
+
+} // namespace pipec::schedule
