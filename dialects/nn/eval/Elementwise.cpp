@@ -43,7 +43,8 @@ static std::optional<double> floatUnary(Operation *op, double x) {
       .Case([&](FloorOp) { return std::floor(x); })
       .Case([&](CeilOp) { return std::ceil(x); })
       .Case([&](RoundOp) { return std::nearbyint(x); })
-      .Case([&](SignOp) { return std::isnan(x) ? x : double((x > 0) - (x < 0)); })
+      .Case(
+          [&](SignOp) { return std::isnan(x) ? x : double((x > 0) - (x < 0)); })
       .Case([&](StopGradientOp) { return x; })
       .Default([](Operation *) { return std::nullopt; });
 }
@@ -159,7 +160,8 @@ static Literal castLiteral(const Context &c, const Literal &x, Type to,
       if (x.isFloat())
         out.push_back(x.doubleAt(at[0]));
       else if (from.isUnsignedInteger(64))
-        out.push_back(static_cast<double>(static_cast<uint64_t>(x.intAt(at[0]))));
+        out.push_back(
+            static_cast<double>(static_cast<uint64_t>(x.intAt(at[0]))));
       else
         out.push_back(static_cast<double>(x.intAt(at[0])));
     });
@@ -233,8 +235,9 @@ static Literal onShape(Operation *op, const Context &c,
   }
   if (in.size() == 1) {
     if (x.isFloat())
-      return floats(
-          [&](ArrayRef<int64_t> at) { return floatUnary(op, x.doubleAt(at[0])); });
+      return floats([&](ArrayRef<int64_t> at) {
+        return floatUnary(op, x.doubleAt(at[0]));
+      });
     return ints(
         [&](ArrayRef<int64_t> at) { return intUnary(op, x.intAt(at[0])); });
   }
@@ -256,13 +259,15 @@ FailureOr<Results> elementwise(Operation *op, const Context &c) {
   SmallVector<int64_t> shape(type.getShape());
   if (type.getNumElements() > 0)
     for (int64_t d = 0; d < type.getRank(); ++d)
-      if (llvm::all_of(c.operands,
-                       [&](const Literal &x) { return x.getStrides()[d] == 0; }))
+      if (llvm::all_of(c.operands, [&](const Literal &x) {
+            return x.getStrides()[d] == 0;
+          }))
         shape[d] = 1;
   SmallVector<Literal> small;
   for (const Literal &x : c.operands)
     small.push_back(x.view(x.getType().clone(shape),
-                           SmallVector<int64_t>(x.getStrides()), x.getOffset()));
+                           SmallVector<int64_t>(x.getStrides()),
+                           x.getOffset()));
   SmallVector<const Literal *> in;
   for (const Literal &x : small)
     in.push_back(&x);

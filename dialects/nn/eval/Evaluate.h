@@ -1,7 +1,8 @@
-//===- Evaluate.h - nn ops on literals ---------------------------*- C++ -*-===//
+//===- Evaluate.h - nn ops on literals ---------------------------*- C++
+//-*-===//
 //
-// A plain evaluator of the nn dialect. The importer folds constants with it; the
-// tests use it as the meaning of an op and of a whole function.
+// A plain evaluator of the nn dialect. The importer folds constants with it;
+// the tests use it as the meaning of an op and of a whole function.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -20,8 +21,8 @@ struct EvaluateOptions {
   bool round = true;
 };
 
-/// The results of one op. Fails, with a sentence in `why`, for an op that has no
-/// evaluation (a parameter read, a track) and for an index out of range.
+/// The results of one op. Fails, with a sentence in `why`, for an op that has
+/// no evaluation (a parameter read, a track) and for an index out of range.
 mlir::FailureOr<llvm::SmallVector<Literal>>
 evaluate(mlir::Operation *op, llvm::ArrayRef<Literal> operands,
          const EvaluateOptions &options, std::string &why);

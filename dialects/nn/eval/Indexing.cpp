@@ -14,6 +14,12 @@ static std::optional<int64_t> wrapIndex(int64_t index, int64_t size) {
   return index;
 }
 
+static double addWrapping(double a, double b) { return a + b; }
+static int64_t addWrapping(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) +
+                              static_cast<uint64_t>(b));
+}
+
 static FailureOr<Results> outOfRange(const Context &c, int64_t index,
                                      int64_t size) {
   c.why = "index " + std::to_string(index) + " is outside of " +
@@ -42,9 +48,9 @@ static FailureOr<Results> gather(GatherOp op, const Context &c) {
   const RankedTensorType small = type.clone(shape);
   const Literal from =
       x.view(small, SmallVector<int64_t>(xStrides), x.getOffset());
-  const Literal which = indices.view(
-      RankedTensorType::get(shape, indices.getElementType()),
-      SmallVector<int64_t>(iStrides), indices.getOffset());
+  const Literal which =
+      indices.view(RankedTensorType::get(shape, indices.getElementType()),
+                   SmallVector<int64_t>(iStrides), indices.getOffset());
   const int64_t step = x.getStrides()[axis];
   std::vector<double> floats;
   std::vector<int64_t> ints;
@@ -101,7 +107,7 @@ static FailureOr<Results> scatterAdd(ScatterAddOp op, const Context &c) {
                                   floats[place] + updates.doubleAt(at[0]));
         else
           ints[place] = wrapTo(type.getElementType(),
-                               ints[place] + updates.intAt(at[0]));
+                               addWrapping(ints[place], updates.intAt(at[0])));
       });
   if (bad)
     return outOfRange(c, *bad, size);
@@ -117,7 +123,7 @@ static void cumsumLine(CumsumOp op, std::vector<T> &values, int64_t first,
   T sum = 0;
   for (int64_t i = 0; i < n; ++i) {
     const int64_t at = first + (op.getReverse() ? n - 1 - i : i) * step;
-    const T next = round(sum + values[at]);
+    const T next = round(addWrapping(sum, values[at]));
     values[at] = op.getExclusive() ? sum : next;
     sum = next;
   }

@@ -131,7 +131,8 @@ Literal Literal::view(RankedTensorType newType, SmallVector<int64_t> newStrides,
   return out;
 }
 
-/// Strides that show `from` (with `strides`) in another shape, if there are any.
+/// Strides that show `from` (with `strides`) in another shape, if there are
+/// any.
 static std::optional<SmallVector<int64_t>>
 stridesAfterReshape(ArrayRef<int64_t> from, ArrayRef<int64_t> strides,
                     ArrayRef<int64_t> to) {
@@ -224,8 +225,7 @@ DenseElementsAttr Literal::toAttr() const {
   const bool isSplat = getNumElements() > 0 && getStoredElements() == 1;
   const RankedTensorType shown =
       isSplat ? RankedTensorType::get({}, getElementType()) : type;
-  const Literal source =
-      isSplat ? view(shown, {}, offset) : *this;
+  const Literal source = isSplat ? view(shown, {}, offset) : *this;
   if (isFloat()) {
     auto element = cast<FloatType>(getElementType());
     if (element.isF32()) {

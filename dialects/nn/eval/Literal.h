@@ -1,9 +1,10 @@
-//===- Literal.h - a tensor value known now ----------------------*- C++ -*-===//
+//===- Literal.h - a tensor value known now ----------------------*- C++
+//-*-===//
 //
 // What constant folding and the reference evaluator compute with. Elements are
-// kept as double or int64_t whatever the element type, and rounded to it when an
-// op has been evaluated. Broadcasts, transposes and slices only change strides:
-// a mask of a whole batch costs as much as one row of it.
+// kept as double or int64_t whatever the element type, and rounded to it when
+// an op has been evaluated. Broadcasts, transposes and slices only change
+// strides: a mask of a whole batch costs as much as one row of it.
 //
 //===----------------------------------------------------------------------===//
 #pragma once

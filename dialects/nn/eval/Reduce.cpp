@@ -16,9 +16,9 @@ static void reduceLines(const Literal &x, ArrayRef<int64_t> axes, Start start,
     inner[axis] = outer[axis];
     outer[axis] = 1;
   }
-  const Literal lines = x.view(x.getType().clone(outer),
-                               SmallVector<int64_t>(x.getStrides()),
-                               x.getOffset());
+  const Literal lines =
+      x.view(x.getType().clone(outer), SmallVector<int64_t>(x.getStrides()),
+             x.getOffset());
   forEachPosition(outer, {&lines}, [&](ArrayRef<int64_t> first) {
     start();
     const Literal line = x.view(x.getType().clone(inner),

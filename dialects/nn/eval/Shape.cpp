@@ -79,9 +79,9 @@ static Literal pad(PadOp op, const Context &c) {
   for (int64_t gap : op.getInterior())
     step.push_back(gap + 1);
   if (c[0].isFloat()) {
-    std::vector<double> out(type.getNumElements(),
-                            c.round(type.getElementType(),
-                                    op.getValue().convertToDouble()));
+    std::vector<double> out(
+        type.getNumElements(),
+        c.round(type.getElementType(), op.getValue().convertToDouble()));
     place(out, type.getShape(), c[0], op.getLow(), step);
     return Literal(type, std::move(out));
   }
