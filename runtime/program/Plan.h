@@ -137,10 +137,10 @@ struct Action {
 /// What a rank does. A "step" program (synchronous) lists one optimizer step,
 /// which repeats; then gradients are reduced, the weights updated. A "stream"
 /// program (pipedream) never flushes and lists no actions: with the rank's
-/// microbatches numbered j = 0, 1, ... it does `warmup` forwards, then for every
-/// j forward(j + warmup), backward(j), update; at the end only backwards and
-/// updates remain. The slot of microbatch j and of version j is j modulo their
-/// count.
+/// microbatches numbered j = 0, 1, ... it does `warmup` forwards, then for
+/// every j forward(j + warmup), backward(j), update; at the end only backwards
+/// and updates remain. The slot of microbatch j and of version j is j modulo
+/// their count.
 struct Program {
   std::string kind; ///< "step" or "stream"
   std::vector<Action> actions;
@@ -155,9 +155,10 @@ struct Rank {
   Program program;
 };
 
-/// The version rule of the strategy (SYSTEMS: phi and beta), evaluated per stage
-/// and local microbatch: "latest": both read the weights of the current step;
-/// "stash": both read max(0, j - warmup) where j counts the stage's rounds.
+/// The version rule of the strategy (SYSTEMS: phi and beta), evaluated per
+/// stage and local microbatch: "latest": both read the weights of the current
+/// step; "stash": both read max(0, j - warmup) where j counts the stage's
+/// rounds.
 struct Strategy {
   std::string name, schedule, versions; ///< versions: "latest" or "stash"
   std::string update;                   ///< "step" or "round"

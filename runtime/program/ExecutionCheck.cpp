@@ -1,0 +1,205 @@
+//===- ExecutionCheck.cpp - do the programs of all ranks end? -------------===//
+//
+// Executes the programs symbolically under the executor's rules (runtime/exec):
+// a receive is posted, in program order, as soon as its slot is free; a send
+// ends when its receive is posted; a task starts when its receives have data
+// and the sends from every slot it writes have ended. This is the strictest
+// timing any transport can show (nothing is buffered), so a program that ends
+// here ends everywhere.
+//
+//===----------------------------------------------------------------------===//
+#include "runtime/program/Memory.h"
+#include "runtime/program/PlanCheck.h"
+#include "runtime/program/Sequence.h"
+
+#include <algorithm>
+#include <deque>
+#include <set>
+#include <tuple>
+
+namespace pipec::plan {
+namespace {
+
+class Execution {
+public:
+  explicit Execution(const Plan &plan)
+      : plan(plan), edges(stageEdges(plan)), ranks(plan.ranks.size()),
+        order(plan.edges.size()) {
+    for (size_t r = 0; r < ranks.size(); ++r)
+      ranks[r].sequence = sequenceOf(static_cast<int>(r));
+  }
+
+  void run() {
+    bool moved = true;
+    while (moved) {
+      moved = false;
+      for (size_t r = 0; r < ranks.size(); ++r)
+        while (advance(static_cast<int>(r)))
+          moved = true;
+    }
+    for (size_t r = 0; r < ranks.size(); ++r)
+      if (ranks[r].next < ranks[r].sequence.size())
+        stuck(static_cast<int>(r));
+    checkOrder();
+  }
+
+private:
+  using Slot = std::tuple<int, PipecRegion, int>; // stage, region, slot
+  using Transfer = std::pair<int, int64_t>;       // edge, microbatch
+
+  struct RankState {
+    Sequence sequence;
+    int64_t next = 0;              ///< the task to run
+    int64_t posting = 0;           ///< the task whose receives are to be posted
+    std::map<Slot, int64_t> owner; ///< slot -> microbatch
+    std::map<Slot, std::set<Transfer>> out; ///< sends from a slot
+  };
+
+  const Plan &plan;
+  std::vector<StageEdges> edges;
+  std::vector<RankState> ranks;
+  std::set<Transfer> posted, sent;
+  /// Per edge and pair of ranks: microbatches in the order of sending and of
+  /// receiving.
+  struct Order {
+    std::vector<int64_t> sends, receives;
+  };
+  std::vector<std::map<std::pair<int, int>, Order>> order;
+
+  Sequence sequenceOf(int rank) {
+    if (plan.ranks[rank].program.kind == "step")
+      return Sequence::step(plan, rank);
+    // Long enough for every stage to fill, run steadily and drain.
+    int64_t rounds = 3;
+    for (const Stage &stage : plan.stages)
+      rounds = std::max<int64_t>(rounds, 2 * stage.warmup + 3);
+    int64_t replicas = 1;
+    for (const Stage &stage : plan.stages)
+      replicas = std::max<int64_t>(replicas, stage.ranks.size());
+    return Sequence::stream(plan, rank, 0, rounds * replicas);
+  }
+
+  std::string name(const Task &task) const {
+    return std::string(1, task.kind) + " of microbatch " +
+           std::to_string(task.microbatch) + " on stage " +
+           std::to_string(task.stage);
+  }
+  static std::string path(int rank) {
+    return "ranks[" + std::to_string(rank) + "].program";
+  }
+
+  [[noreturn]] void stuck(int rank) {
+    const RankState &state = ranks[rank];
+    badPlan(path(rank), "waits for ever before " +
+                            name(state.sequence.at(state.next)) +
+                            " (with the other ranks it makes a deadlock)");
+  }
+
+  /// Takes the slot for the microbatch; false while another one has it.
+  bool claim(RankState &state, const Slot &slot, int64_t microbatch) {
+    auto [entry, free] = state.owner.emplace(slot, microbatch);
+    return free || entry->second == microbatch;
+  }
+
+  bool post(int rank) {
+    RankState &state = ranks[rank];
+    if (state.posting >= state.sequence.size())
+      return false;
+    const Task task = state.sequence.at(state.posting);
+    const auto &incoming = edges[task.stage].into(task.kind);
+    const PipecRegion region = task.kind == 'F' ? PIPEC_IN : PIPEC_GRAD_IN;
+    if (task.kind != 'W' &&
+        !claim(state, {task.stage, region, task.slot[region]}, task.microbatch))
+      return false;
+    for (int edge : incoming) {
+      posted.insert({edge, task.microbatch});
+      const int from =
+          rankOf(plan.stages[plan.edges[edge].from_stage], task.microbatch);
+      order[edge][{from, rank}].receives.push_back(task.microbatch);
+    }
+    ++state.posting;
+    return true;
+  }
+
+  /// True when the task may overwrite the slot: all sends from it have ended.
+  bool writable(RankState &state, const Slot &slot) {
+    auto found = state.out.find(slot);
+    if (found == state.out.end())
+      return true;
+    auto &sends = found->second;
+    for (auto send = sends.begin(); send != sends.end();)
+      send = posted.count(*send) ? sends.erase(send) : std::next(send);
+    return sends.empty();
+  }
+
+  /// Takes the slots the task keeps data in; they must be free, because nobody
+  /// waits for a stash.
+  void occupy(int rank, const Task &task) {
+    RankState &state = ranks[rank];
+    auto keep = [&](PipecRegion region) {
+      if (!claim(state, {task.stage, region, task.slot[region]},
+                 task.microbatch))
+        badPlan(path(rank), "overwrites a slot in use by " + name(task));
+    };
+    keep(PIPEC_IN), keep(PIPEC_STASH);
+    if (task.kind == 'I' || task.kind == 'W')
+      keep(PIPEC_WSTASH);
+  }
+
+  void release(RankState &state, const Task &task) {
+    if (task.kind != 'F' && task.kind != 'W')
+      state.owner.erase({task.stage, PIPEC_GRAD_IN, task.slot[PIPEC_GRAD_IN]});
+    if (!task.last)
+      return;
+    for (PipecRegion region : {PIPEC_IN, PIPEC_STASH, PIPEC_WSTASH})
+      if (touches(task.kind, region))
+        state.owner.erase({task.stage, region, task.slot[region]});
+  }
+
+  bool advance(int rank) {
+    RankState &state = ranks[rank];
+    bool moved = false;
+    while (post(rank))
+      moved = true;
+    if (state.next >= state.posting)
+      return moved;
+    const Task task = state.sequence.at(state.next);
+    for (int edge : edges[task.stage].into(task.kind))
+      if (!sent.count({edge, task.microbatch}))
+        return moved;
+    for (PipecRegion region : {PIPEC_OUT, PIPEC_STASH, PIPEC_GRAD_OUT})
+      if (touches(task.kind, region) &&
+          !(region == PIPEC_STASH && task.kind != 'F') &&
+          !writable(state, {task.stage, region, task.slot[region]}))
+        return moved;
+    occupy(rank, task);
+    for (int edge : edges[task.stage].outOf(task.kind)) {
+      const Edge &what = plan.edges[edge];
+      sent.insert({edge, task.microbatch});
+      const PipecRegion region = regionNamed(what.from_region);
+      state.out[{task.stage, region, task.slot[region]}].insert(
+          {edge, task.microbatch});
+      const int to = rankOf(plan.stages[what.to_stage], task.microbatch);
+      order[edge][{rank, to}].sends.push_back(task.microbatch);
+    }
+    release(state, task);
+    ++state.next;
+    return true;
+  }
+
+  void checkOrder() {
+    for (size_t edge = 0; edge < order.size(); ++edge)
+      for (auto &[pair, both] : order[edge])
+        if (both.sends != both.receives)
+          badPlan("edges[" + std::to_string(edge) + "]",
+                  "is sent by rank " + std::to_string(pair.first) +
+                      " in another order than rank " +
+                      std::to_string(pair.second) + " receives");
+  }
+};
+
+} // namespace
+
+void checkExecution(const Plan &plan) { Execution(plan).run(); }
+
+} // namespace pipec::plan

@@ -1,0 +1,97 @@
+//===- Memory.cpp - the bytes a rank allocates ----------------------------===//
+#include "runtime/program/Memory.h"
+
+#include <algorithm>
+#include <map>
+
+namespace pipec::plan {
+
+int64_t alignUp(int64_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+Region regionOf(const Stage &stage, const std::string &name) {
+  auto found = stage.regions.find(name);
+  return found == stage.regions.end() ? Region{} : found->second;
+}
+
+int64_t sliceBytes(int64_t bytes, int replicas) {
+  return alignUp((bytes + replicas - 1) / replicas);
+}
+
+std::vector<Tie> ties(const Plan &plan) {
+  std::map<int, Tie> byWeight;
+  for (const Stage &stage : plan.stages)
+    for (const StageWeight &weight : stage.weights) {
+      if (weight.gradients.empty())
+        continue;
+      Tie &tie = byWeight[weight.weight];
+      tie.weight = weight.weight;
+      int64_t elements = 1;
+      for (int64_t dim : plan.weights[weight.weight].shape)
+        elements *= dim;
+      tie.bytes = elements * 4;
+      for (auto [use, offset] : weight.gradients)
+        tie.uses.push_back({use, stage.id, offset});
+      tie.copies.push_back({stage.id, weight.gradients[0].second});
+    }
+  std::vector<Tie> result;
+  for (auto &[index, tie] : byWeight)
+    if (tie.uses.size() > 1) {
+      std::sort(tie.uses.begin(), tie.uses.end(),
+                [](auto &a, auto &b) { return a.index < b.index; });
+      result.push_back(std::move(tie));
+    }
+  return result;
+}
+
+int64_t scratchBytes(const Plan &plan, int rank) {
+  int64_t scratch = 0;
+  std::vector<bool> here(plan.stages.size());
+  for (int id : plan.ranks[rank].stages) {
+    here[id] = true;
+    const Stage &stage = plan.stages[id];
+    const int replicas = static_cast<int>(stage.ranks.size());
+    if (replicas < 2)
+      continue;
+    int64_t slice = sliceBytes(regionOf(stage, "gradients").bytes, replicas);
+    scratch = std::max(scratch, (replicas - 1) * std::min(slice, kPieceBytes));
+    if (stage.tracks && plan.ranks[rank].program.kind == "stream")
+      scratch = std::max(scratch, (replicas - 1) *
+                                      alignUp(regionOf(stage, "stats").bytes));
+  }
+  for (const Tie &tie : ties(plan)) {
+    bool involved = std::any_of(tie.uses.begin(), tie.uses.end(),
+                                [&](auto &use) { return here[use.stage]; });
+    if (involved && tie.copies.size() > 1)
+      scratch = std::max(scratch, std::min(alignUp(tie.bytes), kPieceBytes));
+  }
+  return alignUp(scratch);
+}
+
+RankMemory rankMemory(const Plan &plan, int rank) {
+  RankMemory memory;
+  for (int id : plan.ranks[rank].stages) {
+    const Stage &stage = plan.stages[id];
+    auto bytes = [&](const char *name) {
+      Region region = regionOf(stage, name);
+      return alignUp(region.bytes) * region.slots;
+    };
+    memory.workspace = std::max(memory.workspace, bytes("workspace"));
+    memory.weights += bytes("weights") * stage.versions;
+    memory.gradients += bytes("gradients");
+    memory.optimizer += bytes("optimizer");
+    memory.stash += bytes("stash") + bytes("wstash");
+    memory.other += bytes("constants") + bytes("state") + bytes("stats") +
+                    bytes("in") + bytes("out") + bytes("grad_in") +
+                    bytes("grad_out") + (stage.computes_loss ? kAlignment : 0);
+  }
+  memory.other += scratchBytes(plan, rank);
+  return memory;
+}
+
+int64_t rankBytes(const Plan &plan, int rank) {
+  return rankMemory(plan, rank).total();
+}
+
+} // namespace pipec::plan

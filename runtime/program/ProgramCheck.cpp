@@ -1,0 +1,138 @@
+//===- ProgramCheck.cpp - is every rank's program complete? ---------------===//
+#include "runtime/program/Memory.h"
+#include "runtime/program/PlanCheck.h"
+#include "runtime/program/Sequence.h"
+
+#include <algorithm>
+
+namespace pipec::plan {
+namespace {
+
+std::string actionPath(int rank, size_t index) {
+  return "ranks[" + std::to_string(rank) + "].program.actions[" +
+         std::to_string(index) + "]";
+}
+
+/// What has been done of a microbatch on a stage.
+struct Done {
+  bool F = false, B = false, I = false, W = false;
+};
+
+void checkSlots(const std::string &path, const Stage &stage,
+                const Action &action) {
+  for (auto &[name, slot] : action.slots) {
+    const PipecRegion region = regionNamed(name);
+    const bool slotted =
+        std::any_of(std::begin(kSlotted), std::end(kSlotted),
+                    [&](auto &entry) { return entry.region == region; });
+    if (!slotted)
+      badPlan(path + ".slots." + name, "is not a region with slots");
+    if (slot < 0 || slot >= regionOf(stage, name).slots)
+      badPlan(path + ".slots." + name,
+              "is " + std::to_string(slot) + " of " +
+                  std::to_string(regionOf(stage, name).slots));
+  }
+  for (auto [region, name] : kSlotted)
+    if (region != PIPEC_STATS && touches(action.kind[0], region) &&
+        regionOf(stage, name).slots > 1 && !action.slots.count(name))
+      badPlan(path + ".slots." + name, "is missing");
+}
+
+void checkAction(const Plan &plan, int rank, size_t index,
+                 std::vector<std::vector<Done>> &done) {
+  const Action &action = plan.ranks[rank].program.actions[index];
+  const std::string path = actionPath(rank, index);
+  if (action.stage < 0 || action.stage >= static_cast<int>(plan.stages.size()))
+    badPlan(path + ".stage", "does not exist");
+  const Stage &stage = plan.stages[action.stage];
+  if (action.microbatch < 0 || action.microbatch >= plan.training.microbatches)
+    badPlan(path + ".microbatch", "is not one of the step's");
+  if (stage.ranks.empty() || rankOf(stage, action.microbatch) != rank)
+    badPlan(path + ".microbatch", "belongs to another rank");
+  Done &state = done[action.stage][action.microbatch];
+  const std::string &kind = action.kind;
+  bool good = false;
+  if (kind == "F")
+    good = !state.F, state.F = true;
+  else if (kind == "B" && !stage.split_backward)
+    good = state.F && !state.B, state.B = true;
+  else if (kind == "I" && stage.split_backward)
+    good = state.F && !state.I, state.I = true;
+  else if (kind == "W" && stage.split_backward)
+    good = state.I && !state.W, state.W = true;
+  if (!good)
+    badPlan(path, "('" + kind + "' of microbatch " +
+                      std::to_string(action.microbatch) + " on stage " +
+                      std::to_string(action.stage) +
+                      ") is out of order, repeated or unknown");
+  checkSlots(path, stage, action);
+}
+
+void checkStep(const Plan &plan) {
+  std::vector<std::vector<Done>> done(
+      plan.stages.size(), std::vector<Done>(plan.training.microbatches));
+  bool backward = false;
+  for (const Rank &rank : plan.ranks)
+    for (size_t i = 0; i < rank.program.actions.size(); ++i) {
+      checkAction(plan, rank.rank, i, done);
+      backward |= rank.program.actions[i].kind != "F";
+    }
+  for (const Stage &stage : plan.stages) {
+    for (int k = 0; k < plan.training.microbatches; ++k) {
+      const Done &state = done[stage.id][k];
+      if (!state.F || (backward && !state.B && !state.W))
+        badPlan("ranks", "do not finish microbatch " + std::to_string(k) +
+                             " on stage " + std::to_string(stage.id));
+    }
+    const int slots = regionOf(stage, "stats").slots;
+    if (regionOf(stage, "stats").bytes && slots != plan.training.microbatches)
+      badPlan("stages[" + std::to_string(stage.id) + "].regions.stats.slots",
+              "must be one per microbatch");
+    if (stage.versions != 1)
+      badPlan("stages[" + std::to_string(stage.id) + "].versions",
+              "must be 1 when a step updates in place");
+  }
+}
+
+void checkStream(const Plan &plan) {
+  if (plan.training.microbatches != 1)
+    badPlan("training.microbatches",
+            "must be 1 for a program that updates every microbatch");
+  if (plan.training.clip_norm > 0)
+    badPlan("training.clip_norm",
+            "needs the gradients of all stages at once, which a stream "
+            "program never has");
+  for (const Rank &rank : plan.ranks) {
+    const std::string path = "ranks[" + std::to_string(rank.rank) + "]";
+    if (!rank.program.actions.empty())
+      badPlan(path + ".program.actions", "must be empty in a stream program");
+    if (rank.stages.size() != 1)
+      badPlan(path + ".stages", "must be one in a stream program");
+  }
+  for (const Stage &stage : plan.stages) {
+    const std::string path = "stages[" + std::to_string(stage.id) + "]";
+    if (stage.split_backward)
+      badPlan(path + ".split_backward", "does not go with a stream program");
+    if (stage.versions < stage.warmup + 1)
+      badPlan(path + ".versions", "must be more than warmup");
+    if (regionOf(stage, "stats").bytes &&
+        regionOf(stage, "stats").slots < stage.warmup + 1)
+      badPlan(path + ".regions.stats.slots", "must be more than warmup");
+  }
+  if (roundLength(plan) > 1 << 20)
+    badPlan("stages", "have replica counts with no small common multiple");
+}
+
+} // namespace
+
+void checkPrograms(const Plan &plan) {
+  const std::string &kind = plan.ranks[0].program.kind;
+  if ((kind == "stream") != (plan.strategy.update == "round"))
+    badPlan("ranks[0].program.kind", "does not go with strategy.update");
+  if (kind == "stream")
+    checkStream(plan);
+  else
+    checkStep(plan);
+}
+
+} // namespace pipec::plan
