@@ -1,0 +1,145 @@
+//===- Diagnostics.cpp - all problems of an input in one report -----------===//
+#include "support/Diagnostics.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace pipec {
+
+/// How many node names a merged entry lists.
+static constexpr size_t kNamesShown = 4;
+/// How much of a name is printed.
+static constexpr size_t kNameLength = 600;
+
+static bool sameProblem(const Diagnostic &a, const Diagnostic &b) {
+  return a.code == b.code && a.op == b.op && a.domain == b.domain &&
+         a.opset == b.opset && a.cause == b.cause && a.remedy == b.remedy;
+}
+
+void Diagnostics::add(Diagnostic diagnostic) {
+  auto same =
+      std::find_if(entries.begin(), entries.end(), [&](const Diagnostic &e) {
+        return sameProblem(e, diagnostic);
+      });
+  if (same == entries.end()) {
+    entries.push_back(std::move(diagnostic));
+    return;
+  }
+  same->count += diagnostic.count;
+  if (same->also.size() + 1 < kNamesShown && !diagnostic.node.empty())
+    same->also.push_back(diagnostic.node);
+}
+
+void Diagnostics::add(Exit code, const std::string &cause,
+                      const std::string &remedy) {
+  Diagnostic d;
+  d.code = code;
+  d.cause = cause;
+  d.remedy = remedy;
+  add(std::move(d));
+}
+
+void Diagnostics::note(const std::string &text) {
+  if (std::find(notes.begin(), notes.end(), text) == notes.end())
+    notes.push_back(text);
+}
+
+Exit Diagnostics::exitCode() const {
+  auto has = [&](Exit code) {
+    return std::any_of(entries.begin(), entries.end(),
+                       [&](const Diagnostic &e) { return e.code == code; });
+  };
+  if (entries.empty())
+    return Exit::Ok;
+  for (Exit code : {Exit::Internal, Exit::NoInput, Exit::BadModel})
+    if (has(code))
+      return code;
+  return entries.front().code;
+}
+
+/// Names come from the file: control characters must not reach the terminal.
+static std::string printable(const std::string &name) {
+  static const char *const digits = "0123456789abcdef";
+  std::string out;
+  for (const char c : name.substr(0, kNameLength)) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte >= 0x20 && byte != 0x7f)
+      out += c;
+    else
+      (out += "\\x") += {digits[byte >> 4], digits[byte & 15]};
+  }
+  return name.size() > kNameLength ? out + "..." : out;
+}
+
+/// "node 'a' and 2 more (Foo, opset 18)", or nothing.
+static std::string subject(const Diagnostic &d) {
+  std::string out;
+  if (!d.node.empty() || !d.op.empty()) {
+    out = "node '" + printable(d.node) + "'";
+    for (const std::string &name : d.also)
+      out += ", '" + printable(name) + "'";
+    const int64_t more = d.count - 1 - static_cast<int64_t>(d.also.size());
+    if (more > 0)
+      out += " and " + std::to_string(more) + " more";
+    if (!d.op.empty()) {
+      out += " (" + (d.domain.empty() ? "" : printable(d.domain) + ".") +
+             printable(d.op);
+      if (d.opset > 0)
+        out += ", opset " + std::to_string(d.opset);
+      out += ")";
+    }
+    out += ": ";
+  }
+  return out;
+}
+
+std::string Diagnostics::text(const std::string &input) const {
+  std::string out;
+  if (!entries.empty())
+    out = "error: " + input + ": " + std::to_string(entries.size()) +
+          (entries.size() == 1 ? " problem\n" : " problems\n");
+  size_t number = 0;
+  for (const Diagnostic &d : entries) {
+    out += "  " + std::to_string(++number) + ". " + subject(d) +
+           printable(d.cause) + "\n";
+    if (!d.location.empty())
+      out += "     in the model's source: " + printable(d.location) + "\n";
+    if (!d.remedy.empty())
+      out += "     remedy: " + d.remedy + "\n";
+  }
+  for (const std::string &note : notes)
+    out += "note: " + note + "\n";
+  return out;
+}
+
+std::string Diagnostics::json(const std::string &input) const {
+  nlohmann::ordered_json problems = nlohmann::ordered_json::array();
+  for (const Diagnostic &d : entries) {
+    nlohmann::ordered_json p;
+    p["cause"] = d.cause;
+    p["remedy"] = d.remedy;
+    p["exit"] = static_cast<int>(d.code);
+    if (!d.node.empty() || !d.op.empty()) {
+      p["node"] = d.node;
+      p["op"] = d.op;
+      p["domain"] = d.domain;
+      p["opset"] = d.opset;
+      p["count"] = d.count;
+      p["also"] = d.also;
+    }
+    if (!d.location.empty())
+      p["location"] = d.location;
+    problems.push_back(std::move(p));
+  }
+  nlohmann::ordered_json report;
+  report["input"] = input;
+  report["exit"] = static_cast<int>(exitCode());
+  report["problems"] = std::move(problems);
+  report["notes"] = notes;
+  // Names come from the file and need not be valid UTF-8.
+  return report.dump(2, ' ', false,
+                     nlohmann::ordered_json::error_handler_t::replace) +
+         "\n";
+}
+
+} // namespace pipec
