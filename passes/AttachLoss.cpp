@@ -1,0 +1,218 @@
+//===- AttachLoss.cpp - the loss of a microbatch --------------------------===//
+#include "dialects/nn/Build.h"
+#include "passes/Graph.h"
+#include "passes/Passes.h"
+
+#include "mlir/IR/PatternMatch.h"
+
+namespace pipec {
+#define GEN_PASS_DEF_ATTACHLOSS
+#include "passes/Passes.h.inc"
+} // namespace pipec
+
+using namespace mlir;
+using namespace pipec;
+using namespace pipec::nn;
+
+namespace {
+
+struct LossOptions {
+  std::string label;
+  int64_t ignoreIndex;
+};
+
+/// Builds one loss; `label` adds or finds the label argument.
+struct LossBuilder {
+  NNBuilder &b;
+  func::FuncOp main;
+  const LossOptions &options;
+
+  /// The argument called `name`, added when missing.
+  Value argument(StringRef name, RankedTensorType type) {
+    for (unsigned i = 0; i < main.getNumArguments(); ++i)
+      if (auto attr = main.getArgAttrOfType<StringAttr>(i, "nn.name"))
+        if (attr.getValue() == name)
+          return main.getArgument(i);
+    unsigned index = main.getNumArguments();
+    NamedAttribute attrs[] = {
+        b.getNamedAttr("nn.name", b.getStringAttr(name)),
+        b.getNamedAttr("nn.batch_axis", b.getI64IntegerAttr(0))};
+    if (failed(main.insertArgument(index, type, b.getDictionaryAttr(attrs),
+                                   main.getLoc())))
+      return {};
+    return main.getArgument(index);
+  }
+  StringRef labelOr(StringRef fallback) {
+    return options.label.empty() ? fallback : StringRef(options.label);
+  }
+
+  /// Notes for the runtime which values an integer label may have.
+  void limitLabel(StringRef name, int64_t classes) {
+    for (unsigned i = 0; i < main.getNumArguments(); ++i) {
+      auto attr = main.getArgAttrOfType<StringAttr>(i, "nn.name");
+      if (!attr || attr.getValue() != name)
+        continue;
+      main.setArgAttr(i, "nn.upper", b.getI64IntegerAttr(classes));
+      main.setArgAttr(i, "nn.ignored",
+                      b.getI64IntegerAttr(options.ignoreIndex));
+    }
+  }
+
+  Value sumAll(Value x) {
+    auto axes = llvm::to_vector(llvm::seq<int64_t>(0, tensorType(x).getRank()));
+    return reshape(b, nn::reduce(b, "sum", x, axes), {});
+  }
+  Value meanAll(Value x) {
+    double n = tensorType(x).getNumElements();
+    Value sum = sumAll(x);
+    return div(b, sum, splatLike(b, sum, n));
+  }
+
+  /// Mean over the counted rows of logsumexp(x) - x[label]. `x` has the classes
+  /// on `axis`; `labels` is i64 with size 1 there.
+  Value crossEntropy(Value x, Value labels, int64_t axis) {
+    auto type = tensorType(x);
+    ArrayRef<int64_t> shape = type.getShape();
+    Value top = nn::reduce(b, "max", StopGradientOp::create(b, x), {axis});
+    Value e = exp(b, sub(b, x, broadcast(b, top, shape)));
+    Value logSum = nn::add(b, top, log(b, nn::reduce(b, "sum", e, {axis})));
+    Value classes = iota(b, type.clone(b.getI64Type()), axis);
+    Value hit = compare(b, "eq", classes, broadcast(b, labels, shape));
+    Value picked = nn::reduce(b, "sum", selectOrZero(b, hit, x), {axis});
+    Value counted =
+        compare(b, "ne", labels,
+                splatLike(b, labels, static_cast<double>(options.ignoreIndex)));
+    Value rows = selectOrZero(b, counted, sub(b, logSum, picked));
+    Value count = sumAll(selectOrZero(b, counted, splatLike(b, rows, 1)));
+    return div(b, sumAll(rows), count);
+  }
+
+  FailureOr<Value> build(StringRef kind, Value y) {
+    auto type = tensorType(y);
+    int64_t rank = type.getRank();
+    if (kind == "output")
+      return output(y);
+    if (kind == "mse") {
+      Value d = sub(b, y, argument(labelOr("targets"), type));
+      return meanAll(mul(b, d, d));
+    }
+    if (kind == "bce")
+      return meanAll(binaryCrossEntropy(y, argument(labelOr("targets"), type)));
+    if (kind == "next-token")
+      return nextToken(y);
+    if (kind != "cross-entropy")
+      return main.emitError("unknown loss '") << kind << "'";
+    if (rank < 2)
+      return main.emitError(
+                 "cross-entropy needs logits with a class axis, not ")
+             << type;
+    int64_t axis = rank == 4 ? 1 : rank - 1;
+    SmallVector<int64_t> rows(type.getShape());
+    rows.erase(rows.begin() + axis);
+    StringRef name = labelOr("labels");
+    Value labels = argument(name, RankedTensorType::get(rows, b.getI64Type()));
+    if (tensorType(labels).getShape() != ArrayRef(rows))
+      return main.emitError("label '")
+             << name << "' has type " << labels.getType()
+             << ", the logits need one label for each of " << type;
+    limitLabel(name, type.getDimSize(axis));
+    rows.insert(rows.begin() + axis, 1);
+    return crossEntropy(y, reshape(b, labels, rows), axis);
+  }
+
+  FailureOr<Value> output(Value y) {
+    if (tensorType(y).getNumElements() != 1)
+      return main.emitError("--loss output needs a scalar first output, not ")
+             << y.getType();
+    return reshape(b, y, {});
+  }
+
+  /// max(x, 0) - x t + log(1 + exp(-|x|)), PyTorch's stable form.
+  Value binaryCrossEntropy(Value x, Value t) {
+    Value tail = Log1pOp::create(b, exp(b, neg(b, AbsOp::create(b, x))));
+    return nn::add(b, sub(b, ReluOp::create(b, x), mul(b, x, t)), tail);
+  }
+
+  /// Position i predicts token i + 1. All positions stay in place (no slice of
+  /// the logits, which would copy them); the last one is not counted.
+  FailureOr<Value> nextToken(Value y) {
+    auto type = tensorType(y);
+    StringRef name = labelOr("input_ids");
+    Value ids;
+    for (unsigned i = 0; i < main.getNumArguments(); ++i)
+      if (auto attr = main.getArgAttrOfType<StringAttr>(i, "nn.name"))
+        if (attr.getValue() == name)
+          ids = main.getArgument(i);
+    if (!ids || isFloat(ids))
+      return main.emitError("--loss next-token needs an integer model input '")
+             << name << "'; name another with label=";
+    if (type.getRank() != 3 ||
+        tensorType(ids).getShape() != type.getShape().drop_back() ||
+        type.getDimSize(1) < 2)
+      return main.emitError("--loss next-token needs logits [batch, length, "
+                            "classes] and ids [batch, length], not ")
+             << type << " and " << ids.getType();
+    int64_t batch = type.getDimSize(0), length = type.getDimSize(1);
+    Value wide = nn::cast(b, ids, b.getI64Type());
+    Value next = nn::slice(b, wide, {0, 1}, {batch, length - 1}, {1, 1});
+    Value labels =
+        PadOp::create(b, next, ArrayRef<int64_t>{0, 0}, ArrayRef<int64_t>{0, 1},
+                      ArrayRef<int64_t>{0, 0},
+                      llvm::APFloat(static_cast<double>(options.ignoreIndex)));
+    return crossEntropy(y, reshape(b, labels, {batch, length, 1}), 2);
+  }
+};
+
+struct AttachLossPass : public pipec::impl::AttachLossBase<AttachLossPass> {
+  using AttachLossBase::AttachLossBase;
+
+  /// Position of the output that the loss takes, or -1 after an error.
+  int findLogits(func::FuncOp main, func::ReturnOp ret) {
+    for (unsigned i = 0; i < ret.getNumOperands(); ++i) {
+      auto name = main.getResultAttrOfType<StringAttr>(i, "nn.name");
+      if (logits.empty() ? isFloat(ret.getOperand(i))
+                         : name && name.getValue() == logits.getValue())
+        return i;
+    }
+    if (logits.empty())
+      main.emitError("the model has no floating-point output for a loss");
+    else
+      main.emitError("the model has no output '") << logits << "' for --logits";
+    return -1;
+  }
+
+  void runOnOperation() override {
+    func::FuncOp main = mainFunction(getOperation());
+    if (!main)
+      return signalPassFailure();
+    auto ret = cast<func::ReturnOp>(main.front().getTerminator());
+    int index = findLogits(main, ret);
+    if (index < 0)
+      return signalPassFailure();
+    NNBuilder b(NameLoc::get(StringAttr::get(&getContext(), "loss")), ret);
+    LossOptions options{label, ignoreIndex};
+    Value y = ret.getOperand(index);
+    FailureOr<Value> loss = LossBuilder{b, main, options}.build(kind, y);
+    if (failed(loss))
+      return signalPassFailure();
+    replaceOutputs(main, ret, *loss);
+  }
+
+  void replaceOutputs(func::FuncOp main, func::ReturnOp ret, Value loss) {
+    while (main.getNumResults() > 0)
+      if (failed(main.eraseResult(main.getNumResults() - 1)))
+        return signalPassFailure();
+    Builder b(&getContext());
+    auto name =
+        b.getDictionaryAttr(b.getNamedAttr("nn.name", b.getStringAttr("loss")));
+    if (failed(main.insertResult(0, loss.getType(), name)))
+      return signalPassFailure();
+    ret.getOperandsMutable().assign(loss);
+    for (Operation &op :
+         llvm::make_early_inc_range(llvm::reverse(main.front())))
+      if (isOpTriviallyDead(&op))
+        op.erase();
+  }
+};
+
+} // namespace

@@ -1,0 +1,185 @@
+//===- ChooseStash.cpp - keep or compute again ----------------------------===//
+//
+// A value that the backward pass reads is computed again when its op is cheap
+// and what it needs is kept anyhow. Decided in program order, so that what is
+// kept early serves later values, and a residual stream is kept once a layer
+// instead of growing a chain of additions.
+//
+//===----------------------------------------------------------------------===//
+#include "dialects/nn/NN.h"
+#include "passes/Graph.h"
+#include "passes/Passes.h"
+
+#include "mlir/IR/IRMapping.h"
+
+namespace pipec {
+#define GEN_PASS_DEF_CHOOSESTASH
+#include "passes/Passes.h.inc"
+} // namespace pipec
+
+using namespace mlir;
+using namespace pipec;
+using namespace pipec::nn;
+
+namespace {
+
+/// Values this much smaller than the one in question are simply kept: row
+/// statistics beside rows.
+constexpr int64_t kSmallPart = 8;
+/// The longest chain worth repeating for one value.
+constexpr unsigned kLongestChain = 32;
+
+class Chooser {
+public:
+  Chooser(func::FuncOp main, bool full) : main(main), full(full) {}
+
+  void run() {
+    for (Operation &op : main.front())
+      (isBackward(&op) ? backward : forward).push_back(&op);
+    collectDemand();
+    if (!full)
+      decide();
+    for (Operation *op : backward)
+      rewrite(op);
+  }
+
+private:
+  static bool isCheap(Operation *op) {
+    return op->hasTrait<Elementwise>() || op->hasTrait<View>();
+  }
+
+  /// What stage `stage` has without keeping it: model inputs and what it
+  /// receives (both stay in their slots until the backward pass).
+  static bool isGiven(Value v, int64_t stage) {
+    Operation *def = v.getDefiningOp();
+    return !def || (stageOf(def) != stage && !isSource(def));
+  }
+
+  void collectDemand() {
+    for (Operation *op : backward)
+      for (Value v : op->getOperands())
+        if (Operation *def = v.getDefiningOp())
+          if (!isBackward(def) && !isSource(def))
+            demanded.insert(v);
+  }
+
+  void decide() {
+    // What no cheap op makes is kept if read at all.
+    for (Value v : demanded)
+      if (!isCheap(v.getDefiningOp()))
+        kept.insert(v);
+    for (Operation *op : forward)
+      for (Value v : op->getResults())
+        if (demanded.contains(v) && isCheap(op))
+          decideCheap(v);
+  }
+
+  void decideCheap(Value v) {
+    int64_t bytes = byteSize(v.getType());
+    llvm::SetVector<Value> large, missing;
+    unsigned length = 0;
+    if (!leaves(v, bytes, large, missing, length)) {
+      kept.insert(v);
+      return;
+    }
+    // One tensor that is no larger stands for this one: keep that instead.
+    bool replace = large.size() == 1 && missing.size() == 1 &&
+                   byteSize(missing.front().getType()) <= bytes;
+    if (missing.empty() || replace) {
+      kept.insert(missing.begin(), missing.end());
+      keepSmall(v, bytes);
+      return;
+    }
+    kept.insert(v);
+  }
+
+  /// Collects what a repetition of `v` would read: `large` tensors, and those
+  /// of them that are not kept yet. False when the chain is too long.
+  bool leaves(Value v, int64_t bytes, llvm::SetVector<Value> &large,
+              llvm::SetVector<Value> &missing, unsigned &length) {
+    Operation *op = v.getDefiningOp();
+    if (++length > kLongestChain)
+      return false;
+    for (Value x : op->getOperands()) {
+      Operation *def = x.getDefiningOp();
+      if (def && isSource(def))
+        continue;
+      bool given = isGiven(x, stageOf(op)) || kept.contains(x);
+      if (!given && byteSize(x.getType()) * kSmallPart <= bytes)
+        continue;
+      if (given || !isCheap(def)) {
+        large.insert(x);
+        if (!given)
+          missing.insert(x);
+      } else if (!leaves(x, bytes, large, missing, length)) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  /// Keeps the small parts that the chain of `v` stops at.
+  void keepSmall(Value v, int64_t bytes) {
+    Operation *op = v.getDefiningOp();
+    for (Value x : op->getOperands()) {
+      Operation *def = x.getDefiningOp();
+      if (isGiven(x, stageOf(op)) || kept.contains(x) || isSource(def))
+        continue;
+      if (byteSize(x.getType()) * kSmallPart <= bytes)
+        kept.insert(x);
+      else
+        keepSmall(x, bytes);
+    }
+  }
+
+  /// Lets a backward op read repetitions instead of what is not kept.
+  void rewrite(Operation *op) {
+    for (OpOperand &operand : op->getOpOperands())
+      operand.set(available(operand.get(), op));
+  }
+
+  Value available(Value v, Operation *reader) {
+    Operation *def = v.getDefiningOp();
+    if (!def || isBackward(def) || kept.contains(v) ||
+        (isGiven(v, stageOf(reader)) && !isSource(def)))
+      return v;
+    if (Value again = repeated.lookup({v, stageOf(reader)}))
+      return again;
+    if (isa<WeightOp, ConstantOp, TrackOp>(def))
+      return v; // the split repeats what has no operands
+    IRMapping map;
+    for (Value x : def->getOperands())
+      map.map(x, available(x, reader));
+    OpBuilder b(reader);
+    Operation *copy = b.clone(*def, map);
+    copy->setAttr(kOpPhase, b.getStringAttr("backward"));
+    copy->setAttr(kOpStage, reader->getAttr(kOpStage));
+    for (auto [from, to] : llvm::zip(def->getResults(), copy->getResults()))
+      repeated[{from, stageOf(reader)}] = to;
+    return repeated.lookup({v, stageOf(reader)});
+  }
+
+  func::FuncOp main;
+  bool full;
+  SmallVector<Operation *> forward, backward;
+  llvm::SetVector<Value> demanded;
+  llvm::DenseSet<Value> kept;
+  llvm::DenseMap<std::pair<Value, int64_t>, Value> repeated;
+};
+
+struct ChooseStashPass : public pipec::impl::ChooseStashBase<ChooseStashPass> {
+  using ChooseStashBase::ChooseStashBase;
+  void runOnOperation() override {
+    func::FuncOp main = mainFunction(getOperation());
+    if (!main)
+      return signalPassFailure();
+    if (mode != "none" && mode != "selective" && mode != "full") {
+      main.emitError("unknown recomputation mode '") << mode << "'";
+      return signalPassFailure();
+    }
+    if (mode != "none")
+      Chooser(main, mode == "full").run();
+  }
+};
+
+} // namespace

@@ -1,0 +1,32 @@
+//===- Graph.h - questions passes ask of @main -------------------*- C++
+//-*-===//
+#pragma once
+
+#include "dialects/nn/NN.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace pipec {
+
+/// Attributes that the partition and differentiation leave on ops.
+inline constexpr llvm::StringLiteral kOpStage = "pipe.stage";
+inline constexpr llvm::StringLiteral kOpPhase = "pipe.phase";
+
+/// The model's function, or null after an error that says it is missing.
+mlir::func::FuncOp mainFunction(mlir::ModuleOp module);
+
+/// Stage of an op, or -1.
+int64_t stageOf(mlir::Operation *op);
+bool isBackward(mlir::Operation *op);
+
+/// Whether the op reads nothing that depends on a model input: a constant, a
+/// weight, or made of such. These ops are repeated wherever they are read and
+/// are no nodes of the model's chain.
+bool isSource(mlir::Operation *op);
+
+/// The chain that is partitioned: all forward ops that are not sources.
+llvm::SmallVector<mlir::Operation *> modelNodes(mlir::func::FuncOp main);
+
+/// A name for diagnostics and reports: the ONNX node's, else the op's.
+std::string nodeName(mlir::Operation *op);
+
+} // namespace pipec

@@ -1,0 +1,172 @@
+//===- Passes.td - every pass, with the IR before and after ----*- tablegen -*-===//
+#ifndef PIPEC_PASSES
+#define PIPEC_PASSES
+
+include "mlir/Pass/PassBase.td"
+
+def AttachLoss : Pass<"nn-attach-loss", "::mlir::ModuleOp"> {
+  let summary = "replaces the model's outputs by the training loss of a microbatch";
+  let description = [{
+    The label becomes a function argument (or, for `next-token`, the model input
+    of that name is used). Losses are composed of core ops, so that their
+    gradients follow. Ops that the loss does not need disappear.
+
+    ```mlir
+    func.func @main(%x: tensor<8x4xf32> {nn.name = "x"}) -> (tensor<8x10xf32> {nn.name = "logits"})
+    // after loss=mse
+    func.func @main(%x: …, %t: tensor<8x10xf32> {nn.name = "targets"}) -> (tensor<f32> {nn.name = "loss"})
+    ```
+  }];
+  let options = [
+    Option<"kind", "kind", "std::string", "\"cross-entropy\"",
+           "cross-entropy, next-token, mse, bce or output">,
+    Option<"label", "label", "std::string", "\"\"", "name of the label input; empty: the kind's default">,
+    Option<"ignoreIndex", "ignore-index", "int64_t", "-100", "label that is not counted">,
+    Option<"logits", "logits", "std::string", "\"\"", "output that the loss takes; empty: the first floating one">];
+  let dependentDialects = ["::pipec::nn::NNDialect"];
+}
+
+def SplitUses : Pass<"nn-split-uses", "::mlir::ModuleOp"> {
+  let summary = "one nn.weight op for every model operator that reads the parameter";
+  let description = [{
+    A use is what can be placed on a stage by itself and what has a gradient
+    accumulator of its own. Chains of ops that read weights and constants alone
+    (a transposed weight) are cloned with it. Ops that came from one model
+    operator (equal locations) share a use, so an unrolled LSTM has one.
+
+    ```mlir
+    %w = nn.weight @w                 %w0 = nn.weight @w
+    %a = nn.gather %w, …       ->     %a = nn.gather %w0, …
+    %b = nn.matmul %x, %w             %w1 = nn.weight @w
+                                      %b = nn.matmul %x, %w1
+    ```
+  }];
+  let dependentDialects = ["::pipec::nn::NNDialect"];
+}
+
+def AssignStages : Pass<"pipe-assign-stages", "::mlir::ModuleOp"> {
+  let summary = "writes a partition into the IR: `pipe.stage` on every op";
+  let description = [{
+    `cuts` are positions in the model's chain of nodes (all ops that depend on
+    an input), the first node of each stage but the first. Ops that read weights
+    and constants alone go where they are used.
+
+    ```mlir
+    %h = nn.matmul %x, %w0   ->   %h = nn.matmul %x, %w0 {pipe.stage = 0 : i64}
+    %y = nn.matmul %h, %w1        %y = nn.matmul %h, %w1 {pipe.stage = 1 : i64}
+    ```
+  }];
+  let options = [ListOption<"cuts", "cuts", "int64_t", "first node of stages 1, 2, …">];
+}
+
+def Differentiate : Pass<"nn-differentiate", "::mlir::ModuleOp"> {
+  let summary = "appends the gradient of the loss to @main";
+  let description = [{
+    Reverse mode over the whole graph; each gradient op gets the stage of the op
+    it belongs to and `pipe.phase = "backward"`. Contributions to a value are
+    added in reverse program order, a gradient of a weight is handed over for
+    each use (`pipe.accumulate`). Both orders do not depend on the partition, so
+    all partitions compute the same bits. The loss of a microbatch counts
+    1/microbatches.
+
+    ```mlir
+    %y = nn.matmul %x, %w          %y = nn.matmul %x, %w
+    return %l                ->    %dw = nn.matmul %x, %dy {transpose_a, pipe.phase = "backward"}
+                                   pipe.accumulate %dw into @w use 0
+    ```
+  }];
+  let options = [Option<"microbatches", "microbatches", "int64_t", "1", "microbatches averaged in an update">];
+  let dependentDialects = ["::pipec::nn::NNDialect", "::pipec::pipe::PipeDialect"];
+}
+
+def ChooseStash : Pass<"nn-choose-stash", "::mlir::ModuleOp"> {
+  let summary = "computes cheap values again in the backward pass instead of keeping them";
+  let description = [{
+    Elementwise ops and views that the backward pass reads are cloned there when
+    what they read is kept anyhow (or is one tensor, no larger: then that is
+    kept). Fusion makes the clones free. `mode=full` clones all forward ops of a
+    stage: only stage inputs are kept (GPipe's re-materialization). Values do
+    not change: the clones are the same ops on the same operands.
+
+    ```mlir
+    %t = nn.tanh %h
+    %d = nn.mul %g, %t {pipe.phase = "backward"}
+    // after: %h is kept, not %t
+    %t2 = nn.tanh %h {pipe.phase = "backward"}
+    %d = nn.mul %g, %t2 {pipe.phase = "backward"}
+    ```
+  }];
+  let options = [Option<"mode", "mode", "std::string", "\"selective\"", "none, selective or full">];
+  let dependentDialects = ["::pipec::nn::NNDialect"];
+}
+
+def SplitStages : Pass<"pipe-split-stages", "::mlir::ModuleOp"> {
+  let summary = "one nested module a stage, one function a task";
+  let description = [{
+    Values that cross stages become `pipe.send`/`pipe.recv`, values that cross
+    tasks of a stage `pipe.stash`/`pipe.unstash`. A value goes from the stage
+    that makes it straight to each stage that reads it, however many lie between.
+    With `split-backward`, what no other stage waits for becomes a task of its
+    own (backward_weight).
+
+    ```mlir
+    module @stage1 attributes {pipe.stage = 1 : i64} {
+      nn.parameter @w …
+      func.func @forward() attributes {pipe.task = "forward"} {
+        %h = pipe.recv 0 from 0 : tensor<4x8xf32>
+        …
+    ```
+  }];
+  let options = [Option<"splitBackward", "split-backward", "bool", "false", "separate input and weight gradients">];
+  let dependentDialects = ["::pipec::nn::NNDialect", "::pipec::pipe::PipeDialect"];
+}
+
+def PlanMemory : Pass<"pipe-plan-memory", "::mlir::ModuleOp"> {
+  let summary = "gives every tensor that outlives a task its region and offset";
+  let description = [{
+    All ops of the first form of the pipe dialect become `pipe.load` and
+    `pipe.store`. Trained weights, their gradients and each optimizer state have
+    the same offsets, so that the update is one flat kernel. Sizes and places are
+    written to attributes of the stage modules (`pipe.regions`, `pipe.inputs`,
+    `pipe.weights`) and of the module (`pipe.edges`), from which the plan is made.
+
+    ```mlir
+    %h = pipe.recv 0 from 0 : tensor<4x8xf32>  ->  %h = pipe.load "in" [0] : tensor<4x8xf32>
+    pipe.stash %h in "stash" 0                 ->  pipe.store %h, "stash" [0]
+    ```
+  }];
+  let dependentDialects = ["::pipec::nn::NNDialect", "::pipec::pipe::PipeDialect"];
+}
+
+def AttachOptimizer : Pass<"pipe-attach-optimizer", "::mlir::ModuleOp"> {
+  let summary = "adds the update and track tasks of every stage";
+  let description = [{
+    The update is PyTorch's arithmetic over all weights of a stage at once;
+    learning-rate factor, gradient scale and update number are run-time inputs.
+    `pipe-plan-memory` must have run.
+
+    ```mlir
+    func.func @update() attributes {pipe.task = "update"} {
+      %w = pipe.load "weights" [0] : tensor<4096xf32>
+      %g = pipe.load "gradients" [0] : tensor<4096xf32>
+      …
+      pipe.store %n, "new_weights" [0] : tensor<4096xf32>
+    ```
+  }];
+  let options = [
+    Option<"kind", "kind", "std::string", "\"sgd\"", "a row of Optimizers.def">,
+    ListOption<"settings", "settings", "std::string", "name=value">];
+  let dependentDialects = ["::pipec::nn::NNDialect", "::pipec::pipe::PipeDialect"];
+}
+
+def VerifyStages : Pass<"pipe-verify-stages", "::mlir::ModuleOp"> {
+  let summary = "checks what the split promised";
+  let description = [{
+    Each edge has one sender and a receiver of the same type on the stages it
+    names; forward edges lead to later stages, backward edges to earlier ones;
+    what is unstashed was stashed once by an earlier task with the same type;
+    each use of a trained weight has at most one gradient. Changes nothing.
+  }];
+}
+
+#endif

@@ -1,0 +1,302 @@
+//===- PlanMemory.cpp - regions and offsets of what outlives a task -------===//
+#include "dialects/nn/NN.h"
+#include "dialects/pipe/Pipe.h"
+#include "passes/Graph.h"
+#include "passes/Passes.h"
+
+#include "llvm/ADT/MapVector.h"
+
+namespace pipec {
+#define GEN_PASS_DEF_PLANMEMORY
+#include "passes/Passes.h.inc"
+} // namespace pipec
+
+using namespace mlir;
+using namespace pipec;
+using namespace pipec::nn;
+
+namespace {
+
+constexpr int64_t kAlignment = 64;
+int64_t aligned(int64_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+/// Where a tensor is, and how far the region is filled.
+struct Place {
+  StringRef region;
+  int64_t offset = -1;
+};
+struct Edge {
+  int64_t id = 0, bytes = 0, from = 0, to = 0;
+  bool backward = false;
+  std::string value;
+  Place source, target;
+};
+
+/// The task's name decides which regions its messages use.
+bool inBackward(Operation *op) {
+  auto task = op->getParentOfType<func::FuncOp>();
+  return task->getAttrOfType<StringAttr>(pipe::kTaskAttr).getValue() !=
+         "forward";
+}
+
+class StageMemory {
+public:
+  StageMemory(ModuleOp stage, std::map<int64_t, Edge> &edges)
+      : stage(stage), edges(edges), b(stage.getContext()),
+        id(stage->getAttrOfType<IntegerAttr>(pipe::kStageAttr).getInt()) {}
+
+  void run() {
+    placeParameters();
+    placeAccumulators();
+    SmallVector<Operation *> ops;
+    stage.walk([&](Operation *op) { ops.push_back(op); });
+    // Stashes first: a tensor that is kept is sent from where it is kept.
+    for (Operation *op : ops)
+      if (auto stash = dyn_cast<pipe::StashOp>(op))
+        placeStash(stash);
+    for (Operation *op : ops)
+      rewrite(op);
+    writeAttributes();
+  }
+
+private:
+  Place take(StringRef region, int64_t bytes) {
+    int64_t &filled = sizes[region];
+    Place place{region, filled};
+    filled += aligned(bytes);
+    return place;
+  }
+
+  //===--------------------------------------------------------------------===//
+  // Parameters: trained ones, their gradients and optimizer states share
+  // offsets
+  //===--------------------------------------------------------------------===//
+
+  void placeParameters() {
+    for (auto parameter : stage.getOps<ParameterOp>()) {
+      StringRef role = parameter.getRole();
+      StringRef region = role == "weight"  ? "weights"
+                         : role == "state" ? "state"
+                                           : "constants";
+      places[parameter.getSymName()] =
+          take(region, byteSize(parameter.getType()));
+    }
+    sizes["gradients"] = sizes.lookup("weights");
+  }
+
+  /// The first use of a weight accumulates at the weight's own offset, further
+  /// ones behind all weights.
+  void placeAccumulators() {
+    stage.walk([&](pipe::AccumulateOp op) {
+      auto &list = uses[op.getParameter()];
+      list.push_back({static_cast<int64_t>(op.getUse()), Place()});
+    });
+    for (auto parameter : stage.getOps<ParameterOp>()) {
+      auto it = uses.find(parameter.getSymName());
+      if (it == uses.end())
+        continue;
+      llvm::sort(it->second,
+                 [](auto &x, auto &y) { return x.first < y.first; });
+      for (auto [i, use] : llvm::enumerate(it->second))
+        use.second =
+            i == 0 ? Place{"gradients", places[parameter.getSymName()].offset}
+                   : take("gradients", byteSize(parameter.getType()));
+    }
+  }
+
+  Place accumulator(pipe::AccumulateOp op) {
+    for (auto &[use, place] : uses[op.getParameter()])
+      if (use == static_cast<int64_t>(op.getUse()))
+        return place;
+    llvm_unreachable("every use was placed");
+  }
+
+  //===--------------------------------------------------------------------===//
+  // Slots
+  //===--------------------------------------------------------------------===//
+
+  void placeStash(pipe::StashOp op) {
+    Place place = take(op.getKind(), byteSize(op.getX().getType()));
+    stashPlaces[{op.getKind(), op.getSlot()}] = place;
+    valuePlaces[op.getX()] = place;
+  }
+
+  Place placeSend(pipe::SendOp op) {
+    auto it = valuePlaces.find(op.getX());
+    if (it != valuePlaces.end() && it->second.region != "wstash")
+      return it->second;
+    Place place = take(inBackward(op) ? "grad_out" : "out",
+                       byteSize(op.getX().getType()));
+    valuePlaces[op.getX()] = place;
+    needsStore.insert(op.getX());
+    return place;
+  }
+
+  Place placeRecv(pipe::RecvOp op) {
+    Edge &edge = edges[op.getEdge()];
+    if (edge.target.offset < 0) {
+      // A forward edge read by the backward task alone still arrives before it.
+      edge.backward = op.getFrom() > static_cast<uint64_t>(id);
+      edge.target =
+          take(edge.backward ? "grad_in" : "in", byteSize(op.getY().getType()));
+    }
+    return edge.target;
+  }
+
+  Place placeInput(StringRef name, Type type) {
+    auto [it, isNew] = inputs.insert({name, Place()});
+    if (isNew)
+      it->second = take("in", byteSize(type));
+    return it->second;
+  }
+
+  //===--------------------------------------------------------------------===//
+  // Rewriting
+  //===--------------------------------------------------------------------===//
+
+  void load(Operation *op, Place place) {
+    OpBuilder at(op);
+    Value y = pipe::LoadOp::create(at, op->getLoc(), op->getResult(0).getType(),
+                                   place.region, place.offset);
+    op->getResult(0).replaceAllUsesWith(y);
+    op->erase();
+  }
+  void store(Operation *op, Value x, Place place, bool accumulate = false) {
+    OpBuilder at(op);
+    pipe::StoreOp::create(at, op->getLoc(), x, place.region, place.offset,
+                          accumulate);
+    op->erase();
+  }
+
+  void rewrite(Operation *op) {
+    if (auto weight = dyn_cast<WeightOp>(op))
+      load(op, places[weight.getParameter()]);
+    else if (auto input = dyn_cast<pipe::InputOp>(op))
+      load(op, placeInput(input.getInput(), input.getY().getType()));
+    else if (auto recv = dyn_cast<pipe::RecvOp>(op))
+      load(op, placeRecv(recv));
+    else if (auto unstash = dyn_cast<pipe::UnstashOp>(op))
+      load(op, stashPlaces.at({unstash.getKind(), unstash.getSlot()}));
+    else if (auto stash = dyn_cast<pipe::StashOp>(op))
+      store(op, stash.getX(),
+            stashPlaces.at({stash.getKind(), stash.getSlot()}));
+    else if (auto add = dyn_cast<pipe::AccumulateOp>(op))
+      store(op, add.getGradient(), accumulator(add), true);
+    else if (auto loss = dyn_cast<pipe::LossOp>(op))
+      store(op, loss.getX(), {"loss", 0});
+    else if (auto track = dyn_cast<TrackOp>(op))
+      rewriteTrack(track);
+    else if (auto send = dyn_cast<pipe::SendOp>(op))
+      rewriteSend(send);
+  }
+
+  void rewriteSend(pipe::SendOp op) {
+    Edge &edge = edges[op.getEdge()];
+    edge.id = op.getEdge();
+    edge.from = id;
+    edge.to = op.getTo();
+    edge.backward = edge.to < edge.from;
+    edge.bytes = byteSize(op.getX().getType());
+    edge.value = op.getX().getDefiningOp() ? nodeName(op.getX().getDefiningOp())
+                                           : "input";
+    edge.source = placeSend(op);
+    if (needsStore.erase(op.getX()))
+      store(op, op.getX(), edge.source);
+    else
+      op.erase();
+  }
+
+  void rewriteTrack(TrackOp op) {
+    Place place = take("stats", byteSize(op.getX().getType()));
+    trackers.push_back(b.getDictionaryAttr(
+        {b.getNamedAttr("parameter", op.getParameterAttr()),
+         b.getNamedAttr("offset", b.getI64IntegerAttr(place.offset)),
+         b.getNamedAttr("momentum", op.getMomentumAttr())}));
+    store(op, op.getX(), place);
+  }
+
+  //===--------------------------------------------------------------------===//
+  // What the plan is made from
+  //===--------------------------------------------------------------------===//
+
+  NamedAttribute number(StringRef name, int64_t value) {
+    return b.getNamedAttr(name, b.getI64IntegerAttr(value));
+  }
+
+  void writeAttributes() {
+    SmallVector<NamedAttribute> regions;
+    for (StringRef name : pipe::regionNames())
+      if (int64_t bytes = sizes.lookup(name))
+        regions.push_back(number(name, bytes));
+    stage->setAttr("pipe.regions", b.getDictionaryAttr(regions));
+    SmallVector<Attribute> list;
+    for (auto &[name, place] : inputs)
+      list.push_back(
+          b.getDictionaryAttr({b.getNamedAttr("input", b.getStringAttr(name)),
+                               number("offset", place.offset)}));
+    stage->setAttr("pipe.inputs", b.getArrayAttr(list));
+    list.clear();
+    for (auto parameter : stage.getOps<ParameterOp>()) {
+      Place place = places[parameter.getSymName()];
+      SmallVector<Attribute> accumulators;
+      for (auto &[use, at] : uses[parameter.getSymName()])
+        accumulators.push_back(b.getDenseI64ArrayAttr({use, at.offset}));
+      list.push_back(b.getDictionaryAttr(
+          {b.getNamedAttr("parameter", b.getStringAttr(parameter.getSymName())),
+           b.getNamedAttr("region", b.getStringAttr(place.region)),
+           number("offset", place.offset),
+           b.getNamedAttr("uses", b.getArrayAttr(accumulators))}));
+    }
+    stage->setAttr("pipe.weights", b.getArrayAttr(list));
+    stage->setAttr("pipe.trackers", b.getArrayAttr(trackers));
+  }
+
+  ModuleOp stage;
+  std::map<int64_t, Edge> &edges;
+  Builder b;
+  int64_t id;
+  llvm::StringMap<int64_t> sizes;
+  llvm::StringMap<Place> places;
+  std::map<StringRef, SmallVector<std::pair<int64_t, Place>>> uses;
+  std::map<std::pair<StringRef, int64_t>, Place> stashPlaces;
+  llvm::DenseMap<Value, Place> valuePlaces;
+  llvm::DenseSet<Value> needsStore;
+  llvm::MapVector<StringRef, Place> inputs;
+  SmallVector<Attribute> trackers;
+};
+
+struct PlanMemoryPass : public pipec::impl::PlanMemoryBase<PlanMemoryPass> {
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    std::map<int64_t, Edge> edges;
+    for (auto stage : module.getOps<ModuleOp>())
+      if (stage->hasAttr(pipe::kStageAttr))
+        StageMemory(stage, edges).run();
+    writeEdges(module, edges);
+  }
+
+  void writeEdges(ModuleOp module, const std::map<int64_t, Edge> &edges) {
+    Builder b(&getContext());
+    auto number = [&](StringRef name, int64_t value) {
+      return b.getNamedAttr(name, b.getI64IntegerAttr(value));
+    };
+    auto text = [&](StringRef name, StringRef value) {
+      return b.getNamedAttr(name, b.getStringAttr(value));
+    };
+    SmallVector<Attribute> list;
+    for (auto &[id, edge] : edges)
+      list.push_back(b.getDictionaryAttr(
+          {number("id", id), text("value", edge.value),
+           b.getNamedAttr("backward", b.getBoolAttr(edge.backward)),
+           number("bytes", edge.bytes), number("from", edge.from),
+           text("from_region", edge.source.region),
+           number("from_offset", edge.source.offset), number("to", edge.to),
+           text("to_region", edge.target.region),
+           number("to_offset", edge.target.offset)}));
+    module->setAttr("pipe.edges", b.getArrayAttr(list));
+  }
+};
+
+} // namespace

@@ -1,0 +1,57 @@
+//===- SplitUses.cpp - one nn.weight op for every reader ------------------===//
+#include "passes/Graph.h"
+#include "passes/Passes.h"
+
+#include "mlir/IR/IRMapping.h"
+#include "llvm/ADT/MapVector.h"
+
+namespace pipec {
+#define GEN_PASS_DEF_SPLITUSES
+#include "passes/Passes.h.inc"
+} // namespace pipec
+
+using namespace mlir;
+using namespace pipec;
+
+namespace {
+
+struct SplitUsesPass : public pipec::impl::SplitUsesBase<SplitUsesPass> {
+  void runOnOperation() override {
+    func::FuncOp main = mainFunction(getOperation());
+    if (!main)
+      return signalPassFailure();
+    // Last to first: a chain of sources is split at its end, and the clones of
+    // its end then split what they read.
+    SmallVector<Operation *> ops;
+    for (Operation &op : main.front().without_terminator())
+      ops.push_back(&op);
+    for (Operation *op : llvm::reverse(ops))
+      if (isSource(op))
+        split(op);
+  }
+
+  /// One copy of `op` next to each group of readers with the same location.
+  void split(Operation *op) {
+    llvm::MapVector<Location, SmallVector<OpOperand *>> groups;
+    for (Operation &reader : *op->getBlock())
+      for (OpOperand &operand : reader.getOpOperands())
+        if (operand.get().getDefiningOp() == op)
+          groups[reader.getLoc()].push_back(&operand);
+    bool first = true;
+    for (auto &[loc, operands] : groups) {
+      Operation *earliest = operands.front()->getOwner();
+      if (first) {
+        op->moveBefore(earliest);
+        first = false;
+        continue;
+      }
+      OpBuilder b(earliest);
+      Operation *copy = b.clone(*op);
+      for (OpOperand *operand : operands)
+        operand->set(
+            copy->getResult(cast<OpResult>(operand->get()).getResultNumber()));
+    }
+  }
+};
+
+} // namespace

@@ -1,0 +1,20 @@
+//===- main.cpp - pipec-opt: the passes alone -----------------------------===//
+#include "dialects/nn/NN.h"
+#include "dialects/pipe/Pipe.h"
+#include "passes/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/DialectRegistry.h"
+#include "mlir/Tools/mlir-opt/MlirOptMain.h"
+#include "mlir/Transforms/Passes.h"
+
+int main(int argc, char **argv) {
+  mlir::DialectRegistry registry;
+  registry.insert<mlir::func::FuncDialect, pipec::nn::NNDialect,
+                  pipec::pipe::PipeDialect>();
+  pipec::registerPipecPasses();
+  mlir::registerCanonicalizerPass();
+  mlir::registerCSEPass();
+  return mlir::asMainReturnCode(
+      mlir::MlirOptMain(argc, argv, "pipec's passes\n", registry));
+}
