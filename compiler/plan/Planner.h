@@ -1,6 +1,6 @@
 //===- Planner.h - from a cost graph to stages, replicas, devices -*- C++ -*-=//
 //
-// plan() checks the request, searches, and has the independent verifier
+// makePlan() checks the request, searches, and has the independent verifier
 // (PlanVerifier.h) recompute what it returns. It is deterministic.
 //
 //===----------------------------------------------------------------------===//
@@ -99,7 +99,7 @@ struct PlanResult {
 
 /// Throws Failure: Exit::BadModel (graph), Exit::Usage (impossible request),
 /// Exit::NoFit (nothing fits: by how much, and what would make it fit).
-PlanResult plan(const PlanRequest &request);
+PlanResult makePlan(const PlanRequest &request);
 
 /// Prices exactly this split and these replicas (no search). `fits` of the
 /// result's memory is the caller's to check with memoryLimitOf().

@@ -1,0 +1,118 @@
+#include "compiler/plan/Baselines.h"
+
+#include "compiler/plan/Candidates.h"
+#include "compiler/plan/ChainSearch.h"
+#include "compiler/plan/Refine.h"
+#include "support/Failure.h"
+
+#include <algorithm>
+
+namespace pipec::plan {
+
+std::vector<size_t> evenStarts(const CostGraph &graph, size_t count) {
+  std::vector<size_t> legal = legalStarts(graph), starts;
+  count = std::min(count, legal.size());
+  for (size_t s = 0; s < count; ++s) {
+    size_t ideal = s * graph.nodes.size() / count;
+    // The nearest legal start that leaves one for every other stage.
+    size_t at = static_cast<size_t>(
+        std::lower_bound(legal.begin(), legal.end(), ideal) - legal.begin());
+    at = std::clamp(at, s, legal.size() - (count - s));
+    if (!starts.empty() && legal[at] <= starts.back())
+      at = static_cast<size_t>(
+          std::upper_bound(legal.begin(), legal.end(), starts.back()) -
+          legal.begin());
+    starts.push_back(legal[at]);
+  }
+  return starts;
+}
+
+namespace {
+
+/// One alternative priced; `perStep` microbatches stand for one step of ours.
+Baseline price(const PlanRequest &asked, const std::string &name,
+               const StrategyFacts &facts, int microbatches, Split split,
+               const std::string &note) {
+  PlanRequest request = asked;
+  request.strategy = facts;
+  request.microbatches = microbatches;
+  Baseline baseline;
+  baseline.name = name;
+  baseline.note = note;
+  try {
+    IntervalCosts costs(request.graph);
+    StepModel model(request, costs);
+    if (split.starts.empty()) {
+      ChainSearch search(
+          model, coarseStarts(request.graph, legalStarts(request.graph), 512));
+      auto best = search.best(split.replicas, false);
+      if (!best) {
+        baseline.note = "does not fit in memory";
+        baseline.peakBytes = search.smallestLimit(split.replicas);
+        return baseline;
+      }
+      split = *best;
+    } else {
+      split.recompute = chooseRecompute(model, split);
+    }
+    PlanResult result = model.price(split);
+    baseline.peakBytes = model.peakBytes(result.stages);
+    baseline.fits = baseline.peakBytes <= model.limit();
+    baseline.stepSeconds =
+        result.stepSeconds * asked.microbatches / microbatches;
+    if (!baseline.fits)
+      baseline.note = "does not fit in memory";
+  } catch (const Failure &failure) {
+    baseline.note = failure.what();
+  }
+  return baseline;
+}
+
+} // namespace
+
+std::vector<Baseline> priceBaselines(const PlanRequest &request,
+                                     const PlanResult &chosen) {
+  std::vector<Baseline> all;
+  bool synchronous = request.strategy.synchronous;
+  int used = 0;
+  for (const StagePlan &s : chosen.stages)
+    used = std::max(used,
+                    *std::max_element(s.devices.begin(), s.devices.end()) + 1);
+  int stages = static_cast<int>(chosen.stages.size());
+  std::string per = synchronous ? "" : "per microbatch";
+
+  int share = synchronous ? request.microbatches : used;
+  int replicas = std::min(used, share);
+  all.push_back(price(request, "data parallel", strategyFacts("dp"), share,
+                      {{0}, {replicas}, {}, false},
+                      replicas < used
+                          ? "only " + std::to_string(replicas) + " of " +
+                                std::to_string(used) + " devices have work"
+                          : per));
+
+  Split even;
+  even.starts = evenStarts(request.graph, static_cast<size_t>(stages));
+  for (const StagePlan &s : chosen.stages)
+    even.replicas.push_back(s.replicas);
+  even.replicas.resize(even.starts.size());
+  all.push_back(price(request, "even split", request.strategy,
+                      request.microbatches, even, ""));
+
+  int pipelines = synchronous ? request.microbatches : 4 * stages;
+  std::vector<int> plain(
+      static_cast<size_t>(std::min(
+          stages, static_cast<int>(legalStarts(request.graph).size()))),
+      1);
+  if (stages > 1) {
+    int columns = stages / std::max(1, request.strategy.chunks);
+    int each = std::max(1, std::min(used / columns, pipelines));
+    plain.assign(static_cast<size_t>(columns), each);
+  }
+  all.push_back(price(request, "gpipe", strategyFacts("gpipe"), pipelines,
+                      {{}, plain, {}, false}, per));
+  all.push_back(price(request, "one device", strategyFacts("dp"),
+                      request.microbatches, {{0}, {1}, {}, false}, ""));
+  return all;
+}
+
+} // namespace pipec::plan

@@ -1,0 +1,177 @@
+#include "compiler/plan/Candidates.h"
+
+#include "compiler/plan/ReplicaSearch.h"
+#include "support/Failure.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace pipec::plan {
+
+namespace {
+
+void addShape(std::vector<Shape2D> &shapes, Shape2D shape) {
+  if (std::find(shapes.begin(), shapes.end(), shape) == shapes.end())
+    shapes.push_back(std::move(shape));
+}
+
+/// A grid in both placements, where they differ.
+void addGrid(std::vector<Shape2D> &shapes, const PlanRequest &request,
+             int stages, int replicas) {
+  addShape(shapes, {std::vector<int>(stages, replicas), false});
+  bool oneServer =
+      request.topology.levels.size() == 1 ||
+      request.topology.devices() == request.topology.levels.back().count;
+  if (stages > 1 && replicas > 1 && !oneServer)
+    addShape(shapes, {std::vector<int>(stages, replicas), true});
+}
+
+/// Depths worth trying on that many columns: all small ones, and of the large
+/// ones those that use every device or are round.
+std::vector<int> depths(int most, int devices) {
+  std::vector<int> result;
+  for (int k = 1; k <= most; ++k)
+    if (k <= 16 || devices % k == 0 || k == most || (k <= 128 && k % 8 == 0))
+      result.push_back(k);
+  return result;
+}
+
+} // namespace
+
+std::vector<Shape2D> candidateShapes(const PlanRequest &request,
+                                     const StepModel &model) {
+  const StrategyFacts &facts = request.strategy;
+  std::vector<Shape2D> shapes;
+  int devices = request.topology.devices();
+  int chunks = std::max(1, facts.chunks);
+  if (!request.replicas.empty()) {
+    addShape(shapes, {request.replicas, false});
+    return shapes;
+  }
+  if (facts.shape == Shape::DataParallel) {
+    addShape(shapes, {{devices}, false});
+    return shapes;
+  }
+  int starts = static_cast<int>(std::min<size_t>(
+      legalStarts(request.graph).size(), std::numeric_limits<int>::max()));
+  bool replicate = request.replication && facts.replicates && chunks == 1;
+  if (request.stages) {
+    int columns = *request.stages / chunks;
+    addGrid(shapes, request, *request.stages,
+            replicate ? std::max(1, devices / columns) : 1);
+  } else {
+    int most = std::min(devices, starts / chunks);
+    std::vector<int> tried = request.useAllDevices && !replicate
+                                 ? std::vector<int>{most}
+                                 : depths(most, devices);
+    for (int k : tried)
+      if (!request.useAllDevices || !replicate || devices % k == 0)
+        addGrid(shapes, request, k * chunks, replicate ? devices / k : 1);
+  }
+  if (replicate && devices > 1)
+    for (Shape2D &shape : unequalShapes(request, model))
+      addShape(shapes, std::move(shape));
+  // A replica without a microbatch is an idle device.
+  if (facts.synchronous && shapes.size() > 1)
+    std::erase_if(shapes, [&](const Shape2D &s) {
+      return *std::max_element(s.replicas.begin(), s.replicas.end()) >
+             request.microbatches;
+    });
+  if (shapes.empty())
+    addGrid(shapes, request, 1, std::min(devices, request.microbatches));
+  return shapes;
+}
+
+void checkStageCount(const PlanRequest &request, size_t starts) {
+  const StrategyFacts &facts = request.strategy;
+  int chunks = std::max(1, facts.chunks);
+  size_t wanted = !request.replicas.empty() ? request.replicas.size()
+                  : request.stages ? static_cast<size_t>(*request.stages)
+                                   : 0;
+  if (facts.shape == Shape::DataParallel && wanted > 1)
+    throw Failure(Exit::Usage,
+                  "strategy '" + facts.name + "' has one stage, not " +
+                      std::to_string(wanted) + "; leave --stages out");
+  if (wanted > starts)
+    throw Failure(Exit::Usage, "the model can be cut into at most " +
+                                   std::to_string(starts) + " stages, not " +
+                                   std::to_string(wanted));
+  if (wanted % chunks != 0)
+    throw Failure(Exit::Usage,
+                  "strategy '" + facts.name + "' puts " +
+                      std::to_string(chunks) + " stages on each device; " +
+                      std::to_string(wanted) + " is not a multiple");
+  if (request.replicas.empty() && request.stages &&
+      *request.stages / chunks > request.topology.devices())
+    throw Failure(Exit::Usage, std::to_string(*request.stages) +
+                                   " stages need " +
+                                   std::to_string(*request.stages / chunks) +
+                                   " devices; the cluster has " +
+                                   std::to_string(request.topology.devices()));
+}
+
+std::vector<size_t> coarseStarts(const CostGraph &graph,
+                                 const std::vector<size_t> &starts,
+                                 size_t want) {
+  if (starts.size() <= want)
+    return starts;
+  size_t n = graph.nodes.size();
+  // Bytes that cross the cut before each node, and work before it. A small
+  // share of work per node keeps long runs of free nodes from falling into one
+  // bucket.
+  std::vector<double> change(n + 1, 0), before(n + 1, 0);
+  for (const CostValue &value : graph.values) {
+    if (value.consumers.empty())
+      continue;
+    size_t last =
+        *std::max_element(value.consumers.begin(), value.consumers.end());
+    double bytes = static_cast<double>(value.bytes) +
+                   static_cast<double>(value.gradientBytes);
+    change[value.producer + 1] += bytes;
+    change[last + 1] -= bytes;
+  }
+  double total = 0;
+  for (const CostNode &node : graph.nodes)
+    total += node.forwardSeconds + node.backwardInputSeconds +
+             node.backwardWeightSeconds;
+  double grain = total > 0 ? 0.1 * total / static_cast<double>(n) : 1.0;
+  for (size_t i = 0; i < n; ++i) {
+    const CostNode &node = graph.nodes[i];
+    before[i + 1] = before[i] + grain + node.forwardSeconds +
+                    node.backwardInputSeconds + node.backwardWeightSeconds;
+  }
+  std::vector<double> crossing(n + 1, 0);
+  double sum = 0;
+  for (size_t i = 0; i <= n; ++i)
+    crossing[i] = sum += change[i];
+
+  std::vector<size_t> result{0};
+  size_t bucket = 0, best = 0;
+  bool open = false;
+  for (size_t s = 1; s < starts.size(); ++s) {
+    size_t mine = static_cast<size_t>(before[starts[s]] / before[n] *
+                                      static_cast<double>(want - 1));
+    if (open && mine != bucket) {
+      result.push_back(best);
+      open = false;
+    }
+    if (!open || crossing[starts[s]] < crossing[best]) {
+      best = starts[s];
+      bucket = mine;
+      open = true;
+    }
+  }
+  if (open)
+    result.push_back(best);
+  return result;
+}
+
+size_t mostStarts(const PlanRequest &request) {
+  // Exact up to a few thousand places; beyond that the judge's refinement moves
+  // cuts between the coarse ones.
+  size_t wanted = request.stages ? static_cast<size_t>(*request.stages) : 1;
+  return std::max<size_t>(
+      request.stages || !request.replicas.empty() ? 4096 : 768, 2 * wanted);
+}
+
+} // namespace pipec::plan

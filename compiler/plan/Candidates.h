@@ -1,0 +1,33 @@
+//===- Candidates.h - which shapes of pipeline to try -----------*- C++ -*-===//
+#pragma once
+
+#include "compiler/plan/StepModel.h"
+
+namespace pipec::plan {
+
+/// How many stages with how many replicas, and how they lie on the cluster.
+struct Shape2D {
+  std::vector<int> replicas;
+  bool pipelinesInside = false;
+  bool operator==(const Shape2D &) const = default;
+};
+
+/// Shapes that the request allows, without duplicates: what was asked for, or
+/// equal grids of every depth and the unequal ones that the replica search
+/// finds.
+std::vector<Shape2D> candidateShapes(const PlanRequest &request,
+                                     const StepModel &model);
+
+/// Throws Failure(Exit::Usage) when more stages are asked for than the model
+/// has places to start one, or the strategy cannot have that many.
+void checkStageCount(const PlanRequest &request, size_t starts);
+
+/// At most `want` of the starts: the cheapest cut in each share of the work.
+std::vector<size_t> coarseStarts(const CostGraph &graph,
+                                 const std::vector<size_t> &starts,
+                                 size_t want);
+
+/// How many starts the exact search can afford for this request.
+size_t mostStarts(const PlanRequest &request);
+
+} // namespace pipec::plan

@@ -1,0 +1,397 @@
+#include "compiler/plan/ChainSearch.h"
+
+#include "compiler/plan/Collective.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace pipec::plan {
+
+namespace {
+constexpr double inf = std::numeric_limits<double>::infinity();
+constexpr uint32_t none = std::numeric_limits<uint32_t>::max();
+} // namespace
+
+/// What each stage's place in the pipeline fixes before any cut is known.
+struct ChainSearch::Slots {
+  std::vector<int> replicas;
+  bool inside = false;
+  std::vector<StagePosition> positions;
+  std::vector<Link> incoming;        ///< from the stage before
+  std::vector<double> reducePerByte; ///< all-reduce seconds per gradient byte
+  std::vector<double> reduceFixed;   ///< and its latency part
+  double reference = 1;              ///< microbatches that run side by side
+};
+
+/// The best-known suffixes from one start in so many stages.
+struct ChainSearch::Label {
+  Pace pace;
+  uint32_t nextStart = none; ///< index into starts of the following stage
+  uint32_t nextLabel = none;
+  bool recompute = false;
+};
+
+ChainSearch::ChainSearch(const StepModel &model, std::vector<size_t> starts)
+    : model(model), starts(std::move(starts)) {
+  const auto &nodes = model.request().graph.nodes;
+  double sum = 0;
+  size_t s = 0;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    if (s < this->starts.size() && this->starts[s] == i) {
+      work.push_back(sum);
+      ++s;
+    }
+    sum += nodes[i].forwardSeconds + nodes[i].backwardInputSeconds +
+           nodes[i].backwardWeightSeconds;
+  }
+  work.push_back(sum);
+}
+
+ChainSearch::Slots ChainSearch::slots(const std::vector<int> &replicas,
+                                      bool inside) const {
+  const PlanRequest &request = model.request();
+  Slots slots;
+  slots.replicas = replicas;
+  slots.inside = inside;
+  auto devices = assignDevices(request.strategy, replicas, inside);
+  int count = static_cast<int>(replicas.size());
+  int fromHere = 0;
+  for (int r : replicas)
+    fromHere += r;
+  bool same = true;
+  for (int s = 0; s < count; ++s) {
+    slots.positions.push_back(
+        {s, count, replicas[s], fromHere, request.microbatches});
+    fromHere -= replicas[s];
+    slots.incoming.push_back(
+        s == 0 ? Link{}
+               : boundaryLink(request.topology, devices[s - 1], devices[s]));
+    constexpr int64_t probe = int64_t(1) << 40;
+    double small = allReduceSeconds(request.topology, devices[s], 1);
+    double large = allReduceSeconds(request.topology, devices[s], probe);
+    slots.reduceFixed.push_back(small);
+    slots.reducePerByte.push_back((large - small) /
+                                  static_cast<double>(probe - 1));
+    same &= replicas[s] == replicas[0];
+  }
+  slots.reference =
+      same ? replicas[0] : *std::max_element(replicas.begin(), replicas.end());
+  return slots;
+}
+
+/// Decides recomputation: only where the stash would not fit otherwise. False
+/// when the stage fits neither way.
+bool ChainSearch::recomputes(const StageCost &cost,
+                             const StagePosition &position, int64_t limit,
+                             bool &recompute) const {
+  Recompute wanted = model.request().recompute;
+  recompute = wanted == Recompute::Full;
+  if (model.memory(cost, position, recompute).total() <= limit)
+    return true;
+  if (wanted != Recompute::Auto)
+    return false;
+  recompute = true;
+  return model.memory(cost, position, true).total() <= limit;
+}
+
+Pace ChainSearch::extend(const Pace &suffix, const StageCost &cost,
+                         const Slots &slots, size_t stage,
+                         bool recompute) const {
+  const PlanRequest &request = model.request();
+  const StrategyFacts &facts = request.strategy;
+  double forward = cost.forwardSeconds;
+  double backward = cost.backwardInputSeconds + cost.backwardWeightSeconds +
+                    (recompute ? forward : 0);
+  double after = model.updateSeconds(cost.parameterBytes) +
+                 (slots.replicas[stage] > 1
+                      ? slots.reduceFixed[stage] +
+                            slots.reducePerByte[stage] *
+                                static_cast<double>(cost.parameterBytes)
+                      : 0);
+  double hop = 0, back = 0;
+  double lanes = slots.replicas[stage];
+  if (stage > 0) {
+    hop = transferSeconds(slots.incoming[stage], cost.receiveBytes);
+    back = transferSeconds(slots.incoming[stage], cost.receiveGradientBytes);
+    lanes = std::min(lanes, static_cast<double>(slots.replicas[stage - 1]));
+  }
+  Pace p = suffix;
+  double load = forward + backward;
+  if (facts.synchronous)
+    p.tail = std::max(p.tail, after);
+  else
+    load += after;
+  double replicas = slots.replicas[stage];
+  p.fill += load;
+  const StagePosition &position = slots.positions[stage];
+  if (facts.shape == Shape::GPipe) {
+    p.pace = std::max({p.pace, forward / replicas, hop / lanes});
+    p.paceBack = std::max({p.paceBack, backward / replicas, back / lanes});
+  } else {
+    p.pace = std::max({p.pace, load / replicas, hop / lanes, back / lanes});
+    int window = facts.inFlight(position);
+    if (facts.shape == Shape::OneFOneB &&
+        window * position.replicas < request.microbatches)
+      p.pace = std::max(p.pace, p.fill / (window * replicas));
+    if (!facts.synchronous)
+      p.pace = std::max(p.pace, p.fill / (window * replicas));
+  }
+  p.fill += hop + back;
+  return p;
+}
+
+double ChainSearch::objective(const Pace &p, const Slots &slots) const {
+  const PlanRequest &request = model.request();
+  double microbatches = request.microbatches;
+  if (!request.strategy.synchronous)
+    return p.pace * microbatches;
+  double further =
+      std::max(0.0, std::ceil(microbatches / slots.reference) - 1) *
+      slots.reference;
+  if (request.strategy.shape == Shape::Naive)
+    return p.fill * std::ceil(microbatches / slots.reference) + p.tail +
+           1e-6 * p.pace;
+  return p.fill + further * (p.pace + p.paceBack) + p.tail;
+}
+
+/// Greedy packing front to back: each stage takes as many nodes as `seconds`
+/// per replica and `limit` bytes allow while one start is left for every later
+/// stage. Finds a packing whenever there is one, as far as a stage's cost grows
+/// with its interval (received bytes may not).
+std::optional<std::vector<size_t>>
+ChainSearch::pack(const Slots &slots, double seconds, int64_t limit) const {
+  size_t count = slots.replicas.size(), n = starts.size();
+  if (count > n)
+    return std::nullopt;
+  std::vector<size_t> cuts;
+  size_t first = 0;
+  for (size_t s = 0; s < count; ++s) {
+    cuts.push_back(starts[first]);
+    size_t lastEnd = n - (count - s - 1); // exclusive, as an index into starts
+    IntervalCosts::Sweep sweep(model.intervals(), starts[first]);
+    size_t end = first;
+    while (end < lastEnd) {
+      size_t bound = end + 1 < n ? starts[end + 1] : model.intervals().nodes();
+      const StageCost &cost = sweep.growTo(bound - 1);
+      bool recompute = false;
+      if (!recomputes(cost, slots.positions[s], limit, recompute))
+        break;
+      double load = cost.seconds() + (recompute ? cost.forwardSeconds : 0);
+      if (load > seconds * slots.replicas[s])
+        break;
+      ++end;
+    }
+    if (end == first)
+      return std::nullopt;
+    first = end;
+  }
+  if (first != n)
+    return std::nullopt;
+  return cuts;
+}
+
+std::optional<Split> ChainSearch::greedy(const Slots &slots) const {
+  double low = 0, high = work.back() * 2 + 1e-9;
+  auto cuts = pack(slots, high, stageLimit());
+  if (!cuts)
+    return std::nullopt;
+  for (int i = 0; i < 50 && high - low > 1e-9 * high; ++i) {
+    double middle = 0.5 * (low + high);
+    if (auto better = pack(slots, middle, stageLimit())) {
+      cuts = std::move(better);
+      high = middle;
+    } else {
+      low = middle;
+    }
+  }
+  Split split;
+  split.starts = *cuts;
+  split.replicas = slots.replicas;
+  split.pipelinesInside = slots.inside;
+  for (size_t s = 0; s < cuts->size(); ++s) {
+    size_t last = s + 1 < cuts->size() ? (*cuts)[s + 1] - 1
+                                       : model.intervals().nodes() - 1;
+    bool recompute = false;
+    recomputes(model.intervals().cost((*cuts)[s], last), slots.positions[s],
+               stageLimit(), recompute);
+    split.recompute.push_back(recompute);
+  }
+  return split;
+}
+
+double ChainSearch::surrogate(const Split &split) const {
+  Slots place = slots(split.replicas, split.pipelinesInside);
+  Pace p;
+  for (size_t s = split.starts.size(); s-- > 0;) {
+    size_t last = s + 1 < split.starts.size() ? split.starts[s + 1] - 1
+                                              : model.intervals().nodes() - 1;
+    StageCost cost = model.intervals().cost(split.starts[s], last);
+    bool recompute = false;
+    if (!recomputes(cost, place.positions[s], stageLimit(), recompute))
+      return inf;
+    p = extend(p, cost, place, s, recompute);
+  }
+  return objective(p, place);
+}
+
+int64_t ChainSearch::smallestLimit(const std::vector<int> &replicas) const {
+  Slots place = slots(replicas, false);
+  int64_t low = 0, high = int64_t(1) << 60;
+  if (!pack(place, inf, high))
+    return high;
+  while (low + 1 < high) {
+    int64_t middle = low + (high - low) / 2;
+    if (pack(place, inf, middle))
+      high = middle;
+    else
+      low = middle;
+  }
+  return high;
+}
+
+/// Stages that share a device share its memory; the judge adds them up exactly.
+int64_t ChainSearch::stageLimit() const {
+  return model.limit() / std::max(1, model.request().strategy.chunks);
+}
+
+/// The largest pace any plan of at most that objective can have.
+double ChainSearch::largestPace(double objectiveLimit,
+                                const Slots &slots) const {
+  if (!std::isfinite(objectiveLimit))
+    return inf;
+  const PlanRequest &request = model.request();
+  if (!request.strategy.synchronous)
+    return objectiveLimit / request.microbatches;
+  double further =
+      std::max(0.0, std::ceil(request.microbatches / slots.reference) - 1) *
+      slots.reference;
+  if (request.strategy.shape == Shape::Naive || further == 0)
+    return inf;
+  return (objectiveLimit - work.back()) / further;
+}
+
+/// State of one run of the dynamic program.
+struct ChainSearch::Table {
+  const Slots &slots;
+  double objectiveLimit;              ///< no plan above this is wanted
+  double pace;                        ///< nor one with a slower stage
+  std::vector<double> replicasBefore; ///< of stage s
+  /// suffixes[k][i]: undominated suffixes of k stages that start at starts[i].
+  std::vector<std::vector<std::vector<Label>>> suffixes;
+
+  void insert(std::vector<Label> &labels, const Label &label) const;
+};
+
+void ChainSearch::Table::insert(std::vector<Label> &labels,
+                                const Label &label) const {
+  auto dominates = [](const Pace &a, const Pace &b) {
+    return a.fill <= b.fill && a.pace <= b.pace && a.paceBack <= b.paceBack &&
+           a.tail <= b.tail;
+  };
+  for (const Label &other : labels)
+    if (dominates(other.pace, label.pace))
+      return;
+  std::erase_if(labels, [&](const Label &other) {
+    return dominates(label.pace, other.pace);
+  });
+  labels.push_back(label);
+}
+
+/// All suffixes that start at starts[i], from those that start later.
+void ChainSearch::extendSuffixes(size_t i, Table &table) const {
+  const Slots &place = table.slots;
+  size_t count = place.replicas.size(), n = starts.size();
+  bool gpipe = model.request().strategy.shape == Shape::GPipe;
+  double total = work.back();
+  double allReplicas = table.replicasBefore[count];
+  IntervalCosts::Sweep sweep(model.intervals(), starts[i]);
+  for (size_t end = i + 1; end <= n; ++end) {
+    size_t bound = end < n ? starts[end] : model.intervals().nodes();
+    const StageCost &cost = sweep.growTo(bound - 1);
+    bool open = false; // some stage count may still take a longer interval
+    size_t most = std::min(count, n - end + 1);
+    for (size_t k = i == 0      ? count
+                    : count > i ? count - i
+                                : 1;
+         k <= most; ++k) {
+      size_t stage = count - k;
+      if ((stage == 0) != (i == 0))
+        continue;
+      if (work[i] > table.pace * table.replicasBefore[stage] * (1 + 1e-12))
+        continue;
+      double after = allReplicas - table.replicasBefore[stage + 1];
+      if (total - work[end] >
+          table.pace * after * (1 + 1e-12) + 1e-12 * total) {
+        open =
+            true; // too much left for the others; a longer interval leaves less
+        continue;
+      }
+      bool recompute = false;
+      if (!recomputes(cost, place.positions[stage], stageLimit(), recompute))
+        continue;
+      // The least any plan with this stage costs, whatever the others do.
+      Pace alone = extend({}, cost, place, stage, recompute);
+      alone.fill = std::max(alone.fill, total);
+      if (objective(alone, place) > table.objectiveLimit)
+        continue;
+      open = true;
+      const auto &rest = table.suffixes[k - 1][end];
+      for (size_t l = 0; l < rest.size(); ++l) {
+        Label label{extend(rest[l].pace, cost, place, stage, recompute),
+                    static_cast<uint32_t>(end), static_cast<uint32_t>(l),
+                    recompute};
+        Pace least = label.pace;
+        least.fill += work[i];
+        if (stage > 0 && !gpipe)
+          least.pace =
+              std::max(least.pace, work[i] / table.replicasBefore[stage]);
+        if (objective(least, place) <= table.objectiveLimit)
+          table.insert(table.suffixes[k][i], label);
+      }
+    }
+    if (!open)
+      break;
+  }
+}
+
+std::optional<Split> ChainSearch::best(const std::vector<int> &replicas,
+                                       bool inside) const {
+  size_t count = replicas.size(), n = starts.size();
+  if (count == 0 || count > n)
+    return std::nullopt;
+  Slots place = slots(replicas, inside);
+  std::optional<Split> first = greedy(place);
+  double incumbent = first ? surrogate(*first) : inf;
+
+  Table table{place, incumbent * (1 + 1e-12), 0, {0}, {}};
+  table.pace = largestPace(table.objectiveLimit, place);
+  for (int r : replicas)
+    table.replicasBefore.push_back(table.replicasBefore.back() + r);
+  table.suffixes.assign(count + 1, std::vector<std::vector<Label>>(n + 1));
+  table.suffixes[0][n].push_back({});
+  for (size_t i = n; i-- > 0;)
+    extendSuffixes(i, table);
+
+  const auto &complete = table.suffixes[count][0];
+  if (complete.empty())
+    return first;
+  const Label *label = &*std::min_element(
+      complete.begin(), complete.end(), [&](const Label &a, const Label &b) {
+        return objective(a.pace, place) < objective(b.pace, place);
+      });
+  Split split;
+  split.replicas = replicas;
+  split.pipelinesInside = inside;
+  size_t at = 0;
+  for (size_t k = count; k > 0; --k) {
+    split.starts.push_back(starts[at]);
+    split.recompute.push_back(label->recompute);
+    at = label->nextStart;
+    if (k > 1)
+      label = &table.suffixes[k - 1][at][label->nextLabel];
+  }
+  return split;
+}
+
+} // namespace pipec::plan

@@ -1,0 +1,68 @@
+//===- ChainSearch.h - best cuts for given replicas -------------*- C++ -*-===//
+//
+// A dynamic program over the chain, from the last stage to the first. What a
+// stage needs to know about the rest, its in-flight count, weight versions and
+// the way back for a gradient, depends on the stages after it only, so a suffix
+// is summarized by a few numbers (Label) and dominated suffixes are dropped.
+//
+// Cost: with N legal starts and K stages about N*w labels per stage count, w
+// the number of starts inside one stage's window; a first plan from a greedy
+// packing closes the windows. A few thousand nodes take milliseconds.
+//
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "compiler/plan/StepModel.h"
+
+#include <optional>
+
+namespace pipec::plan {
+
+/// Surrogate of the step time: `fill` seconds of one microbatch through the
+/// pipeline and back, `pace` (and for GPipe `paceBack`) seconds per further
+/// microbatch, `tail` seconds after the last backward.
+struct Pace {
+  double fill = 0, pace = 0, paceBack = 0, tail = 0;
+};
+
+class ChainSearch {
+public:
+  /// Starts are restricted to `starts` (ascending, first 0).
+  ChainSearch(const StepModel &model, std::vector<size_t> starts);
+
+  /// Best split into replicas.size() stages under the surrogate, or nothing
+  /// when none fits. `inside` as in Split.
+  std::optional<Split> best(const std::vector<int> &replicas,
+                            bool inside) const;
+
+  /// Surrogate of a split, for ranking; +inf when it does not fit.
+  double surrogate(const Split &split) const;
+
+  /// Smallest limit under which `replicas.size()` stages fit, by greedy
+  /// packing.
+  int64_t smallestLimit(const std::vector<int> &replicas) const;
+
+private:
+  struct Slots;
+  struct Label;
+  struct Table;
+  Slots slots(const std::vector<int> &replicas, bool inside) const;
+  bool recomputes(const StageCost &cost, const StagePosition &position,
+                  int64_t limit, bool &recompute) const;
+  std::optional<std::vector<size_t>> pack(const Slots &slots, double seconds,
+                                          int64_t limit) const;
+  std::optional<Split> greedy(const Slots &slots) const;
+  Pace extend(const Pace &suffix, const StageCost &cost, const Slots &slots,
+              size_t stage, bool recompute) const;
+  double objective(const Pace &pace, const Slots &slots) const;
+  double largestPace(double objectiveLimit, const Slots &slots) const;
+  void extendSuffixes(size_t start, Table &table) const;
+  int64_t stageLimit() const;
+
+  const StepModel &model;
+  std::vector<size_t> starts; ///< candidate first nodes
+  std::vector<double>
+      work; ///< seconds of nodes before starts[i]; one more at the end
+};
+
+} // namespace pipec::plan

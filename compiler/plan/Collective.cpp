@@ -1,0 +1,81 @@
+#include "compiler/plan/Collective.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+
+namespace pipec::plan {
+
+double transferSeconds(const Link &link, int64_t bytes) {
+  if (bytes <= 0)
+    return 0;
+  return link.latency + static_cast<double>(bytes) / link.bandwidth;
+}
+
+namespace {
+
+double ringSeconds(const Link &link, int n, double bytes) {
+  if (n < 2 || bytes <= 0)
+    return 0;
+  return 2.0 * (n - 1) * (link.latency + bytes / n / link.bandwidth);
+}
+
+/// Sizes of the groups that `devices` form at the innermost level; empty when
+/// they differ in size (no hierarchy then).
+int evenGroup(const Topology &topology, const std::vector<int> &devices) {
+  int server = topology.levels.back().count;
+  std::map<int, int> sizes;
+  for (int d : devices)
+    ++sizes[d / server];
+  int each = sizes.begin()->second;
+  for (auto [id, size] : sizes)
+    if (size != each)
+      return 0;
+  return each;
+}
+
+} // namespace
+
+double allReduceSeconds(const Topology &topology,
+                        const std::vector<int> &devices, int64_t bytes) {
+  int n = static_cast<int>(devices.size());
+  if (n < 2 || bytes <= 0)
+    return 0;
+  Link slowest = topology.slowestLink(devices);
+  double best = ringSeconds(slowest, n, static_cast<double>(bytes));
+  int inner = evenGroup(topology, devices);
+  if (inner > 1 && inner < n) {
+    const Level &near = topology.levels.back();
+    Link nearLink{near.bandwidth, near.latency,
+                  static_cast<int>(topology.levels.size()) - 1};
+    double hierarchical =
+        ringSeconds(nearLink, inner, static_cast<double>(bytes)) +
+        ringSeconds(slowest, n / inner, static_cast<double>(bytes) / inner);
+    best = std::min(best, hierarchical);
+  }
+  return best;
+}
+
+Link boundaryLink(const Topology &topology, const std::vector<int> &from,
+                  const std::vector<int> &to) {
+  Link worst{std::numeric_limits<double>::infinity(), 0,
+             static_cast<int>(topology.levels.size())};
+  auto consider = [&](int a, int b) {
+    Link l = topology.link(a, b);
+    if (l.level < worst.level)
+      worst = l;
+  };
+  if (from.size() == to.size()) {
+    for (size_t q = 0; q < from.size(); ++q)
+      consider(from[q], to[q]);
+    return worst;
+  }
+  // Neighbouring devices stage by stage: the extremes differ at the outermost
+  // level at which any two do.
+  for (int a : {from.front(), from.back()})
+    for (int b : {to.front(), to.back()})
+      consider(a, b);
+  return worst;
+}
+
+} // namespace pipec::plan

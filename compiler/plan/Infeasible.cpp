@@ -1,0 +1,106 @@
+#include "compiler/plan/Infeasible.h"
+
+#include "compiler/plan/Candidates.h"
+#include "compiler/plan/ChainSearch.h"
+#include "support/Failure.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <limits>
+
+namespace pipec::plan {
+
+std::string formatBytes(int64_t bytes) {
+  const char *units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  double value = static_cast<double>(bytes);
+  size_t unit = 0;
+  while (value >= 1024 && unit + 1 < std::size(units))
+    value /= 1024, ++unit;
+  char text[48];
+  std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.4g %s", value,
+                units[unit]);
+  return text;
+}
+
+namespace {
+
+/// The smallest limit under which some allowed shape fits.
+int64_t neededBytes(const PlanRequest &request,
+                    const std::vector<int> &replicas) {
+  IntervalCosts costs(request.graph);
+  StepModel model(request, costs);
+  std::vector<size_t> starts = legalStarts(request.graph);
+  ChainSearch search(model, coarseStarts(request.graph, starts, 512));
+  int64_t least = std::numeric_limits<int64_t>::max();
+  std::vector<std::vector<int>> shapes;
+  if (!replicas.empty())
+    shapes.push_back(replicas);
+  else
+    for (const Shape2D &shape : candidateShapes(request, model))
+      shapes.push_back(shape.replicas);
+  for (const auto &shape : shapes)
+    least = std::min(least, search.smallestLimit(shape));
+  return least * std::max(1, request.strategy.chunks);
+}
+
+/// The fewest stages of one device each that fit, beyond the cluster; 0 if
+/// none.
+int stagesThatFit(const PlanRequest &request, int64_t limit) {
+  PlanRequest larger = request;
+  larger.replication = false;
+  int places = static_cast<int>(legalStarts(request.graph).size());
+  int chunks = std::max(1, request.strategy.chunks);
+  for (int k = request.topology.devices() + 1; k * chunks <= places;
+       k += std::max(1, k / 4)) {
+    larger.topology.levels = {{"device", k, 1e9, 0}};
+    if (neededBytes(larger, std::vector<int>(static_cast<size_t>(k * chunks),
+                                             1)) <= limit)
+      return k;
+  }
+  return 0;
+}
+
+} // namespace
+
+void throwNoFit(const PlanRequest &request, const StepModel &model,
+                const std::vector<int> &replicas) {
+  int64_t limit = model.limit();
+  int64_t needed;
+  if (!request.cuts.empty()) {
+    Split split;
+    split.starts = request.cuts;
+    split.replicas = replicas;
+    needed = model.peakBytes(model.price(split).stages);
+  } else {
+    needed = neededBytes(request, replicas);
+  }
+  std::string message = "nothing fits in memory: the smallest plan needs " +
+                        formatBytes(needed) + " on a device, " +
+                        formatBytes(needed - limit) + " more than the " +
+                        formatBytes(limit) + " there are";
+  std::string remedies;
+  auto offer = [&](const std::string &text) {
+    remedies +=
+        (remedies.empty() ? "; it would fit with " : ", or with ") + text;
+  };
+  offer("--memory-limit " + std::to_string(needed));
+  if (request.recompute == Recompute::None && request.cuts.empty()) {
+    PlanRequest again = request;
+    again.recompute = Recompute::Full;
+    if (neededBytes(again, replicas) <= limit)
+      offer("--recompute auto");
+  }
+  if (request.cuts.empty() && replicas.empty() && request.replicas.empty() &&
+      request.strategy.shape != Shape::DataParallel)
+    if (int k = stagesThatFit(request, limit))
+      offer(std::to_string(k) + " devices");
+  if (request.strategy.shape == Shape::DataParallel) {
+    PlanRequest again = request;
+    again.strategy = strategyFacts("1f1b");
+    if (neededBytes(again, {}) <= limit)
+      offer("--strategy 1f1b");
+  }
+  throw Failure(Exit::NoFit, message + remedies);
+}
+
+} // namespace pipec::plan

@@ -1,0 +1,71 @@
+//===- IntervalCosts.h - what a stage of nodes [first, last] costs -*- C++ -*-//
+#pragma once
+
+#include "compiler/plan/CostGraph.h"
+
+namespace pipec::plan {
+
+/// Everything about a candidate stage that follows from its interval alone.
+/// Seconds for one microbatch on one device; bytes as in CostGraph.
+struct StageCost {
+  double forwardSeconds = 0, backwardInputSeconds = 0,
+         backwardWeightSeconds = 0;
+  int64_t parameterBytes = 0; ///< trainable
+  int64_t stateBytes = 0;     ///< not trainable
+  int64_t stashBytes = 0;     ///< one microbatch
+  int64_t workspaceBytes = 0;
+  int64_t receiveBytes = 0;         ///< values from earlier stages
+  int64_t receiveGradientBytes = 0; ///< their gradients, sent back
+
+  double seconds() const {
+    return forwardSeconds + backwardInputSeconds + backwardWeightSeconds;
+  }
+};
+
+/// Prices intervals exactly, shared tensors counted once. A Sweep fixes the
+/// first node and grows the interval node by node, in time proportional to the
+/// tensors the new node touches; O(nodes + touches) for all intervals that
+/// start at one node, no table of pairs.
+class IntervalCosts {
+public:
+  explicit IntervalCosts(const CostGraph &graph);
+
+  size_t nodes() const { return offsets.size() - 1; }
+
+  class Sweep {
+  public:
+    Sweep(const IntervalCosts &costs, size_t first)
+        : costs(costs), first(first), next(first) {}
+    /// Adds node `next` and returns the interval's cost so far.
+    const StageCost &grow();
+    /// Grows until `last` is inside.
+    const StageCost &growTo(size_t last);
+    const StageCost &cost() const { return sum; }
+
+  private:
+    const IntervalCosts &costs;
+    size_t first, next;
+    StageCost sum;
+  };
+
+  StageCost cost(size_t first, size_t last) const {
+    return Sweep(*this, first).growTo(last);
+  }
+
+private:
+  enum class Tensor : unsigned char { Parameter, State, Stash, Value };
+  /// A node touches a tensor: it counts for an interval when the touch before
+  /// it lies outside, and, for a value, its producer too. `previous` is one
+  /// more than the node of that touch, 0 for none.
+  struct Touch {
+    Tensor tensor;
+    size_t previous;
+    int64_t bytes, gradientBytes;
+  };
+  std::vector<CostNode> own; ///< per-node parts (ids empty)
+  std::vector<Touch> touches;
+  std::vector<size_t>
+      offsets; ///< touches of node i: [offsets[i], offsets[i+1])
+};
+
+} // namespace pipec::plan

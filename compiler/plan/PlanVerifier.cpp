@@ -1,0 +1,278 @@
+#include "compiler/plan/PlanVerifier.h"
+
+#include "compiler/schedule/Generator.h"
+#include "support/Failure.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <set>
+
+namespace pipec::plan {
+
+namespace {
+
+[[noreturn]] void broken(const std::string &message) {
+  throw Failure(Exit::Internal,
+                "the planner's result does not hold: " + message +
+                    "; please report this with the model");
+}
+
+void expect(bool holds, const std::string &message) {
+  if (!holds)
+    broken(message);
+}
+
+void expectClose(double claimed, double found, const std::string &what) {
+  double scale = std::max({std::abs(claimed), std::abs(found), 1e-12});
+  expect(std::abs(claimed - found) <= 1e-9 * scale,
+         what + " is " + std::to_string(claimed) + " in the plan and " +
+             std::to_string(found) + " when recomputed");
+}
+
+void checkCoverage(const PlanRequest &request, const PlanResult &result) {
+  const auto &stages = result.stages;
+  expect(!stages.empty(), "no stages");
+  size_t next = 0;
+  std::vector<size_t> stageOf(request.graph.nodes.size());
+  for (size_t s = 0; s < stages.size(); ++s) {
+    expect(stages[s].firstNode == next && stages[s].lastNode >= next,
+           "stage " + std::to_string(s) + " is empty or leaves nodes out");
+    expect(stages[s].lastNode < stageOf.size(),
+           "a stage ends after the last node");
+    for (size_t i = stages[s].firstNode; i <= stages[s].lastNode; ++i)
+      stageOf[i] = s;
+    next = stages[s].lastNode + 1;
+  }
+  expect(next == stageOf.size(), "nodes after the last stage");
+  for (const auto &group : request.graph.pinTogether)
+    for (size_t node : group)
+      expect(stageOf[node] == stageOf[group.front()],
+             "a pinned group is split");
+
+  int total = request.topology.devices();
+  int chunks = std::max(1, request.strategy.chunks);
+  std::map<int, int> held;
+  for (const StagePlan &s : stages) {
+    expect(s.replicas >= 1, "a stage has no replica");
+    for (int d : s.devices) {
+      expect(d >= 0 && d < total,
+             "device " + std::to_string(d) + " does not exist");
+      expect(++held[d] <= chunks,
+             "device " + std::to_string(d) + " holds too many stages");
+    }
+  }
+}
+
+struct Totals {
+  double forward = 0, input = 0, weight = 0;
+  int64_t parameters = 0, state = 0, stash = 0, workspace = 0, receive = 0,
+          receiveGradient = 0;
+};
+
+bool inside(const StagePlan &s, size_t node) {
+  return node >= s.firstNode && node <= s.lastNode;
+}
+
+Totals addUp(const CostGraph &graph, const StagePlan &s) {
+  Totals t;
+  for (size_t i = s.firstNode; i <= s.lastNode; ++i) {
+    const CostNode &n = graph.nodes[i];
+    t.forward += n.forwardSeconds;
+    t.input += n.backwardInputSeconds;
+    t.weight += n.backwardWeightSeconds;
+    t.parameters += n.parameterBytes;
+    t.state += n.stateBytes;
+    t.stash += n.stashBytes;
+    t.workspace = std::max(t.workspace, n.workspaceBytes);
+  }
+  auto used = [&](const std::vector<size_t> &users) {
+    return std::any_of(users.begin(), users.end(),
+                       [&](size_t u) { return inside(s, u); });
+  };
+  for (const CostWeight &w : graph.weights)
+    if (used(w.users))
+      (w.trainable ? t.parameters : t.state) += w.bytes;
+  for (const CostStash &k : graph.stashes)
+    if (used(k.users))
+      t.stash += k.bytes;
+  for (const CostValue &v : graph.values)
+    if (!inside(s, v.producer) && used(v.consumers)) {
+      t.receive += v.bytes;
+      t.receiveGradient += v.gradientBytes;
+    }
+  return t;
+}
+
+void checkStages(const PlanRequest &request, const PlanResult &result) {
+  int64_t limit = memoryLimitOf(request);
+  std::map<int, int64_t> onDevice;
+  int devicesFromHere = 0;
+  for (size_t s = result.stages.size(); s-- > 0;) {
+    const StagePlan &stage = result.stages[s];
+    std::string name = "stage " + std::to_string(s) + "'s ";
+    Totals t = addUp(request.graph, stage);
+    expectClose(stage.forwardSeconds, t.forward, name + "forward time");
+    expectClose(stage.backwardInputSeconds,
+                t.input + (stage.recompute ? t.forward : 0),
+                name + "input-gradient time");
+    expectClose(stage.backwardWeightSeconds, t.weight,
+                name + "weight-gradient time");
+    expect(stage.receiveBytes == t.receive &&
+               stage.receiveGradientBytes == t.receiveGradient,
+           name + "received bytes");
+    devicesFromHere += stage.replicas;
+    StagePosition position{
+        static_cast<int>(s), static_cast<int>(result.stages.size()),
+        stage.replicas, devicesFromHere, request.microbatches};
+    int inFlight = request.strategy.inFlight(position);
+    int versions = request.strategy.versions(position);
+    expect(stage.inFlight == inFlight && stage.versions == versions,
+           name + "in-flight microbatches or weight versions");
+    int64_t bytes =
+        t.parameters * versions + t.state + t.workspace + t.receive +
+        t.receiveGradient +
+        static_cast<int64_t>(request.strategy.gradientCopies *
+                             static_cast<double>(t.parameters)) +
+        static_cast<int64_t>(request.optimizerBytesPerParameterByte *
+                             static_cast<double>(t.parameters)) +
+        (stage.recompute ? t.receive * inFlight + t.stash : t.stash * inFlight);
+    expect(bytes == stage.memory.total(),
+           name + "memory is " + std::to_string(stage.memory.total()) +
+               " bytes in the plan and " + std::to_string(bytes) +
+               " when recomputed");
+    for (int d : stage.devices) {
+      onDevice[d] += bytes;
+      expect(onDevice[d] <= limit, "device " + std::to_string(d) + " needs " +
+                                       std::to_string(onDevice[d]) +
+                                       " bytes of " + std::to_string(limit));
+    }
+  }
+}
+
+/// Longest path through list order and data dependencies, by repeated sweeps
+/// over the devices until nothing changes.
+double longestPath(const schedule::Schedule &order, const PlanRequest &request,
+                   const PlanResult &result) {
+  using Key = std::pair<int, int>; // stage, microbatch
+  std::map<Key, double> forwardDone, backwardDone;
+  std::vector<size_t> next(order.order.size(), 0);
+  std::vector<double> clock(order.order.size(), 0);
+  auto hop = [&](int stage) { // into `stage` from the one before, either way
+    const StagePlan &to = result.stages[static_cast<size_t>(stage)];
+    const StagePlan &from = result.stages[static_cast<size_t>(stage) - 1];
+    int64_t bytes = std::max(to.receiveBytes, to.receiveGradientBytes);
+    if (bytes == 0)
+      return 0.0;
+    double worst = 0;
+    size_t period = std::lcm(from.devices.size(), to.devices.size());
+    for (size_t k = 0; k < period; ++k) {
+      Link link = request.topology.link(from.devices[k % from.devices.size()],
+                                        to.devices[k % to.devices.size()]);
+      worst = std::max(worst, link.latency +
+                                  static_cast<double>(bytes) / link.bandwidth);
+    }
+    return worst;
+  };
+  std::vector<double> hops(result.stages.size() + 1, 0);
+  for (size_t s = 1; s < result.stages.size(); ++s)
+    hops[s] = hop(static_cast<int>(s));
+
+  bool moved = true;
+  while (moved) {
+    moved = false;
+    for (size_t d = 0; d < order.order.size(); ++d)
+      for (; next[d] < order.order[d].size(); ++next[d], moved = true) {
+        const schedule::Action &a = order.order[d][next[d]];
+        const StagePlan &stage = result.stages[static_cast<size_t>(a.stage)];
+        double ready = 0, duration = 0;
+        Key mine{a.stage, a.microbatch};
+        if (a.kind == schedule::Kind::F) {
+          if (a.stage > 0) {
+            auto it = forwardDone.find({a.stage - 1, a.microbatch});
+            if (it == forwardDone.end())
+              break;
+            ready = it->second + hops[static_cast<size_t>(a.stage)];
+          }
+          duration = stage.forwardSeconds;
+        } else if (a.kind != schedule::Kind::W) {
+          if (a.stage + 1 < order.stages) {
+            auto it = backwardDone.find({a.stage + 1, a.microbatch});
+            if (it == backwardDone.end())
+              break;
+            ready = it->second + hops[static_cast<size_t>(a.stage) + 1];
+          }
+          duration = stage.backwardInputSeconds;
+          if (a.kind == schedule::Kind::B)
+            duration += stage.backwardWeightSeconds;
+        } else {
+          duration = stage.backwardWeightSeconds;
+        }
+        clock[d] = std::max(clock[d], ready) + duration;
+        if (a.kind == schedule::Kind::F)
+          forwardDone[mine] = clock[d];
+        else if (a.kind != schedule::Kind::W)
+          backwardDone[mine] = clock[d];
+      }
+  }
+  double end = 0;
+  for (size_t d = 0; d < order.order.size(); ++d) {
+    expect(next[d] == order.order[d].size(),
+           "the schedule stops before its end");
+    double after = 0;
+    std::set<int> held;
+    for (const schedule::Action &a : order.order[d])
+      held.insert(a.stage);
+    for (int s : held) {
+      const StagePlan &stage = result.stages[static_cast<size_t>(s)];
+      double traffic = static_cast<double>(stage.parameterBytes) *
+                       (3 + 2 * request.optimizerBytesPerParameterByte);
+      after += stage.allReduceSeconds +
+               traffic / (0.8 * request.topology.device.memoryBandwidth);
+    }
+    end = std::max(end, clock[d] + after);
+  }
+  return end;
+}
+
+void checkStep(const PlanRequest &request, const PlanResult &result) {
+  // The quadratic map-based replay is for plans a person could look at; larger
+  // ones rest on their parts, which have been checked above.
+  int64_t actions =
+      static_cast<int64_t>(result.stages.size()) * request.microbatches;
+  if (!request.strategy.synchronous || request.strategy.chunks > 1 ||
+      actions > 20'000)
+    return;
+  bool uniform = std::all_of(
+      result.stages.begin(), result.stages.end(), [&](const StagePlan &s) {
+        return s.replicas == result.stages.front().replicas;
+      });
+  schedule::ScheduleRequest wanted;
+  if (uniform) {
+    int r = result.stages.front().replicas;
+    wanted.devices = static_cast<int>(result.stages.size());
+    wanted.microbatches = (request.microbatches + r - 1) / r;
+  } else {
+    wanted.devices = 0;
+    wanted.microbatches = request.microbatches;
+    for (const StagePlan &s : result.stages) {
+      wanted.replicas.push_back(s.replicas);
+      wanted.devices += s.replicas;
+    }
+  }
+  schedule::Schedule order =
+      schedule::generate(request.strategy.schedule, wanted);
+  expectClose(result.stepSeconds, longestPath(order, request, result),
+              "the step time");
+}
+
+} // namespace
+
+void verifyPlan(const PlanRequest &request, const PlanResult &result) {
+  checkCoverage(request, result);
+  checkStages(request, result);
+  checkStep(request, result);
+}
+
+} // namespace pipec::plan

@@ -1,0 +1,225 @@
+#include "compiler/plan/Planner.h"
+
+#include "compiler/plan/Baselines.h"
+#include "compiler/plan/Candidates.h"
+#include "compiler/plan/ChainSearch.h"
+#include "compiler/plan/Infeasible.h"
+#include "compiler/plan/PlanVerifier.h"
+#include "compiler/plan/Refine.h"
+#include "compiler/plan/StableOrder.h"
+#include "support/Failure.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+namespace pipec::plan {
+
+int64_t memoryLimitOf(const PlanRequest &request) {
+  if (request.memoryLimit < 0)
+    return std::numeric_limits<int64_t>::max();
+  if (request.memoryLimit > 0)
+    return request.memoryLimit;
+  return request.topology.device.memoryBytes > 0
+             ? request.topology.device.memoryBytes
+             : std::numeric_limits<int64_t>::max();
+}
+
+namespace {
+
+[[noreturn]] void usage(const std::string &message) {
+  throw Failure(Exit::Usage, message);
+}
+
+void checkRequest(const PlanRequest &request) {
+  checkCostGraph(request.graph);
+  const StrategyFacts &facts = request.strategy;
+  int devices = request.topology.devices();
+  if (devices < 1)
+    usage("a cluster needs at least one device");
+  if (request.microbatches < 1 || request.microbatchSize < 1)
+    usage("microbatches and their size must be at least 1");
+  if (!facts.inFlight || !facts.versions)
+    usage("strategy '" + facts.name + "' does not say what it keeps");
+  int columns = std::max(1, facts.chunks);
+  if (request.stages && *request.stages < 1)
+    usage("--stages must be at least 1");
+  if (!request.replicas.empty()) {
+    for (int r : request.replicas)
+      if (r < 1)
+        usage("a stage needs at least one replica");
+    if (request.stages &&
+        *request.stages != static_cast<int>(request.replicas.size()))
+      usage("replicas are given for " +
+            std::to_string(request.replicas.size()) + " stages, but " +
+            std::to_string(*request.stages) + " stages are asked for");
+    int sum =
+        std::accumulate(request.replicas.begin(), request.replicas.end(), 0);
+    if (sum / columns > devices)
+      usage("the replicas need " + std::to_string(sum / columns) +
+            " devices; the cluster has " + std::to_string(devices));
+    bool plain = std::all_of(request.replicas.begin(), request.replicas.end(),
+                             [](int r) { return r == 1; });
+    if (!plain && !facts.replicates)
+      usage("strategy '" + facts.name + "' does not replicate stages");
+  }
+  for (size_t c = 0; c < request.cuts.size(); ++c)
+    if (request.cuts[c] >= request.graph.nodes.size() ||
+        (c == 0 ? request.cuts[c] != 0
+                : request.cuts[c] <= request.cuts[c - 1]))
+      usage("stages must start at ascending nodes, the first at node 0");
+}
+
+/// The plan of a hand-written split, checked against the limit.
+Split handWritten(const PlanRequest &request, const StepModel &model) {
+  Split split;
+  split.starts = request.cuts;
+  split.replicas = request.replicas.empty()
+                       ? std::vector<int>(request.cuts.size(), 1)
+                       : request.replicas;
+  if (split.replicas.size() != split.starts.size())
+    usage("the split has " + std::to_string(split.starts.size()) +
+          " stages, but replicas for " + std::to_string(split.replicas.size()));
+  int sum = std::accumulate(split.replicas.begin(), split.replicas.end(), 0);
+  if (sum / std::max(1, request.strategy.chunks) > request.topology.devices())
+    usage("the split needs " + std::to_string(sum) +
+          " devices; the cluster has " +
+          std::to_string(request.topology.devices()));
+  split.recompute = chooseRecompute(model, split);
+  return split;
+}
+
+struct Ranked {
+  Split split;
+  double surrogate;
+};
+
+/// Splits worth the simulator's time, best surrogate first.
+std::vector<Ranked> rankedSplits(const PlanRequest &request,
+                                 const StepModel &model,
+                                 const ChainSearch &search) {
+  std::vector<Ranked> ranked;
+  for (const Shape2D &shape : candidateShapes(request, model)) {
+    auto split = search.best(shape.replicas, shape.pipelinesInside);
+    if (split)
+      ranked.push_back({*split, search.surrogate(*split)});
+  }
+  sortBy(ranked, [](const Ranked &r) { return r.surrogate; });
+  return ranked;
+}
+
+std::string secondPlace(const Split &split, double seconds, double best) {
+  std::string shape;
+  for (int r : split.replicas)
+    shape += (shape.empty() ? "" : "-") + std::to_string(r);
+  char text[160];
+  std::snprintf(text, sizeof text,
+                "%zu stages (replicas %.60s): %.4g ms a step, %+.1f %%",
+                split.starts.size(), shape.c_str(), seconds * 1e3,
+                best > 0 ? 100 * (seconds / best - 1) : 0.0);
+  return text;
+}
+
+/// Judges the ranked splits by simulation and improves the best of them.
+Split decide(const StepModel &model, const std::vector<size_t> &starts,
+             const std::vector<Ranked> &ranked, std::string &runnerUp) {
+  constexpr size_t judgedAtMost = 12, refinedAtMost = 3;
+  struct Judged {
+    Split split;
+    double seconds;
+  };
+  std::vector<Judged> judged;
+  int64_t budget = 40'000'000;
+  // The even split of the most promising shape: what is returned is never
+  // predicted to be slower.
+  if (!ranked.empty()) {
+    Split even = ranked.front().split;
+    even.starts =
+        evenStarts(model.request().graph, ranked.front().split.starts.size());
+    even.recompute = chooseRecompute(model, even);
+    double seconds = model.stepSeconds(even);
+    if (std::isfinite(seconds))
+      judged.push_back({even, seconds});
+  }
+  for (const Ranked &r : ranked) {
+    if (judged.size() >= judgedAtMost)
+      break;
+    budget -= model.effort(r.split.replicas);
+    if (budget < 0 && !judged.empty())
+      break;
+    double seconds = model.stepSeconds(r.split);
+    if (std::isfinite(seconds))
+      judged.push_back({r.split, seconds});
+  }
+  auto seconds = [](const Judged &j) { return j.seconds; };
+  sortBy(judged, seconds);
+  for (size_t i = 0; i < std::min(judged.size(), refinedAtMost); ++i)
+    if (!exhaust(model, starts, judged[i].split, judged[i].seconds))
+      judged[i].seconds = refine(model, starts, judged[i].split);
+  sortBy(judged, seconds);
+  if (judged.empty())
+    return {};
+  for (size_t i = 1; i < judged.size(); ++i)
+    if (judged[i].split.replicas != judged[0].split.replicas) {
+      runnerUp =
+          secondPlace(judged[i].split, judged[i].seconds, judged[0].seconds);
+      break;
+    }
+  return judged[0].split;
+}
+
+} // namespace
+
+PlanResult evaluatePlan(const PlanRequest &request,
+                        const std::vector<size_t> &firstNodes,
+                        const std::vector<int> &replicas,
+                        const std::vector<bool> &recompute) {
+  PlanRequest copy = request;
+  copy.cuts = firstNodes;
+  copy.replicas = replicas;
+  checkRequest(copy);
+  IntervalCosts costs(request.graph);
+  StepModel model(request, costs);
+  Split split;
+  split.starts = firstNodes;
+  split.replicas =
+      replicas.empty() ? std::vector<int>(firstNodes.size(), 1) : replicas;
+  split.recompute = recompute;
+  return model.price(split);
+}
+
+PlanResult makePlan(const PlanRequest &request) {
+  auto began = std::chrono::steady_clock::now();
+  checkRequest(request);
+  IntervalCosts costs(request.graph);
+  StepModel model(request, costs);
+  Split chosen;
+  std::string runnerUp;
+  if (!request.cuts.empty()) {
+    chosen = handWritten(request, model);
+    if (model.peakBytes(model.price(chosen).stages) > model.limit())
+      throwNoFit(request, model, chosen.replicas);
+  } else {
+    std::vector<size_t> starts = legalStarts(request.graph);
+    checkStageCount(request, starts.size());
+    ChainSearch search(
+        model, coarseStarts(request.graph, starts, mostStarts(request)));
+    std::vector<Ranked> ranked = rankedSplits(request, model, search);
+    chosen = decide(model, starts, ranked, runnerUp);
+    if (chosen.starts.empty())
+      throwNoFit(request, model, {});
+  }
+  PlanResult result = model.price(chosen);
+  result.runnerUp = runnerUp;
+  if (request.baselines)
+    result.baselines = priceBaselines(request, result);
+  verifyPlan(request, result);
+  result.searchSeconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - began)
+          .count();
+  return result;
+}
+
+} // namespace pipec::plan

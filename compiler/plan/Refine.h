@@ -1,0 +1,23 @@
+//===- Refine.h - local search under the simulator --------------*- C++ -*-===//
+#pragma once
+
+#include "compiler/plan/StepModel.h"
+
+namespace pipec::plan {
+
+/// Moves single cuts along `starts` while the simulated step gets shorter, with
+/// strides that halve; stops at a local optimum or when its effort is spent.
+/// Returns the step time of the split it leaves behind.
+double refine(const StepModel &model, const std::vector<size_t> &starts,
+              Split &split);
+
+/// Simulates every split into that many stages when they are few enough, and
+/// replaces `split` by the best. False when there are too many.
+bool exhaust(const StepModel &model, const std::vector<size_t> &starts,
+             Split &split, double &seconds);
+
+/// Which stages of a split must recompute to fit: none, all (Recompute::Full),
+/// or, for Recompute::Auto, those whose stash does not fit.
+std::vector<bool> chooseRecompute(const StepModel &model, const Split &split);
+
+} // namespace pipec::plan

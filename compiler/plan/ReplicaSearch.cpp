@@ -1,0 +1,210 @@
+#include "compiler/plan/ReplicaSearch.h"
+
+#include "compiler/plan/Collective.h"
+#include "compiler/plan/StableOrder.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+namespace pipec::plan {
+
+namespace {
+
+/// A suffix of the pipeline: its surrogate costs and how it goes on.
+struct Suffix {
+  double fill = 0, pace = 0, tail = 0;
+  int stages = 0, replicas = 0;
+  uint32_t nextStart = 0, nextDevices = 0, nextLabel = 0;
+};
+
+/// Cost of reducing gradients among r neighbours that end at a given device.
+struct Reduction {
+  double fixed = 0, perByte = 0;
+};
+
+class Search {
+public:
+  Search(const PlanRequest &request, const StepModel &model);
+  std::vector<Shape2D> run();
+
+private:
+  void extend(size_t start);
+  bool price(Suffix &s, const StageCost &cost, int replicas, int devicesAfter,
+             bool first) const;
+  double objective(const Suffix &s) const;
+  void insert(std::vector<Suffix> &labels, const Suffix &s) const;
+  std::vector<Suffix> &at(size_t start, int devices) {
+    return table[start * (static_cast<size_t>(devices_) + 1) +
+                 static_cast<size_t>(devices)];
+  }
+
+  const PlanRequest &request;
+  const StepModel &model;
+  const int devices_;
+  std::vector<size_t> starts;
+  std::vector<int> choices; ///< replica counts to try, ascending
+  size_t labelsKept;
+  std::vector<std::vector<Suffix>> table;
+};
+
+std::vector<int> replicaChoices(int devices, int server) {
+  std::vector<int> choices;
+  for (int r = 1; r <= devices; ++r) {
+    bool small = devices <= 16 || r <= 2;
+    bool power = (r & (r - 1)) == 0;
+    bool servers = r % server == 0 &&
+                   (r / server <= 3 || ((r / server) & (r / server - 1)) == 0);
+    bool rest = r == devices || devices - r == 1 || devices - r == server;
+    if (small || power || servers || rest)
+      choices.push_back(r);
+  }
+  return choices;
+}
+
+Search::Search(const PlanRequest &request, const StepModel &model)
+    : request(request), model(model), devices_(request.topology.devices()) {
+  bool large = devices_ > 16;
+  starts = coarseStarts(request.graph, legalStarts(request.graph),
+                        devices_ > 256 ? 32
+                        : large        ? 64
+                                       : 128);
+  choices = replicaChoices(devices_, request.topology.levels.back().count);
+  labelsKept = large ? 2 : 6;
+  table.resize((starts.size() + 1) * (static_cast<size_t>(devices_) + 1));
+}
+
+bool Search::price(Suffix &s, const StageCost &cost, int replicas,
+                   int devicesAfter, bool first) const {
+  const StrategyFacts &facts = request.strategy;
+  StagePosition position{s.stages, s.stages + 1, replicas,
+                         devicesAfter + replicas, request.microbatches};
+  // Only the suffix is known: facts that need the stage's number from the front
+  // see it counted from here.
+  position.stage = 0;
+  bool recompute = request.recompute == Recompute::Full;
+  if (model.memory(cost, position, recompute).total() > model.limit()) {
+    if (request.recompute != Recompute::Auto)
+      return false;
+    recompute = true;
+    if (model.memory(cost, position, true).total() > model.limit())
+      return false;
+  }
+  // Neighbours stage by stage: the suffix occupies the cluster's last devices.
+  int firstDevice = devices_ - devicesAfter - replicas;
+  std::vector<int> group(static_cast<size_t>(replicas));
+  std::iota(group.begin(), group.end(), firstDevice);
+  double after =
+      allReduceSeconds(request.topology, group, cost.parameterBytes) +
+      model.updateSeconds(cost.parameterBytes);
+  double load = cost.seconds() + (recompute ? cost.forwardSeconds : 0);
+  if (facts.synchronous)
+    s.tail = std::max(s.tail, after);
+  else
+    load += after;
+  s.fill += load;
+  s.pace = std::max(s.pace, load / replicas);
+  int window = facts.inFlight(position) * replicas;
+  if (!facts.synchronous || window < request.microbatches)
+    if (facts.shape == Shape::OneFOneB)
+      s.pace = std::max(s.pace, s.fill / window);
+  if (!first) {
+    Link link = boundaryLink(request.topology, {firstDevice - 1}, group);
+    double hop = transferSeconds(link, cost.receiveBytes);
+    double back = transferSeconds(link, cost.receiveGradientBytes);
+    s.pace = std::max(s.pace, std::max(hop, back) / replicas);
+    s.fill += hop + back;
+  }
+  s.replicas = replicas;
+  ++s.stages;
+  return true;
+}
+
+double Search::objective(const Suffix &s) const {
+  if (!request.strategy.synchronous)
+    return s.pace;
+  return s.fill + (request.microbatches - 1) * s.pace + s.tail;
+}
+
+void Search::insert(std::vector<Suffix> &labels, const Suffix &s) const {
+  auto dominates = [](const Suffix &a, const Suffix &b) {
+    return a.fill <= b.fill && a.pace <= b.pace && a.tail <= b.tail;
+  };
+  for (const Suffix &other : labels)
+    if (dominates(other, s))
+      return;
+  std::erase_if(labels,
+                [&](const Suffix &other) { return dominates(s, other); });
+  labels.push_back(s);
+  if (labels.size() > labelsKept)
+    labels.erase(std::max_element(labels.begin(), labels.end(),
+                                  [&](const Suffix &a, const Suffix &b) {
+                                    return objective(a) < objective(b);
+                                  }));
+}
+
+void Search::extend(size_t i) {
+  size_t n = starts.size();
+  IntervalCosts::Sweep sweep(model.intervals(), starts[i]);
+  for (size_t end = i + 1; end <= n; ++end) {
+    size_t bound = end < n ? starts[end] : model.intervals().nodes();
+    const StageCost &cost = sweep.growTo(bound - 1);
+    for (int after = 0; after < devices_; ++after) {
+      const auto &rest = at(end, after);
+      if (rest.empty() || (end == n) != (after == 0))
+        continue;
+      for (int r : choices) {
+        int used = after + r;
+        if (used > devices_ || (i == 0) != (used == devices_))
+          continue;
+        if (request.strategy.synchronous && r > request.microbatches)
+          continue;
+        for (size_t l = 0; l < rest.size(); ++l) {
+          if (request.stages && rest[l].stages + 1 > *request.stages)
+            continue;
+          Suffix s = rest[l];
+          if (!price(s, cost, r, after, i == 0))
+            break;
+          s.nextStart = static_cast<uint32_t>(end);
+          s.nextDevices = static_cast<uint32_t>(after);
+          s.nextLabel = static_cast<uint32_t>(l);
+          insert(at(i, used), s);
+        }
+      }
+    }
+  }
+}
+
+std::vector<Shape2D> Search::run() {
+  size_t n = starts.size();
+  at(n, 0).push_back({});
+  for (size_t i = n; i-- > 0;)
+    extend(i);
+  std::vector<Suffix> complete = at(0, devices_);
+  sortBy(complete, [&](const Suffix &s) { return objective(s); });
+  std::vector<Shape2D> shapes;
+  for (Suffix s : complete) {
+    if (request.stages && s.stages != *request.stages)
+      continue;
+    Shape2D shape;
+    size_t start = 0;
+    while (s.stages > 0) {
+      shape.replicas.push_back(s.replicas);
+      start = s.nextStart;
+      s = at(start, static_cast<int>(s.nextDevices))[s.nextLabel];
+    }
+    if (std::find(shapes.begin(), shapes.end(), shape) == shapes.end())
+      shapes.push_back(shape);
+  }
+  return shapes;
+}
+
+} // namespace
+
+std::vector<Shape2D> unequalShapes(const PlanRequest &request,
+                                   const StepModel &model) {
+  return Search(request, model).run();
+}
+
+} // namespace pipec::plan

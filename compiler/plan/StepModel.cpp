@@ -1,0 +1,379 @@
+#include "compiler/plan/StepModel.h"
+
+#include "compiler/plan/Collective.h"
+#include "compiler/schedule/Generator.h"
+#include "compiler/schedule/Simulator.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include <numeric>
+
+namespace pipec::plan {
+
+namespace {
+
+bool uniform(const std::vector<StagePlan> &stages) {
+  return std::all_of(stages.begin(), stages.end(), [&](const StagePlan &s) {
+    return s.replicas == stages.front().replicas;
+  });
+}
+
+int devicesOf(const std::vector<StagePlan> &stages) {
+  int n = 0;
+  for (const StagePlan &s : stages)
+    n += s.replicas;
+  return n;
+}
+
+double stageSeconds(const StagePlan &s) {
+  return s.forwardSeconds + s.backwardInputSeconds + s.backwardWeightSeconds;
+}
+
+} // namespace
+
+std::vector<std::vector<int>> assignDevices(const StrategyFacts &facts,
+                                            const std::vector<int> &replicas,
+                                            bool inside) {
+  int stages = static_cast<int>(replicas.size());
+  int chunks = std::max(1, facts.chunks);
+  if (chunks > 1) {
+    // One pipeline's devices as the schedule lays them out, once per replica.
+    int columns = std::max(1, stages / chunks);
+    const schedule::ScheduleRow *row = schedule::findSchedule(facts.schedule);
+    bool zigzag = row && row->layout == schedule::Layout::Zigzag;
+    auto one = zigzag ? schedule::zigzagPlacement(columns, chunks)
+                      : schedule::loopedPlacement(columns, chunks);
+    std::vector<std::vector<int>> devices(stages);
+    for (int s = 0; s < stages; ++s)
+      for (int q = 0; q < replicas[s]; ++q)
+        for (int d : one[s])
+          devices[s].push_back(inside ? q * columns + d : d * replicas[s] + q);
+    return devices;
+  }
+  std::vector<std::vector<int>> devices(stages);
+  int next = 0;
+  for (int s = 0; s < stages; ++s)
+    for (int q = 0; q < replicas[s]; ++q)
+      devices[s].push_back(inside ? q * stages + s : next++);
+  return devices;
+}
+
+StepModel::StepModel(const PlanRequest &request, const IntervalCosts &costs)
+    : asked(request), costs(costs), memoryLimit(memoryLimitOf(request)) {}
+
+double StepModel::updateSeconds(int64_t parameterBytes) const {
+  // Read weight, gradient and state; write weight and state.
+  double traffic = static_cast<double>(parameterBytes) *
+                   (3 + 2 * asked.optimizerBytesPerParameterByte);
+  return traffic / (0.8 * asked.topology.device.memoryBandwidth);
+}
+
+MemoryParts StepModel::memory(const StageCost &cost,
+                              const StagePosition &position,
+                              bool recompute) const {
+  MemoryParts m;
+  int inFlight = asked.strategy.inFlight(position);
+  m.weights = cost.parameterBytes * asked.strategy.versions(position);
+  m.state = cost.stateBytes;
+  m.gradients = static_cast<int64_t>(asked.strategy.gradientCopies *
+                                     static_cast<double>(cost.parameterBytes));
+  m.optimizer = static_cast<int64_t>(asked.optimizerBytesPerParameterByte *
+                                     static_cast<double>(cost.parameterBytes));
+  m.stash =
+      recompute ? cost.receiveBytes * inFlight : cost.stashBytes * inFlight;
+  // The tensors of the task that runs: what it receives, and when the forward
+  // runs again, one microbatch's activations.
+  m.workspace = cost.workspaceBytes + cost.receiveBytes +
+                cost.receiveGradientBytes + (recompute ? cost.stashBytes : 0);
+  return m;
+}
+
+std::vector<StagePlan> StepModel::layOut(const Split &split) const {
+  size_t count = split.starts.size();
+  auto devices =
+      assignDevices(asked.strategy, split.replicas, split.pipelinesInside);
+  std::vector<StagePlan> stages(count);
+  int fromHere = 0;
+  for (size_t s = count; s-- > 0;) {
+    StagePlan &stage = stages[s];
+    stage.firstNode = split.starts[s];
+    stage.lastNode =
+        s + 1 < count ? split.starts[s + 1] - 1 : costs.nodes() - 1;
+    stage.replicas = split.replicas[s];
+    stage.devices = std::move(devices[s]);
+    stage.recompute = !split.recompute.empty() && split.recompute[s];
+    StageCost cost = costs.cost(stage.firstNode, stage.lastNode);
+    stage.forwardSeconds = cost.forwardSeconds;
+    stage.backwardInputSeconds =
+        cost.backwardInputSeconds + (stage.recompute ? cost.forwardSeconds : 0);
+    stage.backwardWeightSeconds = cost.backwardWeightSeconds;
+    stage.parameterBytes = cost.parameterBytes;
+    stage.receiveBytes = cost.receiveBytes;
+    stage.receiveGradientBytes = cost.receiveGradientBytes;
+    stage.allReduceSeconds =
+        allReduceSeconds(asked.topology, stage.devices, cost.parameterBytes);
+    fromHere += stage.replicas;
+    StagePosition position{static_cast<int>(s), static_cast<int>(count),
+                           stage.replicas, fromHere, asked.microbatches};
+    stage.inFlight = asked.strategy.inFlight(position);
+    stage.versions = asked.strategy.versions(position);
+    stage.memory = memory(cost, position, stage.recompute);
+  }
+  return stages;
+}
+
+int64_t StepModel::peakBytes(const std::vector<StagePlan> &stages) const {
+  std::map<int, int64_t> onDevice;
+  int64_t peak = 0;
+  for (const StagePlan &stage : stages)
+    for (int d : stage.devices)
+      peak = std::max(peak, onDevice[d] += stage.memory.total());
+  return peak;
+}
+
+int64_t StepModel::effort(const std::vector<int> &replicas) const {
+  bool same = std::adjacent_find(replicas.begin(), replicas.end(),
+                                 std::not_equal_to<>()) == replicas.end();
+  int64_t stages = static_cast<int64_t>(replicas.size());
+  int64_t microbatches = asked.microbatches;
+  if (!asked.strategy.synchronous)
+    return 1;
+  if (same)
+    microbatches = (microbatches + replicas[0] - 1) / replicas[0];
+  return stages * microbatches * 2;
+}
+
+namespace {
+
+/// Fills the schedule library's costs from the stages; `serial` seconds are
+/// added to each weight gradient (asynchronous all-reduce and update).
+schedule::Costs scheduleCosts(const Topology &topology,
+                              const std::vector<StagePlan> &stages,
+                              const std::vector<double> &serial) {
+  schedule::Costs costs;
+  for (size_t s = 0; s < stages.size(); ++s) {
+    costs.forward.push_back(stages[s].forwardSeconds);
+    costs.backwardInput.push_back(stages[s].backwardInputSeconds);
+    costs.backwardWeight.push_back(stages[s].backwardWeightSeconds +
+                                   (serial.empty() ? 0 : serial[s]));
+    if (s > 0) {
+      Link link =
+          boundaryLink(topology, stages[s - 1].devices, stages[s].devices);
+      costs.comm.push_back(
+          transferSeconds(link, std::max(stages[s].receiveBytes,
+                                         stages[s].receiveGradientBytes)));
+    }
+  }
+  costs.memoryForward.assign(stages.size(), 0);
+  costs.memoryInput.assign(stages.size(), 0);
+  costs.memoryWeight.assign(stages.size(), 0);
+  return costs;
+}
+
+schedule::Schedule makeSchedule(const StrategyFacts &facts,
+                                const std::vector<StagePlan> &stages,
+                                int microbatches) {
+  schedule::ScheduleRequest request;
+  int chunks = std::max(1, facts.chunks);
+  request.chunks = chunks > 1 ? chunks : 0;
+  if (uniform(stages)) {
+    // Equal replicas are independent pipelines that share the microbatches.
+    int replicas = stages.front().replicas;
+    request.microbatches = (microbatches + replicas - 1) / replicas;
+    request.devices = static_cast<int>(stages.size()) / chunks;
+  } else {
+    request.microbatches = microbatches;
+    for (const StagePlan &s : stages)
+      request.replicas.push_back(s.replicas);
+    request.devices = devicesOf(stages);
+  }
+  return schedule::generate(facts.schedule, request);
+}
+
+} // namespace
+
+const schedule::Schedule &
+StepModel::scheduleFor(const std::vector<StagePlan> &stages) const {
+  std::vector<int> replicas;
+  for (const StagePlan &s : stages)
+    replicas.push_back(s.replicas);
+  if (replicas != cachedReplicas) {
+    cached = makeSchedule(asked.strategy, stages, asked.microbatches);
+    cachedReplicas = std::move(replicas);
+  }
+  return cached;
+}
+
+StepModel::Timing
+StepModel::synchronousStep(const std::vector<StagePlan> &stages) const {
+  const schedule::Schedule &order = scheduleFor(stages);
+  schedule::Costs priced = scheduleCosts(asked.topology, stages, {});
+  schedule::Timeline line = schedule::simulate(order, priced);
+
+  // A device reduces and updates a stage once its last backward is done.
+  Timing timing;
+  double busy = 0;
+  int devices = 0;
+  for (int d = 0; d < order.devices(); ++d) {
+    double end = line.end[d].empty() ? 0 : line.end[d].back();
+    double after = 0;
+    for (int s : order.stagesOf(d))
+      after +=
+          stages[s].allReduceSeconds + updateSeconds(stages[s].parameterBytes);
+    timing.step = std::max(timing.step, end + after);
+    busy += line.busy[d];
+    ++devices;
+  }
+  timing.bubble = timing.step > 0 ? 1 - busy / (devices * timing.step) : 0;
+  return timing;
+}
+
+/// Time per microbatch of a pipeline that never drains: no device and no link
+/// is faster than its work, and no stage's window of in-flight microbatches
+/// turns over faster than one microbatch's way through it and back.
+double StepModel::steadyPeriod(const std::vector<StagePlan> &stages) const {
+  double period = 0, roundTrip = 0;
+  for (size_t s = stages.size(); s-- > 0;) {
+    const StagePlan &stage = stages[s];
+    double load = stageSeconds(stage) + stage.allReduceSeconds +
+                  updateSeconds(stage.parameterBytes);
+    roundTrip += load;
+    double window = static_cast<double>(stage.replicas) * stage.inFlight;
+    period = std::max({period, load / stage.replicas, roundTrip / window});
+    if (s > 0) {
+      Link link =
+          boundaryLink(asked.topology, stages[s - 1].devices, stage.devices);
+      double hop = transferSeconds(link, stage.receiveBytes);
+      double back = transferSeconds(link, stage.receiveGradientBytes);
+      roundTrip += hop + back;
+      int lanes = std::min(stage.replicas, stages[s - 1].replicas);
+      period = std::max(period, std::max(hop, back) / lanes);
+    }
+  }
+  return period;
+}
+
+StepModel::Timing
+StepModel::simulateStep(const std::vector<StagePlan> &stages) const {
+  if (asked.strategy.synchronous)
+    return synchronousStep(stages);
+  Timing timing;
+  double perMicrobatch = steadyPeriod(stages);
+  timing.step = perMicrobatch * asked.microbatches;
+  double busy = 0;
+  for (const StagePlan &s : stages)
+    busy += stageSeconds(s);
+  timing.bubble =
+      perMicrobatch > 0 ? 1 - busy / (devicesOf(stages) * perMicrobatch) : 0;
+  return timing;
+}
+
+double StepModel::stepSeconds(const Split &split) const {
+  std::vector<StagePlan> stages = layOut(split);
+  if (peakBytes(stages) > memoryLimit)
+    return std::numeric_limits<double>::infinity();
+  return simulateStep(stages).step;
+}
+
+namespace {
+
+/// Bytes all links together carry in a step.
+int64_t communicationBytes(const PlanRequest &request,
+                           const std::vector<StagePlan> &stages) {
+  double bytes = 0;
+  for (const StagePlan &s : stages) {
+    bytes += static_cast<double>(request.microbatches) *
+             static_cast<double>(s.receiveBytes + s.receiveGradientBytes);
+    // A ring moves 2(r-1) times the gradients; without a barrier once per r
+    // microbatches.
+    double rings = request.strategy.synchronous
+                       ? 1.0
+                       : static_cast<double>(request.microbatches) / s.replicas;
+    bytes +=
+        rings * 2.0 * (s.replicas - 1) * static_cast<double>(s.parameterBytes);
+  }
+  // Copies of a weight in several stages sum their gradients.
+  for (const CostWeight &weight : request.graph.weights) {
+    if (!weight.trainable)
+      continue;
+    int copies = 0;
+    for (const StagePlan &s : stages)
+      copies += std::any_of(weight.users.begin(), weight.users.end(),
+                            [&](size_t user) {
+                              return user >= s.firstNode && user <= s.lastNode;
+                            });
+    if (copies > 1)
+      bytes += 2.0 * (copies - 1) * static_cast<double>(weight.bytes);
+  }
+  return static_cast<int64_t>(bytes);
+}
+
+std::string milliseconds(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g ms", seconds * 1e3);
+  return text;
+}
+
+} // namespace
+
+void StepModel::explain(PlanResult &result) const {
+  double worst = -1;
+  bool link = false;
+  for (size_t s = 0; s < result.stages.size(); ++s) {
+    const StagePlan &stage = result.stages[s];
+    double load = stageSeconds(stage) / stage.replicas;
+    if (load > worst)
+      worst = load, result.bottleneckStage = static_cast<int>(s), link = false;
+    if (s == 0)
+      continue;
+    Link over = boundaryLink(asked.topology, result.stages[s - 1].devices,
+                             stage.devices);
+    double hop = transferSeconds(over, std::max(stage.receiveBytes,
+                                                stage.receiveGradientBytes)) /
+                 std::min(stage.replicas, result.stages[s - 1].replicas);
+    if (hop > worst)
+      worst = hop, result.bottleneckStage = static_cast<int>(s), link = true;
+  }
+  int s = result.bottleneckStage;
+  if (link)
+    result.bottleneck = "the link from stage " + std::to_string(s - 1) +
+                        " to stage " + std::to_string(s) + ": " +
+                        milliseconds(worst) + " a microbatch";
+  else
+    result.bottleneck = "compute of stage " + std::to_string(s) + ": " +
+                        milliseconds(worst) + " a microbatch";
+  double reduce = 0;
+  int reducing = 0;
+  for (size_t t = 0; t < result.stages.size(); ++t)
+    if (result.stages[t].allReduceSeconds > reduce)
+      reduce = result.stages[t].allReduceSeconds,
+      reducing = static_cast<int>(t);
+  double per = asked.strategy.synchronous
+                   ? static_cast<double>(asked.microbatches)
+                   : 1.0;
+  if (reduce > worst * per) {
+    result.bottleneckStage = reducing;
+    result.bottleneck = "the gradient all-reduce of stage " +
+                        std::to_string(reducing) + ": " + milliseconds(reduce) +
+                        " a step";
+  }
+}
+
+PlanResult StepModel::price(const Split &split) const {
+  PlanResult result;
+  result.stages = layOut(split);
+  Timing timing = simulateStep(result.stages);
+  result.stepSeconds = timing.step;
+  result.bubble = timing.bubble;
+  double samples =
+      static_cast<double>(asked.microbatches) * asked.microbatchSize;
+  result.samplesPerSecond = timing.step > 0 ? samples / timing.step : 0;
+  result.communicationBytes = communicationBytes(asked, result.stages);
+  explain(result);
+  return result;
+}
+
+} // namespace pipec::plan

@@ -1,0 +1,84 @@
+//===- StepModel.h - the predicted time and memory of one plan --*- C++ -*-===//
+//
+// The judge of every search: generates the strategy's schedule for a split,
+// runs it through the schedule library's simulator and adds what a step needs
+// besides (gradient all-reduce, update). Searches use cheaper surrogates and
+// come here for the verdict.
+//
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "compiler/plan/IntervalCosts.h"
+#include "compiler/plan/Planner.h"
+#include "compiler/schedule/Schedule.h"
+
+namespace pipec::plan {
+
+/// A complete choice: stages as first nodes, replicas and recomputation of
+/// each.
+struct Split {
+  std::vector<size_t> starts;
+  std::vector<int> replicas;
+  std::vector<bool> recompute; ///< empty: none
+  /// Replica q of every stage in the q-th block of devices (uniform replicas):
+  /// pipelines stay inside servers and all-reduces cross them. Otherwise each
+  /// stage's replicas are neighbours.
+  bool pipelinesInside = false;
+
+  bool operator==(const Split &) const = default;
+};
+
+class StepModel {
+public:
+  StepModel(const PlanRequest &request, const IntervalCosts &costs);
+
+  /// Everything about the plan; baselines and search facts are left empty.
+  PlanResult price(const Split &split) const;
+  /// The step time alone, +inf when a device exceeds the limit.
+  double stepSeconds(const Split &split) const;
+  /// Largest bytes on any device.
+  int64_t peakBytes(const std::vector<StagePlan> &stages) const;
+
+  int64_t limit() const { return memoryLimit; }
+  const PlanRequest &request() const { return asked; }
+  const IntervalCosts &intervals() const { return costs; }
+
+  /// Memory of one replica of a stage at that position.
+  MemoryParts memory(const StageCost &cost, const StagePosition &position,
+                     bool recompute) const;
+  /// Seconds of the optimizer's update of that many weight bytes.
+  double updateSeconds(int64_t parameterBytes) const;
+  /// Actions that pricing a split of that many stages and replicas simulates;
+  /// searches bound their effort by it.
+  int64_t effort(const std::vector<int> &replicas) const;
+
+private:
+  struct Timing {
+    double step = 0, bubble = 0;
+  };
+  std::vector<StagePlan> layOut(const Split &split) const;
+  Timing simulateStep(const std::vector<StagePlan> &stages) const;
+  Timing synchronousStep(const std::vector<StagePlan> &stages) const;
+  double steadyPeriod(const std::vector<StagePlan> &stages) const;
+  void explain(PlanResult &result) const;
+  /// The schedule for stages with these replicas; the last one is kept, since a
+  /// search mostly moves cuts.
+  const schedule::Schedule &
+  scheduleFor(const std::vector<StagePlan> &stages) const;
+
+  mutable std::vector<int> cachedReplicas;
+  mutable schedule::Schedule cached;
+
+  const PlanRequest &asked;
+  const IntervalCosts &costs;
+  int64_t memoryLimit;
+};
+
+/// Devices of every stage: neighbours stage by stage, or, with `inside` and
+/// equal replicas, one block of devices per pipeline. A strategy with chunks
+/// places stages as its schedule says.
+std::vector<std::vector<int>> assignDevices(const StrategyFacts &facts,
+                                            const std::vector<int> &replicas,
+                                            bool inside);
+
+} // namespace pipec::plan

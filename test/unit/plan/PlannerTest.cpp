@@ -1,0 +1,321 @@
+#include "RandomGraphs.h"
+#include "compiler/plan/Baselines.h"
+#include "compiler/plan/ChainSearch.h"
+#include "compiler/plan/PlanVerifier.h"
+#include "support/Failure.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cmath>
+#include <functional>
+#include <limits>
+
+using namespace pipec;
+using namespace pipec::plan;
+using namespace pipec::plan::test;
+
+namespace {
+
+PlanRequest requestFor(CostGraph graph, const std::string &strategy,
+                       int devices, int microbatches) {
+  PlanRequest r;
+  r.graph = std::move(graph);
+  r.topology = oneServer(devices, 1e9, 1e-6);
+  r.strategy = strategyFacts(strategy);
+  r.microbatches = microbatches;
+  r.replication = false;
+  r.optimizerBytesPerParameterByte = 1;
+  return r;
+}
+
+void forEachSplit(
+    const std::vector<size_t> &starts, size_t count,
+    const std::function<void(const std::vector<size_t> &)> &body) {
+  std::vector<size_t> cut{0};
+  std::function<void(size_t)> go = [&](size_t next) {
+    if (cut.size() == count)
+      return body(cut);
+    for (size_t i = next; i < starts.size(); ++i) {
+      cut.push_back(starts[i]);
+      go(i + 1);
+      cut.pop_back();
+    }
+  };
+  go(1);
+}
+
+int64_t peakOf(const PlanResult &result) {
+  int64_t peak = 0;
+  for (const StagePlan &s : result.stages)
+    peak = std::max(peak, s.memory.total());
+  return peak;
+}
+
+} // namespace
+
+/// The exact search's surrogate against every split, for every strategy, on
+/// random graphs with and without a binding memory limit.
+TEST(ChainSearch, EqualsBruteForce) {
+  Random random(7);
+  int limited = 0, infeasible = 0;
+  for (int round = 0; round < 600; ++round) {
+    const char *strategies[] = {"naive", "gpipe", "1f1b", "pipedream"};
+    PlanRequest r = requestFor(randomGraph(random, random.between(2, 9)),
+                               strategies[round % 4], 4, random.between(1, 9));
+    if (std::string(strategies[round % 4]) == "pipedream")
+      r.microbatches = 1;
+    size_t count = static_cast<size_t>(random.between(1, 4));
+    std::vector<size_t> starts = legalStarts(r.graph);
+    if (count > starts.size())
+      continue;
+    std::vector<int> replicas(count, 1);
+    if (round % 3 == 1)
+      r.memoryLimit = random.between(20, 160) * 1000, ++limited;
+    if (round % 5 == 2)
+      r.recompute = Recompute::Auto;
+    IntervalCosts costs(r.graph);
+    StepModel model(r, costs);
+    ChainSearch search(model, starts);
+    double best = std::numeric_limits<double>::infinity();
+    forEachSplit(starts, count, [&](const std::vector<size_t> &cut) {
+      best = std::min(best, search.surrogate({cut, replicas, {}, false}));
+    });
+    auto found = search.best(replicas, false);
+    if (!std::isfinite(best)) {
+      EXPECT_FALSE(found) << round;
+      ++infeasible;
+      continue;
+    }
+    ASSERT_TRUE(found) << round;
+    EXPECT_NEAR(search.surrogate(*found), best, 1e-9 * best) << round;
+  }
+  EXPECT_GT(limited, 100);
+  EXPECT_GT(infeasible, 10);
+}
+
+/// Small models: the planner's answer is the best of all splits as simulated.
+TEST(Planner, EqualsBruteForceOnSmallModels) {
+  Random random(11);
+  for (int round = 0; round < 200; ++round) {
+    const char *strategies[] = {"gpipe", "1f1b", "naive"};
+    PlanRequest r = requestFor(randomGraph(random, random.between(4, 9)),
+                               strategies[round % 3], 3, random.between(1, 8));
+    r.topology = oneServer(3, 4e7, 1e-5);
+    r.stages = 3;
+    PlanResult result = makePlan(r);
+    double best = std::numeric_limits<double>::infinity();
+    forEachSplit(legalStarts(r.graph), 3, [&](const std::vector<size_t> &cut) {
+      best = std::min(best, evaluatePlan(r, cut, {}).stepSeconds);
+    });
+    EXPECT_NEAR(result.stepSeconds, best, 1e-9 * best) << round;
+  }
+}
+
+/// Larger ones are searched: never worse than an even split, and close to the
+/// best of all splits.
+TEST(Planner, NearBruteForceOnLargerModels) {
+  Random random(13);
+  double worst = 1, sum = 0;
+  int rounds = 20;
+  for (int round = 0; round < rounds; ++round) {
+    PlanRequest r =
+        requestFor(randomGraph(random, 40), "1f1b", 4, random.between(4, 24));
+    r.topology = oneServer(4, 4e7, 1e-5);
+    r.stages = 4;
+    PlanResult result = makePlan(r);
+    double best = std::numeric_limits<double>::infinity();
+    IntervalCosts costs(r.graph);
+    StepModel model(r, costs);
+    forEachSplit(legalStarts(r.graph), 4, [&](const std::vector<size_t> &cut) {
+      best = std::min(best, model.stepSeconds({cut, {1, 1, 1, 1}, {}, false}));
+    });
+    double even = evaluatePlan(r, evenStarts(r.graph, 4), {}).stepSeconds;
+    EXPECT_LE(result.stepSeconds, even * (1 + 1e-9));
+    worst = std::max(worst, result.stepSeconds / best);
+    sum += result.stepSeconds / best;
+  }
+  EXPECT_LT(worst, 1.03);
+  EXPECT_LT(sum / rounds, 1.01);
+}
+
+TEST(Planner, UniformChainIsSplitEvenly) {
+  for (const char *strategy : {"gpipe", "1f1b", "pipedream"}) {
+    PlanRequest r = requestFor(uniformChain(12, 1e-3, 0, 1000), strategy, 4, 8);
+    if (std::string(strategy) == "pipedream")
+      r.microbatches = 1;
+    r.stages = 4;
+    PlanResult result = makePlan(r);
+    ASSERT_EQ(result.stages.size(), 4u) << strategy;
+    for (size_t s = 0; s < 4; ++s) {
+      EXPECT_EQ(result.stages[s].firstNode, 3 * s) << strategy;
+      EXPECT_EQ(result.stages[s].devices,
+                std::vector<int>{static_cast<int>(s)});
+    }
+    double work = 12 * 3e-3;
+    double want =
+        std::string(strategy) == "pipedream" ? work / 4 : work + 7 * work / 4;
+    EXPECT_NEAR(result.stepSeconds, want, 1e-3 * want) << strategy;
+  }
+}
+
+TEST(Planner, MemoryFollowsTheStrategy) {
+  // Four stages of three layers; a layer keeps 100 bytes and has 1000 of
+  // weights.
+  auto memory = [](const char *strategy, int microbatches) {
+    PlanRequest r = requestFor(uniformChain(12, 1e-3, 100, 1000), strategy, 4,
+                               microbatches);
+    r.stages = 4;
+    return makePlan(r).stages;
+  };
+  auto gpipe = memory("gpipe", 8), flush = memory("1f1b", 8),
+       async = memory("pipedream", 1);
+  for (size_t s = 0; s < 4; ++s) {
+    int64_t depth = static_cast<int64_t>(4 - s);
+    EXPECT_EQ(gpipe[s].memory.stash, 8 * 300);
+    EXPECT_EQ(flush[s].memory.stash, depth * 300);
+    EXPECT_EQ(async[s].memory.stash, depth * 300);
+    EXPECT_EQ(flush[s].memory.weights, 3000);
+    EXPECT_EQ(async[s].memory.weights, depth * 3000);
+    EXPECT_EQ(async[s].memory.optimizer, 3000);
+    EXPECT_EQ(async[s].memory.gradients, 3000);
+  }
+}
+
+TEST(Planner, MemoryLimitMovesTheCuts) {
+  // 1F1B keeps four microbatches on the first stage: with little memory it must
+  // take fewer layers than the last.
+  PlanRequest r = requestFor(uniformChain(16, 1e-3, 1000, 0), "1f1b", 4, 16);
+  r.stages = 4;
+  PlanResult free = makePlan(r);
+  r.memoryLimit = peakOf(free) - 1;
+  PlanResult tight = makePlan(r);
+  EXPECT_LE(peakOf(tight), r.memoryLimit);
+  EXPECT_GT(tight.stepSeconds, free.stepSeconds);
+  EXPECT_LT(tight.stages[0].lastNode, free.stages[0].lastNode);
+}
+
+TEST(Planner, NothingFitsSaysByHowMuchAndWhatWould) {
+  PlanRequest r = requestFor(uniformChain(16, 1e-3, 1000, 100), "gpipe", 4, 16);
+  r.stages = 4;
+  r.memoryLimit = 20'000;
+  std::string message;
+  try {
+    makePlan(r);
+    FAIL();
+  } catch (const Failure &f) {
+    EXPECT_EQ(f.code, Exit::NoFit);
+    message = f.what();
+  }
+  size_t at = message.find("--memory-limit ");
+  ASSERT_NE(at, std::string::npos) << message;
+  int64_t enough = std::stoll(message.substr(at + 15));
+  EXPECT_NE(message.find("--recompute auto"), std::string::npos) << message;
+  // The promise is true, and tight.
+  r.memoryLimit = enough;
+  EXPECT_LE(peakOf(makePlan(r)), enough);
+  r.memoryLimit = enough - 1;
+  EXPECT_THROW(makePlan(r), Failure);
+  r.memoryLimit = 20'000;
+  r.recompute = Recompute::Auto;
+  EXPECT_LE(peakOf(makePlan(r)), 20'000);
+}
+
+TEST(Planner, HandWrittenSplitsAndReplicas) {
+  PlanRequest r =
+      requestFor(uniformChain(9, 1e-3, 100, 1000), "pipedream", 3, 1);
+  r.replicas = {2, 1};
+  PlanResult result = makePlan(r);
+  ASSERT_EQ(result.stages.size(), 2u);
+  EXPECT_EQ(result.stages[0].devices, (std::vector<int>{0, 1}));
+  EXPECT_EQ(result.stages[1].devices, (std::vector<int>{2}));
+  EXPECT_EQ(result.stages[0].lastNode, 5u);
+  EXPECT_EQ(result.stages[0].versions, 2); // ceil(3 devices / 2 replicas)
+  EXPECT_EQ(result.stages[1].versions, 1);
+  r.cuts = {0, 4};
+  PlanResult fixed = makePlan(r);
+  EXPECT_EQ(fixed.stages[1].firstNode, 4u);
+  EXPECT_GT(fixed.stepSeconds, result.stepSeconds);
+}
+
+TEST(Planner, ReplicatesWhereItPays) {
+  // One heavy layer without weights, then a light one with many: 15-1.
+  CostGraph g = uniformChain(2, 1e-3, 1000, 10);
+  g.nodes[0].forwardSeconds = 43e-3;
+  g.nodes[1].parameterBytes = 400'000'000;
+  PlanRequest r = requestFor(g, "pipedream", 16, 1);
+  r.topology = oneServer(16, 10e9, 1e-6);
+  r.replication = true;
+  PlanResult result = makePlan(r);
+  ASSERT_EQ(result.stages.size(), 2u);
+  EXPECT_EQ(result.stages[0].replicas, 15);
+  EXPECT_EQ(result.stages[1].replicas, 1);
+  ASSERT_FALSE(result.baselines.empty());
+  EXPECT_EQ(result.baselines[0].name, "data parallel");
+  EXPECT_LT(result.stepSeconds, result.baselines[0].stepSeconds);
+}
+
+TEST(Planner, DataParallelAndUsageErrors) {
+  PlanRequest r = requestFor(uniformChain(4, 1e-3, 100, 1000), "dp", 4, 8);
+  PlanResult result = makePlan(r);
+  ASSERT_EQ(result.stages.size(), 1u);
+  EXPECT_EQ(result.stages[0].replicas, 4);
+  EXPECT_NEAR(result.stepSeconds, 2 * 4 * 3e-3, 1e-4);
+  auto rejects = [&](auto &&change) {
+    PlanRequest bad =
+        requestFor(uniformChain(4, 1e-3, 100, 1000), "1f1b", 4, 8);
+    change(bad);
+    try {
+      makePlan(bad);
+      ADD_FAILURE() << "accepted";
+    } catch (const Failure &f) {
+      EXPECT_EQ(f.code, Exit::Usage) << f.what();
+    }
+  };
+  rejects([](PlanRequest &b) { b.stages = 5; });
+  rejects([](PlanRequest &b) { b.stages = 0; });
+  rejects([](PlanRequest &b) { b.microbatches = 0; });
+  rejects([](PlanRequest &b) { b.replicas = {3, 2}; });
+  rejects([](PlanRequest &b) { b.replicas = {0, 2}; });
+  rejects([](PlanRequest &b) { b.cuts = {1, 2}; });
+  rejects([](PlanRequest &b) { b.cuts = {0, 2, 2}; });
+  rejects([](PlanRequest &b) { b.cuts = {0, 9}; });
+  rejects(
+      [](PlanRequest &b) { b.strategy = strategyFacts("dp"), b.stages = 2; });
+}
+
+TEST(Planner, VerifierRejectsTamperedPlans) {
+  PlanRequest r = requestFor(uniformChain(8, 1e-3, 100, 1000), "1f1b", 2, 4);
+  r.stages = 2;
+  PlanResult good = makePlan(r);
+  verifyPlan(r, good);
+  auto rejects = [&](auto &&change) {
+    PlanResult bad = good;
+    change(bad);
+    EXPECT_THROW(verifyPlan(r, bad), Failure);
+  };
+  rejects([](PlanResult &p) { p.stepSeconds *= 0.99; });
+  rejects([](PlanResult &p) { p.stages.pop_back(); });
+  rejects([](PlanResult &p) { ++p.stages[1].firstNode; });
+  rejects([](PlanResult &p) { p.stages[0].memory.stash -= 1; });
+  rejects([](PlanResult &p) { p.stages[0].forwardSeconds *= 0.5; });
+  rejects([](PlanResult &p) { p.stages[0].devices = p.stages[1].devices; });
+  rejects([](PlanResult &p) { p.stages[1].devices = {7}; });
+  rejects([](PlanResult &p) { p.stages[1].receiveBytes = 0; });
+}
+
+TEST(Planner, ThousandsOfNodesInUnderASecond) {
+  Random random(3);
+  PlanRequest r = requestFor(randomGraph(random, 4000), "1f1b", 8, 32);
+  r.stages = 8;
+  auto began = std::chrono::steady_clock::now();
+  PlanResult result = makePlan(r);
+  double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - began)
+          .count();
+  EXPECT_EQ(result.stages.size(), 8u);
+  EXPECT_LT(seconds, 5.0); // a loaded machine; about 0.3 s on an idle one
+  PlanResult again = makePlan(r);
+  for (size_t s = 0; s < 8; ++s)
+    EXPECT_EQ(result.stages[s].firstNode, again.stages[s].firstNode);
+}

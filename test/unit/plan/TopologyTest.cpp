@@ -1,0 +1,106 @@
+#include "compiler/plan/Topology.h"
+#include "compiler/plan/Collective.h"
+#include "support/Failure.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+using namespace pipec;
+using namespace pipec::plan;
+
+TEST(Topology, GridsAndLinks) {
+  Topology t = gridTopology("2x8", deviceModel("h100-sxm"));
+  EXPECT_EQ(t.devices(), 16);
+  EXPECT_EQ(t.link(0, 7).level, 1);
+  EXPECT_EQ(t.link(7, 8).level, 0);
+  EXPECT_DOUBLE_EQ(t.link(7, 8).bandwidth, 50e9);
+  EXPECT_EQ(t.link(3, 3).level, 2);
+  EXPECT_EQ(gridTopology("4", deviceModel("cpu")).devices(), 4);
+  for (const char *bad :
+       {"", "x", "0", "2x0", "2x", "-1", "2x2x2", "1e3", "99999999"})
+    EXPECT_THROW(gridTopology(bad, deviceModel("cpu")), Failure) << bad;
+}
+
+TEST(Topology, FileRoundTrip) {
+  const char *text = R"({"levels": [
+      {"name": "server", "count": 2, "bandwidth_GBps": 12.5, "latency_us": 5},
+      {"name": "gpu", "count": 8, "bandwidth_GBps": 300, "latency_us": 2}],
+    "device": {"memory_GiB": 80, "flops": {"fp32": 6e13, "bf16": 9e14}, "memory_GBps": 3350}})";
+  Topology t = parseTopology(text, "here");
+  EXPECT_EQ(t.devices(), 16);
+  EXPECT_DOUBLE_EQ(t.levels[0].latency, 5e-6);
+  EXPECT_EQ(t.device.memoryBytes, int64_t(80) << 30);
+  EXPECT_DOUBLE_EQ(t.device.flopsBF16, 9e14);
+  Topology again = parseTopology(writeTopology(t), "again");
+  EXPECT_EQ(again.devices(), 16);
+  EXPECT_DOUBLE_EQ(again.levels[1].bandwidth, t.levels[1].bandwidth);
+  EXPECT_EQ(writeTopology(again), writeTopology(t));
+}
+
+TEST(Topology, BadFilesSayWhere) {
+  auto message = [](const std::string &text) -> std::string {
+    try {
+      parseTopology(text, "c.json");
+    } catch (const Failure &f) {
+      EXPECT_EQ(f.code, Exit::BadPlan);
+      return f.what();
+    }
+    ADD_FAILURE() << text;
+    return {};
+  };
+  EXPECT_NE(message("{").find("c.json"), std::string::npos);
+  EXPECT_NE(message("[]").find("levels"), std::string::npos);
+  EXPECT_NE(message(R"({"levels":[{"count":2}],"device":"h200"})")
+                .find("bandwidth_GBps"),
+            std::string::npos);
+  EXPECT_NE(
+      message(R"({"levels":[{"count":0,"bandwidth_GBps":1}],"device":"h200"})")
+          .find("count"),
+      std::string::npos);
+  EXPECT_NE(
+      message(
+          R"({"levels":[{"count":1.5,"bandwidth_GBps":1}],"device":"h200"})")
+          .find("whole number"),
+      std::string::npos);
+  EXPECT_NE(
+      message(R"({"levels":[{"count":1,"bandwidth_GBps":1}]})").find("device"),
+      std::string::npos);
+  EXPECT_NE(
+      message(R"({"levels":[{"count":1,"bandwidth_GBps":1}],"device":"nope"})")
+          .find("h100-sxm"),
+      std::string::npos);
+  EXPECT_NE(
+      message(
+          R"({"levels":[{"count":1,"bandwidth_GBps":1}],"device":{"memory_GiB":1}})")
+          .find("memory_GBps"),
+      std::string::npos);
+  try {
+    readTopology("/nonexistent/cluster.json");
+    FAIL();
+  } catch (const Failure &f) {
+    EXPECT_EQ(f.code, Exit::NoInput);
+  }
+}
+
+TEST(Collective, RingAndHierarchy) {
+  Topology t = gridTopology("2x4", deviceModel("h100-sxm"));
+  std::vector<int> one{0, 1, 2, 3}, all(8), across{0, 4};
+  std::iota(all.begin(), all.end(), 0);
+  int64_t bytes = 1'000'000'000;
+  EXPECT_EQ(allReduceSeconds(t, {3}, bytes), 0);
+  EXPECT_NEAR(allReduceSeconds(t, one, bytes), 1.5 * 1e9 / 450e9 + 6 * 2e-6,
+              1e-9);
+  EXPECT_NEAR(allReduceSeconds(t, across, bytes), 1e9 / 50e9 + 2 * 5e-6, 1e-9);
+  // Reduce-scatter inside, a quarter of the bytes across.
+  EXPECT_NEAR(allReduceSeconds(t, all, bytes),
+              allReduceSeconds(t, one, bytes) + 0.25e9 / 50e9 + 2 * 5e-6, 1e-9);
+}
+
+TEST(Collective, BoundaryTakesTheSlowestLinkThatIsUsed) {
+  Topology t = gridTopology("2x4", deviceModel("h100-sxm"));
+  EXPECT_EQ(boundaryLink(t, {0, 1}, {2, 3}).level, 1);
+  EXPECT_EQ(boundaryLink(t, {0, 1, 2}, {3, 4}).level, 0);
+  // Pipelines inside servers: equal replicas meet pairwise.
+  EXPECT_EQ(boundaryLink(t, {0, 4}, {1, 5}).level, 1);
+}
