@@ -156,7 +156,7 @@ def AttachOptimizer : Pass<"pipe-attach-optimizer", "::mlir::ModuleOp"> {
   let options = [
     Option<"kind", "kind", "std::string", "\"sgd\"", "a row of Optimizers.def">,
     ListOption<"settings", "settings", "std::string", "name=value">];
-  let dependentDialects = ["::pipec::nn::NNDialect", "::pipec::pipe::PipeDialect"];
+  let dependentDialects = ["::mlir::func::FuncDialect", "::pipec::nn::NNDialect", "::pipec::pipe::PipeDialect"];
 }
 
 def VerifyStages : Pass<"pipe-verify-stages", "::mlir::ModuleOp"> {

@@ -30,13 +30,22 @@ struct SplitUsesPass : public pipec::impl::SplitUsesBase<SplitUsesPass> {
         split(op);
   }
 
-  /// One copy of `op` next to each group of readers with the same location.
+  /// The model operator that a reader belongs to. A chain of sources belongs to
+  /// the one that reads its end: copies of a chain have equal locations, and
+  /// were made for different operators.
+  static Location modelOperator(Operation *reader) {
+    while (isSource(reader) && !reader->use_empty())
+      reader = *reader->user_begin();
+    return reader->getLoc();
+  }
+
+  /// One copy of `op` next to each group of readers of the same operator.
   void split(Operation *op) {
     llvm::MapVector<Location, SmallVector<OpOperand *>> groups;
     for (Operation &reader : *op->getBlock())
       for (OpOperand &operand : reader.getOpOperands())
         if (operand.get().getDefiningOp() == op)
-          groups[reader.getLoc()].push_back(&operand);
+          groups[modelOperator(&reader)].push_back(&operand);
     bool first = true;
     for (auto &[loc, operands] : groups) {
       Operation *earliest = operands.front()->getOwner();

@@ -1,0 +1,56 @@
+// RUN: split-file %s %t
+// RUN: pipec-opt %t/rank1.mlir --nn-attach-loss -verify-diagnostics
+// RUN: pipec-opt %t/kind.mlir --nn-attach-loss=kind=hinge -verify-diagnostics
+// RUN: pipec-opt %t/label.mlir --nn-attach-loss=label=x -verify-diagnostics
+// RUN: pipec-opt %t/scalar.mlir --nn-attach-loss=kind=output -verify-diagnostics
+// RUN: pipec-opt %t/noids.mlir --nn-attach-loss=kind=next-token -verify-diagnostics
+// RUN: pipec-opt %t/ids.mlir --nn-attach-loss=kind=next-token -verify-diagnostics
+// RUN: pipec-opt %t/integers.mlir --nn-attach-loss -verify-diagnostics
+// RUN: pipec-opt %t/name.mlir --nn-attach-loss=logits=scores -verify-diagnostics
+// RUN: not pipec-opt %t/nomain.mlir --nn-attach-loss 2>&1 | FileCheck %s
+
+//--- rank1.mlir
+// expected-error@+1 {{cross-entropy needs logits with a class axis, not 'tensor<4xf32>'}}
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+  return %x : tensor<4xf32>
+}
+//--- kind.mlir
+// expected-error@+1 {{unknown loss 'hinge'}}
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+  return %x : tensor<4xf32>
+}
+//--- label.mlir
+// expected-error@+1 {{label 'x' has type 'tensor<2x4xf32>', the logits need one label for each of 'tensor<2x4xf32>'}}
+func.func @main(%x: tensor<2x4xf32> {nn.name = "x"}) -> tensor<2x4xf32> {
+  return %x : tensor<2x4xf32>
+}
+//--- scalar.mlir
+// expected-error@+1 {{--loss output needs a scalar first output, not 'tensor<2xf32>'}}
+func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
+  return %x : tensor<2xf32>
+}
+//--- noids.mlir
+// expected-error@+1 {{--loss next-token needs an integer model input 'input_ids'; name another with label=}}
+func.func @main(%x: tensor<2x3x4xf32>) -> tensor<2x3x4xf32> {
+  return %x : tensor<2x3x4xf32>
+}
+//--- ids.mlir
+// expected-error@+1 {{--loss next-token needs logits [batch, length, classes] and ids [batch, length], not 'tensor<2x3x4xf32>' and 'tensor<2x5xi64>'}}
+func.func @main(%ids: tensor<2x5xi64> {nn.name = "input_ids"}, %x: tensor<2x3x4xf32>) -> tensor<2x3x4xf32> {
+  return %x : tensor<2x3x4xf32>
+}
+//--- integers.mlir
+// expected-error@+1 {{the model has no floating-point output for a loss}}
+func.func @main(%x: tensor<4xi64>) -> tensor<4xi64> {
+  return %x : tensor<4xi64>
+}
+//--- name.mlir
+// expected-error@+1 {{the model has no output 'scores' for --logits}}
+func.func @main(%x: tensor<4xf32>) -> (tensor<4xf32> {nn.name = "logits"}) {
+  return %x : tensor<4xf32>
+}
+//--- nomain.mlir
+func.func @other() {
+  return
+}
+// CHECK: error: has no function @main
