@@ -7,6 +7,7 @@
  *
  * Plain C, so that tests can write stage programs by hand.
  *===----------------------------------------------------------------------===*/
+/* clang-format off: the comments are tables */
 #ifndef PIPEC_RUNTIME_STAGEABI_H
 #define PIPEC_RUNTIME_STAGEABI_H
 

@@ -1,0 +1,308 @@
+//===- Compile.cpp - `pipec MODEL.onnx` -----------------------------------===//
+#include "compiler/driver/Compile.h"
+
+#include "compiler/driver/CompileOptions.h"
+#include "compiler/driver/CostModel.h"
+#include "compiler/driver/PlanBuilder.h"
+#include "compiler/driver/PlanFolder.h"
+#include "compiler/driver/Planning.h"
+#include "compiler/onnx/Import.h"
+#include "compiler/target/Target.h"
+#include "dialects/nn/NN.h"
+#include "dialects/pipe/Pipe.h"
+#include "passes/Graph.h"
+#include "passes/Optimizer.h"
+#include "passes/Pipelines.h"
+#include "support/Diagnostics.h"
+
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/Pass/PassManager.h"
+
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+
+using namespace mlir;
+
+namespace pipec {
+namespace {
+
+/// MLIR errors become entries of the report, with the ONNX node they are about.
+class DiagnosticCollector {
+public:
+  DiagnosticCollector(MLIRContext &context, Diagnostics &out)
+      : handler(&context, [&out](mlir::Diagnostic &d) {
+          if (d.getSeverity() != DiagnosticSeverity::Error)
+            return success();
+          out.add(Exit::BadModel, d.str());
+          return success();
+        }) {}
+
+private:
+  ScopedDiagnosticHandler handler;
+};
+
+class Compiler {
+public:
+  explicit Compiler(const CompileOptions &options) : options(options) {
+    context.loadDialect<func::FuncDialect, nn::NNDialect, pipe::PipeDialect>();
+    context.disableMultithreading();
+  }
+
+  int run() {
+    checkOptimizer();
+    topology = topologyOf(options);
+    if (options.device.empty() || options.cpus.empty())
+      refuseCodeForGpus();
+    DiagnosticCollector collector(context, diagnostics);
+    if (!import())
+      return report();
+    if (options.emit == "nn")
+      return emitText(*module);
+    original = OwningOpRef<ModuleOp>(cast<ModuleOp>(module->clone()));
+    plan::CostGraph graph;
+    if (failed(costGraph(*module, topology.device, graph)))
+      return report();
+    decision = decide(options, graph, topology, microbatchSize(),
+                      optimizer->states(settings).size());
+    if (options.dryRun)
+      return printDryRun();
+    if (!lowerToTasks())
+      return report();
+    if (options.emit == "pipe")
+      return emitText(*module);
+    return generate();
+  }
+
+private:
+  //===--------------------------------------------------------------------===//
+  // Options that need tables
+  //===--------------------------------------------------------------------===//
+
+  void checkOptimizer() {
+    const OptimizerRow *row = findOptimizer(options.optimizer);
+    if (!row)
+      throw Failure(Exit::Usage,
+                    "unknown optimizer '" + options.optimizer +
+                        "'; pipec list optimizers shows what there is");
+    std::string error;
+    if (!parseSettings(*row, options.optimizerSettings, settings, error))
+      throw Failure(Exit::Usage, error);
+    optimizer = row->optimizer;
+  }
+
+  void refuseCodeForGpus() {
+    bool gpu = topology.device.kind != "cpu";
+    if (gpu && !options.dryRun && options.emit != "nn" &&
+        options.emit != "pipe")
+      throw Failure(Exit::Unavailable,
+                    "this build generates no code for GPUs; add --dry-run to "
+                    "plan for them, or use --cpus");
+  }
+
+  //===--------------------------------------------------------------------===//
+  // Phases
+  //===--------------------------------------------------------------------===//
+
+  bool import() {
+    onnx::ImportOptions o;
+    o.dims = options.dims;
+    o.constants = options.constants;
+    o.freeze = options.freeze;
+    o.trainOnly = options.trainOnly;
+    if (options.inferenceBatchNorm)
+      o.batchNorm = onnx::BatchNorm::Inference;
+    module =
+        onnx::importModel(options.model, o, context, diagnostics, importReport);
+    if (!module)
+      return false;
+    dump("import");
+    return phase("attach", [&](PassManager &pm) {
+      addAttachPhase(pm, {options.loss, options.logits, options.lossOptions});
+    });
+  }
+
+  bool lowerToTasks() {
+    std::string recompute = decision.recompute            ? "full"
+                            : options.recompute == "none" ? "none"
+                                                          : "selective";
+    std::vector<std::string> values;
+    for (auto &[name, value] : settings)
+      values.push_back(llvm::formatv("{0}={1:f17}", name, value).str());
+    bool split = false;
+    for (const auto &order : decision.schedule.order)
+      for (const schedule::Action &action : order)
+        split = split || action.kind == schedule::Kind::W;
+    return phase("partition",
+                 [&](PassManager &pm) {
+                   addPartitionPhase(pm, decision.cuts());
+                 }) &&
+           phase("differentiate",
+                 [&](PassManager &pm) {
+                   addDifferentiatePhase(pm, options.microbatches, recompute);
+                 }) &&
+           phase("split", [&](PassManager &pm) { addSplitPhase(pm, split); }) &&
+           phase("memory", [&](PassManager &pm) { addMemoryPhase(pm); }) &&
+           phase("update", [&](PassManager &pm) {
+             addUpdatePhase(pm, options.optimizer, values);
+           });
+  }
+
+  template <typename AddPasses>
+  bool phase(const std::string &name, AddPasses addPasses) {
+    PassManager pm(&context);
+    addPasses(pm);
+    if (failed(pm.run(*module))) {
+      if (diagnostics.empty())
+        throw Failure(Exit::Internal, "phase '" + name +
+                                          "' failed without saying why; run "
+                                          "again with --dump-ir and report it");
+      return false;
+    }
+    dump(name);
+    return true;
+  }
+
+  void dump(const std::string &name) {
+    if (options.dumpDirectory.empty())
+      return;
+    std::error_code error;
+    std::filesystem::create_directories(options.dumpDirectory, error);
+    std::string number = std::to_string(++dumped);
+    std::string path =
+        options.dumpDirectory + "/" +
+        std::string(2 - std::min<size_t>(2, number.size()), '0') + number +
+        "-" + name + ".mlir";
+    std::ofstream file(path);
+    file << textOf(*module);
+    file.close();
+    if (!file)
+      throw Failure(Exit::CannotWrite, "cannot write " + path);
+  }
+
+  static std::string textOf(ModuleOp module) {
+    std::string text;
+    llvm::raw_string_ostream out(text);
+    OpPrintingFlags flags;
+    flags.elideLargeElementsAttrs(-1);
+    module.print(out);
+    out << "\n";
+    return text;
+  }
+
+  //===--------------------------------------------------------------------===//
+  // Results
+  //===--------------------------------------------------------------------===//
+
+  int report() {
+    std::cerr << (options.format == "json" ? diagnostics.json(options.model)
+                                           : diagnostics.text(options.model));
+    return static_cast<int>(diagnostics.exitCode());
+  }
+
+  int emit(const std::string &text) {
+    if (options.output.empty()) {
+      std::cout << text;
+      return 0;
+    }
+    std::ofstream file(options.output, std::ios::binary);
+    file << text;
+    file.close();
+    if (!file)
+      throw Failure(Exit::CannotWrite, "cannot write " + options.output);
+    return 0;
+  }
+  int emitText(ModuleOp m) { return emit(textOf(m)); }
+
+  int64_t microbatchSize() {
+    for (const plan::Input &input : planInputs(*module))
+      if (input.batch_axis == 0 && !input.shape.empty())
+        return input.shape[0];
+    return 1;
+  }
+
+  int generate();
+  int printDryRun();
+  plan::Plan planFor(const std::vector<int64_t> &workspace);
+  std::map<std::string, std::string> foldedTensors();
+
+  const CompileOptions &options;
+  MLIRContext context;
+  Diagnostics diagnostics;
+  onnx::ImportReport importReport;
+  plan::Topology topology;
+  Optimizer::Settings settings;
+  const Optimizer *optimizer = nullptr;
+  OwningOpRef<ModuleOp> module, original;
+  Decision decision;
+  int dumped = 0;
+};
+
+plan::Plan Compiler::planFor(const std::vector<int64_t> &workspace) {
+  PlanInputs inputs{*original,          *module,           options,
+                    *decision.strategy, decision.schedule, decision.request,
+                    decision.result,    workspace,         importReport.opset,
+                    options.optimizer,  settings};
+  return buildPlan(inputs);
+}
+
+/// Bytes of the parameters that are no bytes of a file.
+std::map<std::string, std::string> Compiler::foldedTensors() {
+  std::map<std::string, std::string> folded;
+  for (auto parameter : original->getOps<nn::ParameterOp>())
+    if (auto value = parameter.getValue())
+      if (auto dense = dyn_cast<DenseElementsAttr>(*value))
+        folded[parameter.getSymName().str()] = onnx::rawBytes(dense);
+  return folded;
+}
+
+int Compiler::generate() {
+  std::string output = options.output;
+  if (output.empty())
+    output = std::filesystem::path(options.model).stem().string() + ".plan";
+  bool textual = !options.emit.empty();
+  std::optional<PlanFolder> folder;
+  if (!textual) {
+    folder.emplace(output);
+    folder->writeFile("stages/.keep", "");
+  }
+  std::vector<int64_t> workspace(decision.result.stages.size(), 0);
+  TargetOptions target;
+  target.cpu = options.targetCpu;
+  target.emit = options.emit;
+  std::string text;
+  for (auto stage : module->getOps<ModuleOp>()) {
+    int64_t id = stage->getAttrOfType<IntegerAttr>(pipe::kStageAttr).getInt();
+    StageCode code;
+    std::string path = textual ? ""
+                               : folder->temporary() + "/stages/stage" +
+                                     std::to_string(id) + ".so";
+    OwningOpRef<ModuleOp> copy(cast<ModuleOp>(stage->clone()));
+    if (failed(compileStage(*copy, target, path, code)))
+      return report();
+    workspace[id] = code.workspaceBytes();
+    text += code.text;
+  }
+  if (textual)
+    return emit(text);
+  plan::Plan plan = planFor(workspace);
+  folder->writeFolded(plan, foldedTensors());
+  folder->addFiles(plan, options.selfContained);
+  std::filesystem::remove(folder->temporary() + "/stages/.keep");
+  folder->writeFile("plan.json", plan::toJson(plan));
+  folder->commit();
+  return 0;
+}
+
+int Compiler::printDryRun() { return 0; }
+
+} // namespace
+
+int compileCommand(int argc, char **argv) {
+  CompileOptions options;
+  if (!parseCompileOptions(argc, argv, options))
+    return 0;
+  return Compiler(options).run();
+}
+
+} // namespace pipec

@@ -1,0 +1,185 @@
+//===- CompileOptions.cpp - the command line of the compiler --------------===//
+#include "compiler/driver/CompileOptions.h"
+
+#include "support/Failure.h"
+#include "support/Version.h"
+
+#include <CLI/CLI.hpp>
+
+#include <cmath>
+#include <iostream>
+#include <sstream>
+
+namespace pipec {
+
+int64_t parseBytes(const std::string &text) {
+  static const std::map<std::string, double> units = {
+      {"", 1},          {"B", 1},           {"K", 1 << 10}, {"KiB", 1 << 10},
+      {"M", 1 << 20},   {"MiB", 1 << 20},   {"G", 1 << 30}, {"GiB", 1 << 30},
+      {"T", 1LL << 40}, {"TiB", 1LL << 40}, {"kB", 1e3},    {"KB", 1e3},
+      {"MB", 1e6},      {"GB", 1e9},        {"TB", 1e12}};
+  size_t used = 0;
+  double value = 0;
+  try {
+    value = std::stod(text, &used);
+  } catch (const std::exception &) {
+    used = 0;
+  }
+  auto unit = units.find(text.substr(used));
+  if (used == 0 || unit == units.end() || !(value > 0) || value > 1e15)
+    throw Failure(Exit::Usage, "'" + text +
+                                   "' is no amount of memory; write "
+                                   "a number with a unit, as 16GiB");
+  return static_cast<int64_t>(value * unit->second);
+}
+
+namespace {
+
+/// Splits "name=value"; `what` names the option in the error.
+std::pair<std::string, std::string> splitPair(const std::string &text,
+                                              const std::string &what) {
+  size_t at = text.find('=');
+  if (at == std::string::npos || at == 0 || at + 1 == text.size())
+    throw Failure(Exit::Usage, what + " takes NAME=VALUE, not '" + text + "'");
+  return {text.substr(0, at), text.substr(at + 1)};
+}
+
+void readDims(const std::vector<std::string> &texts, CompileOptions &options) {
+  for (const std::string &text : texts) {
+    auto [name, value] = splitPair(text, "--dim");
+    char *end = nullptr;
+    errno = 0;
+    long long size = std::strtoll(value.c_str(), &end, 10);
+    if (*end || errno || size < 1 || size > (1LL << 40))
+      throw Failure(Exit::Usage, "--dim " + name +
+                                     " needs a size of at least 1, not '" +
+                                     value + "'");
+    options.dims[name] = size;
+  }
+}
+
+/// "kind:key=value,key=value".
+void readLoss(const std::string &text, CompileOptions &options) {
+  size_t colon = text.find(':');
+  options.loss = text.substr(0, colon);
+  static const std::map<std::string, std::vector<std::string>> kinds = {
+      {"cross-entropy", {"label", "ignore_index"}},
+      {"next-token", {"label", "ignore_index"}},
+      {"mse", {"label"}},
+      {"bce", {"label"}},
+      {"output", {}}};
+  auto kind = kinds.find(options.loss);
+  if (kind == kinds.end())
+    throw Failure(Exit::Usage, "unknown loss '" + options.loss +
+                                   "'; pipec list losses shows what there is");
+  if (colon == std::string::npos)
+    return;
+  std::stringstream parts(text.substr(colon + 1));
+  for (std::string part; std::getline(parts, part, ',');) {
+    auto [key, value] = splitPair(part, "--loss " + options.loss);
+    if (std::find(kind->second.begin(), kind->second.end(), key) ==
+        kind->second.end())
+      throw Failure(Exit::Usage,
+                    "loss '" + options.loss + "' has no setting '" + key + "'");
+    options.lossOptions[key] = value;
+  }
+}
+
+void check(const CompileOptions &o) {
+  int targets = !o.gpus.empty() + !o.cpus.empty() + !o.clusterFile.empty();
+  if (targets != 1)
+    throw Failure(Exit::Usage,
+                  "say for which devices to compile, with exactly one of "
+                  "--cpus NxM, --gpus NxM and --cluster FILE");
+  if (o.microbatches < 1 || o.microbatches > 1000000)
+    throw Failure(Exit::Usage, "--microbatches must be between 1 and 1000000");
+  if (!(o.clipNorm >= 0) || !std::isfinite(o.clipNorm))
+    throw Failure(Exit::Usage, "--clip-norm must be a positive number");
+}
+
+} // namespace
+
+bool parseCompileOptions(int argc, char **argv, CompileOptions &o) {
+  CLI::App app("pipec: compiles an ONNX model into a pipeline-parallel "
+               "training program.\nOther commands: pipec schedule, partition, "
+               "list, inspect (each with --help).",
+               "pipec MODEL.onnx");
+  std::vector<std::string> dims, constants;
+  std::string loss = "cross-entropy", optimizer = "sgd", memoryLimit, bn;
+  app.add_option("model", o.model, "the ONNX file")->required();
+  app.add_option("--cpus", o.cpus, "NxM: N servers of M CPU ranks (M: 1xM)");
+  app.add_option("--gpus", o.gpus, "NxM: N servers of M GPUs");
+  app.add_option("--cluster", o.clusterFile, "cluster description (JSON)");
+  app.add_option("--device", o.device,
+                 "device model for --gpus (pipec list devices)");
+  app.add_option("--dim", dims,
+                 "NAME=VALUE: fixes a symbolic dimension; the batch dimension "
+                 "is the microbatch size");
+  app.add_option("--constant", constants,
+                 "NAME=FILE.npy: a graph input that becomes a constant");
+  app.add_option("--microbatches", o.microbatches,
+                 "microbatches in one optimizer step");
+  app.add_option("--loss", loss,
+                 "KIND[:key=value,...]: cross-entropy, next-token, mse, bce, "
+                 "output (pipec list losses)");
+  app.add_option("--logits", o.logits, "model output that the loss takes");
+  app.add_option("--optimizer", optimizer,
+                 "KIND[:key=value,...]: sgd, adam, adamw (pipec list "
+                 "optimizers)");
+  app.add_option("--clip-norm", o.clipNorm, "global gradient norm limit");
+  app.add_option("--strategy", o.strategy,
+                 "pipec list strategies; auto: the best synchronous one");
+  app.add_option("--stages", o.stages, "auto or a number of stages");
+  app.add_option("--replicas", o.replicas,
+                 "replicas of each stage, as 3-1; default: the planner's");
+  app.add_option("--stage-file", o.stageFile,
+                 "stages by hand: a plan.json, or {\"stages\": "
+                 "[{\"first_node\": …}, …]}");
+  app.add_option("--recompute", o.recompute, "auto, none, selective or full")
+      ->check(CLI::IsMember({"auto", "none", "selective", "full"}));
+  app.add_option("--memory-limit", memoryLimit, "bytes per device, as 16GiB");
+  app.add_option("--freeze", o.freeze, "regular expression: do not train");
+  app.add_option("--train-only", o.trainOnly,
+                 "regular expression: train nothing else");
+  app.add_option("--bn", bn, "train (default) or inference")
+      ->check(CLI::IsMember({"train", "inference"}));
+  app.add_flag("--dry-run", o.dryRun, "plan and print, generate nothing");
+  app.add_option("--emit", o.emit,
+                 "nn, pipe, kernels, llvm or object: stop there, write to -o "
+                 "or stdout")
+      ->check(CLI::IsMember({"nn", "pipe", "kernels", "llvm", "object"}));
+  app.add_flag("--self-contained", o.selfContained,
+               "copy the weights into the plan");
+  app.add_option("--dump-ir", o.dumpDirectory, "write the IR of every phase");
+  app.add_option("--target-cpu", o.targetCpu,
+                 "CPU to generate code for (default: this machine's)");
+  app.add_option("-o,--output", o.output, "plan directory (MODEL.plan)");
+  app.add_option("--format", o.format, "text or json")
+      ->check(CLI::IsMember({"text", "json"}));
+  app.add_flag("--quiet", o.quiet, "no summary");
+  app.set_version_flag("--version", std::string("pipec ") + kVersion);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success &e) {
+    app.exit(e, std::cout, std::cerr);
+    return false;
+  } catch (const CLI::ParseError &e) {
+    throw Failure(Exit::Usage,
+                  std::string(e.what()) + "; pipec --help lists the options");
+  }
+  readDims(dims, o);
+  for (const std::string &text : constants)
+    o.constants.insert(splitPair(text, "--constant"));
+  readLoss(loss, o);
+  size_t colon = optimizer.find(':');
+  o.optimizer = optimizer.substr(0, colon);
+  if (colon != std::string::npos)
+    o.optimizerSettings = optimizer.substr(colon + 1);
+  if (!memoryLimit.empty())
+    o.memoryLimit = parseBytes(memoryLimit);
+  o.inferenceBatchNorm = bn == "inference";
+  check(o);
+  return true;
+}
+
+} // namespace pipec

@@ -1,0 +1,51 @@
+//===- CompileOptions.h - what `pipec MODEL.onnx` was asked ------*- C++
+//-*-===//
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace pipec {
+
+struct CompileOptions {
+  std::string model;
+  // Devices
+  std::string gpus, cpus, clusterFile, device;
+  // Shapes and inputs
+  std::map<std::string, int64_t> dims;
+  std::map<std::string, std::string> constants;
+  // Training
+  int microbatches = 1;
+  std::string loss = "cross-entropy";
+  std::map<std::string, std::string> lossOptions;
+  std::string logits;
+  std::string optimizer = "sgd";
+  std::string optimizerSettings;
+  double clipNorm = 0;
+  std::vector<std::string> freeze, trainOnly;
+  bool inferenceBatchNorm = false;
+  // Planning
+  std::string strategy = "auto";
+  std::string stages = "auto";
+  std::string replicas;
+  std::string stageFile;
+  std::string recompute = "auto";
+  int64_t memoryLimit = 0;
+  // Output
+  bool dryRun = false, selfContained = false, quiet = false;
+  std::string format = "text";
+  std::string emit, dumpDirectory, output;
+  /// CPU that code is generated for: "native", or an LLVM CPU name.
+  std::string targetCpu = "native";
+};
+
+/// Reads the command line. Throws Failure(Usage). Returns false when help or
+/// the version was printed.
+bool parseCompileOptions(int argc, char **argv, CompileOptions &options);
+
+/// "16GiB", "512M", "1000000": bytes. Throws Failure(Usage).
+int64_t parseBytes(const std::string &text);
+
+} // namespace pipec

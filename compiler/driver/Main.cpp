@@ -1,0 +1,51 @@
+//===- Main.cpp - the pipec program ---------------------------------------===//
+#include "compiler/driver/Main.h"
+
+#include "compiler/driver/Compile.h"
+#include "compiler/driver/Tables.h"
+#include "support/Failure.h"
+
+#include <cstring>
+#include <iostream>
+
+namespace pipec {
+namespace {
+
+using Command = int (*)(int, char **);
+
+struct Subcommand {
+  const char *name;
+  Command run;
+};
+
+constexpr Subcommand kSubcommands[] = {
+#define SUBCOMMAND(NAME, FUNCTION) {NAME, FUNCTION},
+#include "compiler/driver/Subcommands.def"
+};
+
+int dispatch(int argc, char **argv) {
+  for (const Subcommand &command : kSubcommands)
+    if (argc > 1 && std::strcmp(argv[1], command.name) == 0)
+      return command.run(argc - 1, argv + 1);
+  return compileCommand(argc, argv);
+}
+
+} // namespace
+
+int pipecMain(int argc, char **argv) {
+  try {
+    return dispatch(argc, argv);
+  } catch (const Failure &failure) {
+    std::cerr << "pipec: error: " << failure.what() << "\n";
+    return static_cast<int>(failure.code);
+  } catch (const std::bad_alloc &) {
+    std::cerr << "pipec: error: not enough memory on this machine\n";
+    return static_cast<int>(Exit::Internal);
+  } catch (const std::exception &e) {
+    std::cerr << "pipec: error: this is a bug in pipec: " << e.what()
+              << "; please report the command line\n";
+    return static_cast<int>(Exit::Internal);
+  }
+}
+
+} // namespace pipec

@@ -1,0 +1,402 @@
+//===- PlanBuilder.cpp - the plan of a compiled module --------------------===//
+#include "compiler/driver/PlanBuilder.h"
+
+#include "compiler/driver/Slots.h"
+#include "dialects/nn/NN.h"
+#include "dialects/pipe/Pipe.h"
+#include "passes/Graph.h"
+#include "runtime/program/Memory.h"
+#include "support/Version.h"
+
+#include "llvm/ADT/StringMap.h"
+
+#include <set>
+
+using namespace mlir;
+
+namespace pipec {
+
+std::string typeName(Type element) {
+  if (element.isF32())
+    return "float32";
+  if (element.isF64())
+    return "float64";
+  if (element.isF16())
+    return "float16";
+  if (element.isBF16())
+    return "bfloat16";
+  if (element.isInteger(1))
+    return "bool";
+  auto integer = cast<IntegerType>(element);
+  return (integer.isUnsigned() ? "uint" : "int") +
+         std::to_string(integer.getWidth());
+}
+
+static int64_t integer(DictionaryAttr d, StringRef key) {
+  return d.getAs<IntegerAttr>(key).getInt();
+}
+static std::string text(DictionaryAttr d, StringRef key) {
+  return d.getAs<StringAttr>(key).getValue().str();
+}
+
+//===----------------------------------------------------------------------===//
+// Inputs
+//===----------------------------------------------------------------------===//
+
+/// Integer inputs that index a table directly: their values have a range.
+static void limitByGathers(func::FuncOp main, std::vector<plan::Input> &list) {
+  for (auto gather : main.getOps<nn::GatherOp>()) {
+    Value indices = gather.getIndices();
+    while (Operation *def = indices.getDefiningOp()) {
+      if (!isa<nn::ReshapeOp, nn::CastOp>(def))
+        break;
+      indices = def->getOperand(0);
+    }
+    auto argument = dyn_cast<BlockArgument>(indices);
+    if (!argument)
+      continue;
+    int64_t rows = nn::tensorType(gather.getX()).getDimSize(gather.getAxis());
+    plan::Input &input = list[argument.getArgNumber()];
+    input.upper = input.upper < 0 ? rows : std::min(input.upper, rows);
+    input.lower = -input.upper;
+  }
+}
+
+std::vector<plan::Input> planInputs(ModuleOp module) {
+  func::FuncOp main = mainFunction(module);
+  std::vector<plan::Input> list;
+  for (unsigned i = 0; i < main.getNumArguments(); ++i) {
+    auto type = nn::tensorType(main.getArgument(i));
+    plan::Input input;
+    input.name = main.getArgAttrOfType<StringAttr>(i, "nn.name").str();
+    input.dtype = typeName(type.getElementType());
+    input.shape.assign(type.getShape().begin(), type.getShape().end());
+    input.bytes = nn::byteSize(type);
+    if (auto axis = main.getArgAttrOfType<IntegerAttr>(i, "nn.batch_axis"))
+      input.batch_axis = axis.getInt();
+    if (auto upper = main.getArgAttrOfType<IntegerAttr>(i, "nn.upper"))
+      input.upper = upper.getInt();
+    if (auto ignored = main.getArgAttrOfType<IntegerAttr>(i, "nn.ignored"))
+      input.ignored = ignored.getInt();
+    list.push_back(input);
+  }
+  limitByGathers(main, list);
+  return list;
+}
+
+namespace {
+
+class PlanBuilder {
+public:
+  explicit PlanBuilder(const PlanInputs &in) : in(in) {}
+
+  plan::Plan run() {
+    addHeader();
+    addFiles();
+    addWeights();
+    plan.inputs = planInputs(in.original);
+    for (const plan::Input &input : plan.inputs)
+      inputIndex[input.name] = inputIndex.size();
+    addEdges();
+    for (auto stage : in.staged.getOps<ModuleOp>())
+      if (stage->hasAttr(pipe::kStageAttr))
+        addStage(stage);
+    addRanks();
+    addPrediction();
+    return std::move(plan);
+  }
+
+private:
+  void addHeader() {
+    const CompileOptions &o = in.options;
+    plan.pipec_version = kVersion;
+    plan.model.path = o.model;
+    plan.model.opset = in.opset;
+    plan.training.loss = o.loss;
+    plan.training.loss_options = o.lossOptions;
+    plan.training.optimizer = {in.optimizer, in.optimizerSettings};
+    plan.training.microbatches = in.request.microbatches;
+    plan.training.microbatch_size = in.request.microbatchSize;
+    plan.training.clip_norm = o.clipNorm;
+    plan.cluster.kind =
+        in.request.topology.device.kind == "cpu" ? "cpu" : "cuda";
+    plan.cluster.device = in.request.topology.device.name;
+    plan.cluster.devices_per_server = devicesPerServer();
+    plan.cluster.servers =
+        in.request.topology.devices() / plan.cluster.devices_per_server;
+    plan.strategy = {in.strategy.name,
+                     in.strategy.schedule,
+                     strategy::toString(in.strategy.versions),
+                     strategy::toString(in.strategy.update),
+                     in.strategy.synchronous(),
+                     in.options.recompute == "full" || in.strategy.recompute};
+    plan.schedule = in.schedule.name;
+  }
+
+  int devicesPerServer() {
+    const auto &levels = in.request.topology.levels;
+    int n = 1;
+    for (size_t i = 1; i < levels.size(); ++i)
+      n *= levels[i].count;
+    return n;
+  }
+
+  void addFiles() {
+    if (auto files = in.original->getAttrOfType<ArrayAttr>("nn.files"))
+      for (auto file : files.getAsRange<DictionaryAttr>()) {
+        plan::File f;
+        f.absolute = text(file, "path");
+        plan.files.push_back(f);
+      }
+  }
+
+  void addWeights() {
+    std::set<std::string> used;
+    for (auto stage : in.staged.getOps<ModuleOp>())
+      for (auto parameter : stage.getOps<nn::ParameterOp>())
+        used.insert(parameter.getSymName().str());
+    for (auto parameter : in.original.getOps<nn::ParameterOp>()) {
+      std::string name = parameter.getSymName().str();
+      if (!used.count(name))
+        continue;
+      auto type = parameter.getTensorType();
+      plan::Weight w;
+      w.name = name;
+      w.dtype = typeName(type.getElementType());
+      w.role = parameter.getRole().str();
+      w.shape.assign(type.getShape().begin(), type.getShape().end());
+      w.bytes = nn::byteSize(type);
+      w.exported = w.role == "weight" || w.role == "state";
+      if (parameter.getFile())
+        w.source = {static_cast<int>(*parameter.getFile()),
+                    static_cast<int64_t>(*parameter.getOffset()),
+                    static_cast<int64_t>(*parameter.getLength())};
+      weightIndex[name] = plan.weights.size();
+      plan.weights.push_back(w);
+    }
+  }
+
+  void addEdges() {
+    auto edges = in.staged->getAttrOfType<ArrayAttr>("pipe.edges");
+    for (auto d : edges.getAsRange<DictionaryAttr>()) {
+      plan::Edge e;
+      e.id = plan.edges.size();
+      e.value = text(d, "value");
+      e.backward = d.getAs<BoolAttr>("backward").getValue();
+      e.bytes = integer(d, "bytes");
+      e.from_stage = integer(d, "from");
+      e.from_region = text(d, "from_region");
+      e.from_offset = integer(d, "from_offset");
+      e.to_stage = integer(d, "to");
+      e.to_region = text(d, "to_region");
+      e.to_offset = integer(d, "to_offset");
+      plan.edges.push_back(e);
+    }
+  }
+
+  bool receives(int stage, bool backward) const {
+    for (const plan::Edge &e : plan.edges)
+      if (e.to_stage == stage && e.backward == backward)
+        return true;
+    return false;
+  }
+
+  //===--------------------------------------------------------------------===//
+  // Stages
+  //===--------------------------------------------------------------------===//
+
+  void addStage(ModuleOp module) {
+    plan::Stage s;
+    s.id = module->getAttrOfType<IntegerAttr>(pipe::kStageAttr).getInt();
+    s.ranks = in.schedule.placement[s.id];
+    s.library = "stages/stage" + std::to_string(s.id) + ".so";
+    const plan::StagePlan &planned = in.result.stages[s.id];
+    s.first_node = planned.firstNode;
+    s.last_node = planned.lastNode;
+    s.first_name = in.request.graph.nodes[s.first_node].name;
+    s.last_name = in.request.graph.nodes[s.last_node].name;
+    s.cost = {planned.forwardSeconds, planned.backwardInputSeconds,
+              planned.backwardWeightSeconds};
+    for (auto task : module.getOps<func::FuncOp>()) {
+      StringRef name =
+          task->getAttrOfType<StringAttr>(pipe::kTaskAttr).getValue();
+      s.split_backward |= name == "backward_weight" || name == "backward_input";
+      s.tracks |= name == "track";
+    }
+    s.computes_loss = s.id == static_cast<int>(in.result.stages.size()) - 1;
+    addStageWeights(module, s);
+    addStageInputs(module, s);
+    addRegions(module, s);
+    plan.stages.push_back(s);
+  }
+
+  void addStageWeights(ModuleOp module, plan::Stage &s) {
+    auto states = module->getAttrOfType<ArrayAttr>("pipe.optimizer");
+    auto list = module->getAttrOfType<ArrayAttr>("pipe.weights");
+    for (auto d : list.getAsRange<DictionaryAttr>()) {
+      plan::StageWeight w;
+      w.weight = weightIndex.lookup(text(d, "parameter"));
+      w.region = text(d, "region");
+      w.offset = integer(d, "offset");
+      for (Attribute use : d.getAs<ArrayAttr>("uses")) {
+        ArrayRef<int64_t> pair = cast<DenseI64ArrayAttr>(use);
+        w.gradients.push_back({static_cast<int>(pair[0]), pair[1]});
+      }
+      if (w.region == "weights") {
+        if (w.gradients.empty()) // trained, but the loss does not depend on it
+          w.gradients.push_back({0, w.offset});
+        if (states)
+          for (auto state : states.getAsRange<DictionaryAttr>())
+            w.optimizer.push_back(
+                {text(state, "name"), integer(state, "offset") + w.offset});
+        int64_t elements = 1;
+        for (int64_t n : plan.weights[w.weight].shape)
+          elements *= n;
+        s.parameters += elements;
+      }
+      s.weights.push_back(w);
+    }
+  }
+
+  void addStageInputs(ModuleOp module, plan::Stage &s) {
+    auto list = module->getAttrOfType<ArrayAttr>("pipe.inputs");
+    for (auto d : list.getAsRange<DictionaryAttr>())
+      s.inputs.push_back({static_cast<int>(inputIndex.at(text(d, "input"))),
+                          integer(d, "offset")});
+  }
+
+  void addRegions(ModuleOp module, plan::Stage &s) {
+    auto regions = module->getAttrOfType<DictionaryAttr>("pipe.regions");
+    for (NamedAttribute region : regions)
+      s.regions[region.getName().str()] = {
+          cast<IntegerAttr>(region.getValue()).getInt(), 1};
+    if (int64_t bytes = in.workspaceBytes[s.id])
+      s.regions["workspace"] = {bytes, 1};
+    if (in.strategy.synchronous())
+      addStepSlots(s);
+    else
+      addStreamSlots(s);
+  }
+
+  void setSlots(plan::Stage &s, const std::string &region, int slots) {
+    auto it = s.regions.find(region);
+    if (it != s.regions.end())
+      it->second.slots = std::max(it->second.slots, slots);
+  }
+
+  SlotRequest slotRequest(const plan::Stage &s) {
+    return {receives(s.id, false), receives(s.id, true), s.split_backward};
+  }
+
+  void addStepSlots(plan::Stage &s) {
+    setSlots(s, "stats", in.request.microbatches);
+    for (int rank : s.ranks) {
+      SlotPlan slots =
+          assignSlots(in.schedule.order[rank], s.id, slotRequest(s));
+      for (auto &[region, count] : slots.counts)
+        setSlots(s, region, count);
+    }
+  }
+
+  /// PipeDream: warm-up + 1 microbatches in flight, as many versions.
+  void addStreamSlots(plan::Stage &s) {
+    strategy::Pipeline pipeline = pipelineOf();
+    s.warmup = strategy::warmup(pipeline, s.id);
+    s.versions = strategy::versions(in.strategy, pipeline, s.id);
+    setSlots(s, "in", s.warmup + 1 + receives(s.id, false));
+    setSlots(s, "stash", s.warmup + 1);
+    setSlots(s, "out", 2);
+    setSlots(s, "grad_in", 1 + receives(s.id, true));
+    setSlots(s, "grad_out", 2);
+  }
+
+  strategy::Pipeline pipelineOf() {
+    strategy::Pipeline pipeline;
+    pipeline.microbatches = in.request.microbatches;
+    for (const auto &copies : in.schedule.placement)
+      pipeline.replicas.push_back(copies.size());
+    return pipeline;
+  }
+
+  //===--------------------------------------------------------------------===//
+  // Ranks
+  //===--------------------------------------------------------------------===//
+
+  void addRanks() {
+    for (int r = 0; r < in.schedule.devices(); ++r) {
+      plan::Rank rank;
+      rank.rank = r;
+      rank.stages = in.schedule.stagesOf(r);
+      int device = r;
+      if (rank.stages.size() == 1) {
+        int stage = rank.stages[0];
+        const auto &devices = in.result.stages[stage].devices;
+        size_t copy = in.schedule.replicaOn(stage, r);
+        if (copy < devices.size())
+          device = devices[copy];
+      }
+      rank.host = device / plan.cluster.devices_per_server;
+      rank.device = device % plan.cluster.devices_per_server;
+      addProgram(rank);
+      plan.ranks.push_back(rank);
+    }
+    for (plan::Rank &rank : plan.ranks) {
+      plan::RankMemory memory = plan::rankMemory(plan, rank.rank);
+      rank.peak_bytes = memory.total();
+      rank.weights_bytes = memory.weights;
+      rank.gradients_bytes = memory.gradients;
+      rank.optimizer_bytes = memory.optimizer;
+      rank.stash_bytes = memory.stash;
+      rank.workspace_bytes = memory.workspace;
+      rank.other_bytes = memory.other;
+    }
+  }
+
+  void addProgram(plan::Rank &rank) {
+    rank.program.kind = in.strategy.synchronous() ? "step" : "stream";
+    if (!in.strategy.synchronous())
+      return;
+    const auto &order = in.schedule.order[rank.rank];
+    std::map<int, SlotPlan> slots;
+    for (int stage : rank.stages)
+      slots[stage] = assignSlots(order, stage, slotRequest(plan.stages[stage]));
+    for (size_t i = 0; i < order.size(); ++i) {
+      plan::Action action;
+      action.kind = schedule::letter(order[i].kind);
+      action.stage = order[i].stage;
+      action.microbatch = order[i].microbatch;
+      const plan::Stage &stage = plan.stages[action.stage];
+      for (auto &[region, slot] : slots[action.stage].used[i]) {
+        auto it = stage.regions.find(region);
+        if (it != stage.regions.end() && it->second.slots > 1)
+          action.slots[region] = slot;
+      }
+      rank.program.actions.push_back(action);
+    }
+  }
+
+  void addPrediction() {
+    plan.predicted = {in.result.stepSeconds, in.result.samplesPerSecond,
+                      in.result.bubble, in.result.communicationBytes};
+    for (const plan::Baseline &b : in.result.baselines) {
+      double samples = static_cast<double>(in.request.microbatches) *
+                       in.request.microbatchSize;
+      plan.baselines.push_back({b.name, b.fits, b.stepSeconds,
+                                b.stepSeconds > 0 ? samples / b.stepSeconds : 0,
+                                b.note});
+    }
+  }
+
+  const PlanInputs &in;
+  plan::Plan plan;
+  llvm::StringMap<int> weightIndex;
+  std::map<std::string, size_t> inputIndex;
+};
+
+} // namespace
+
+plan::Plan buildPlan(const PlanInputs &inputs) {
+  return PlanBuilder(inputs).run();
+}
+
+} // namespace pipec

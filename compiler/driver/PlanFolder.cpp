@@ -1,0 +1,159 @@
+//===- PlanFolder.cpp - the plan directory on disk ------------------------===//
+#include "compiler/driver/PlanFolder.h"
+
+#include "runtime/program/Sha256.h"
+#include "support/Failure.h"
+
+#include <nlohmann/json.hpp>
+
+#include <filesystem>
+#include <fstream>
+#include <unistd.h>
+
+namespace fs = std::filesystem;
+
+namespace pipec {
+namespace {
+
+[[noreturn]] void cannotWrite(const std::string &what, const std::string &why) {
+  throw Failure(Exit::CannotWrite, "cannot write " + what + ": " + why);
+}
+
+/// safetensors' names of element types.
+std::string safetensorsType(const std::string &dtype) {
+  static const std::map<std::string, std::string> names = {
+      {"float32", "F32"},   {"float64", "F64"}, {"float16", "F16"},
+      {"bfloat16", "BF16"}, {"int64", "I64"},   {"int32", "I32"},
+      {"int16", "I16"},     {"int8", "I8"},     {"uint8", "U8"},
+      {"uint16", "U16"},    {"uint32", "U32"},  {"uint64", "U64"},
+      {"bool", "BOOL"}};
+  return names.at(dtype);
+}
+
+} // namespace
+
+PlanFolder::PlanFolder(const std::string &given)
+    : path(fs::absolute(given).lexically_normal().string()) {
+  while (path.size() > 1 && path.back() == '/')
+    path.pop_back();
+  std::error_code error;
+  if (fs::exists(path, error) && !fs::exists(path + "/plan.json", error) &&
+      !(fs::is_directory(path, error) && fs::is_empty(path, error)))
+    cannotWrite(path, "it exists and is no plan; choose another -o");
+  fs::create_directories(fs::path(path).parent_path(), error);
+  std::string pattern = path + ".tmp-XXXXXX";
+  if (!mkdtemp(pattern.data()))
+    cannotWrite(path, std::strerror(errno));
+  temporaryPath = pattern;
+  fs::permissions(temporaryPath,
+                  fs::perms::owner_all | fs::perms::group_read |
+                      fs::perms::group_exec | fs::perms::others_read |
+                      fs::perms::others_exec,
+                  error);
+}
+
+PlanFolder::~PlanFolder() {
+  std::error_code error;
+  if (!temporaryPath.empty())
+    fs::remove_all(temporaryPath, error);
+}
+
+void PlanFolder::writeFile(const std::string &relative,
+                           const std::string &content) {
+  fs::path file = fs::path(temporaryPath) / relative;
+  std::error_code error;
+  fs::create_directories(file.parent_path(), error);
+  std::ofstream out(file, std::ios::binary);
+  out << content;
+  out.close();
+  if (!out)
+    cannotWrite((fs::path(path) / relative).string(), std::strerror(errno));
+}
+
+void PlanFolder::writeFolded(plan::Plan &plan,
+                             const std::map<std::string, std::string> &bytes) {
+  nlohmann::ordered_json header;
+  std::string data;
+  for (const plan::Weight &w : plan.weights) {
+    auto it = bytes.find(w.name);
+    if (it == bytes.end())
+      continue;
+    header[w.name] = {
+        {"dtype", safetensorsType(w.dtype)},
+        {"shape", w.shape},
+        {"data_offsets", {data.size(), data.size() + it->second.size()}}};
+    data += it->second;
+  }
+  if (data.empty() && header.is_null())
+    return;
+  std::string text = header.dump();
+  text.resize((text.size() + 8 + 63) / 64 * 64 - 8, ' ');
+  uint64_t length = text.size();
+  std::string file(reinterpret_cast<const char *>(&length), 8);
+  file += text;
+  int64_t start = file.size();
+  writeFile("weights.safetensors", file + data);
+  int index = plan.files.size();
+  plan.files.push_back({"weights.safetensors", "", "", 0});
+  int64_t offset = start;
+  for (plan::Weight &w : plan.weights)
+    if (auto it = bytes.find(w.name); it != bytes.end()) {
+      w.source = {index, offset, static_cast<int64_t>(it->second.size())};
+      offset += it->second.size();
+    }
+}
+
+void PlanFolder::addFiles(plan::Plan &plan, bool copy) {
+  std::error_code error;
+  fs::path modelFolder;
+  for (plan::File &file : plan.files) {
+    if (file.relative == "weights.safetensors") {
+      file.absolute = "";
+      std::string here = temporaryPath + "/" + file.relative;
+      file.bytes = fs::file_size(here, error);
+      file.sha256 = sha256OfFile(here);
+      continue;
+    }
+    fs::path absolute = fs::absolute(file.absolute).lexically_normal();
+    if (modelFolder.empty())
+      modelFolder = absolute.parent_path();
+    file.absolute = absolute.string();
+    file.relative = fs::path(absolute).lexically_relative(path).string();
+    file.bytes = fs::file_size(absolute, error);
+    file.sha256 = sha256OfFile(file.absolute);
+    if (!copy)
+      continue;
+    fs::path inside =
+        fs::path("model") / absolute.lexically_relative(modelFolder);
+    fs::path target = fs::path(temporaryPath) / inside;
+    fs::create_directories(target.parent_path(), error);
+    if (!fs::copy_file(absolute, target, error))
+      cannotWrite((fs::path(path) / inside).string(), error.message());
+    file.relative = inside.string();
+  }
+  if (!plan.files.empty())
+    plan.model.sha256 = plan.files[0].sha256;
+}
+
+void PlanFolder::commit() {
+  std::error_code error;
+  std::string old;
+  if (fs::exists(path, error)) {
+    old = temporaryPath + ".old";
+    fs::rename(path, old, error);
+    if (error)
+      cannotWrite(path, error.message());
+  }
+  fs::rename(temporaryPath, path, error);
+  if (error) {
+    std::string why = error.message();
+    if (!old.empty())
+      fs::rename(old, path, error);
+    cannotWrite(path, why);
+  }
+  temporaryPath.clear();
+  if (!old.empty())
+    fs::remove_all(old, error);
+}
+
+} // namespace pipec

@@ -1,0 +1,37 @@
+//===- PlanFolder.h - the plan directory on disk -----------------*- C++
+//-*-===//
+#pragma once
+
+#include "runtime/program/Plan.h"
+
+#include <functional>
+#include <string>
+
+namespace pipec {
+
+/// A plan directory in the making: everything is written to a temporary folder
+/// beside it and appears, complete, with commit(). Without it nothing is left.
+class PlanFolder {
+public:
+  /// Throws Failure(CannotWrite) when `path` exists and is no plan, or its
+  /// parent cannot be written.
+  explicit PlanFolder(const std::string &path);
+  ~PlanFolder();
+  PlanFolder(const PlanFolder &) = delete;
+
+  /// Where files go meanwhile.
+  const std::string &temporary() const { return temporaryPath; }
+  void writeFile(const std::string &relative, const std::string &content);
+  /// Folded tensors: name, dtype, shape, bytes. Fills the weights' sources.
+  void writeFolded(plan::Plan &plan,
+                   const std::map<std::string, std::string> &bytes);
+  /// Digests and paths of the files; with `copy` they move into the plan.
+  void addFiles(plan::Plan &plan, bool copy);
+  /// Replaces what was there.
+  void commit();
+
+private:
+  std::string path, temporaryPath;
+};
+
+} // namespace pipec

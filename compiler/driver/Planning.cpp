@@ -1,0 +1,234 @@
+//===- Planning.cpp - strategy, stages and schedule of a model ------------===//
+#include "compiler/driver/Planning.h"
+
+#include "compiler/plan/StrategyFacts.h"
+#include "support/Failure.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+#include <thread>
+#include <unistd.h>
+
+namespace pipec {
+
+std::vector<int64_t> Decision::cuts() const {
+  std::vector<int64_t> cuts;
+  for (size_t i = 1; i < result.stages.size(); ++i)
+    cuts.push_back(result.stages[i].firstNode);
+  return cuts;
+}
+
+//===----------------------------------------------------------------------===//
+// Devices
+//===----------------------------------------------------------------------===//
+
+/// Ranks in "NxM" or "M"; 1 when it cannot be read (gridTopology complains).
+static int countRanks(const std::string &grid) {
+  int n = 1, m = 1;
+  char x = 0;
+  std::stringstream in(grid);
+  in >> n;
+  if (in >> x >> m)
+    return std::max(1, n * m);
+  return std::max(1, n);
+}
+
+plan::Topology topologyOf(const CompileOptions &o) {
+  if (!o.clusterFile.empty())
+    return plan::readTopology(o.clusterFile);
+  if (!o.gpus.empty())
+    return plan::gridTopology(
+        o.gpus, plan::deviceModel(o.device.empty() ? "h100-sxm" : o.device));
+  if (!o.device.empty())
+    return plan::gridTopology(o.cpus, plan::deviceModel(o.device));
+  int64_t memory =
+      static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
+  int cores = std::max(1u, std::thread::hardware_concurrency());
+  return plan::gridTopology(
+      o.cpus, plan::nativeCpu(cores, 3.0, 512, memory, countRanks(o.cpus)));
+}
+
+//===----------------------------------------------------------------------===//
+// Stages by hand
+//===----------------------------------------------------------------------===//
+
+/// A plan.json, or the part of it that says where stages begin.
+static void readStageFile(const std::string &path, plan::PlanRequest &request) {
+  std::ifstream file(path);
+  if (!file)
+    throw Failure(Exit::NoInput, "cannot read the stage file " + path);
+  try {
+    auto json = nlohmann::json::parse(file);
+    request.cuts.clear();
+    request.replicas.clear();
+    for (const auto &stage : json.at("stages")) {
+      request.cuts.push_back(stage.at("first_node").get<size_t>());
+      int replicas = stage.contains("ranks") ? stage["ranks"].size()
+                                             : stage.value("replicas", 1);
+      request.replicas.push_back(replicas);
+    }
+  } catch (const nlohmann::json::exception &e) {
+    throw Failure(
+        Exit::BadPlan,
+        "stage file " + path +
+            " is not {\"stages\": [{\"first_node\": …}, …]}: " + e.what());
+  }
+  size_t nodes = request.graph.nodes.size();
+  bool ok = !request.cuts.empty() && request.cuts[0] == 0 &&
+            std::adjacent_find(request.cuts.begin(), request.cuts.end(),
+                               std::greater_equal<>()) == request.cuts.end() &&
+            request.cuts.back() < nodes;
+  if (!ok)
+    throw Failure(Exit::BadPlan,
+                  "stage file " + path +
+                      ": first_node must start at 0, ascend and stay below " +
+                      std::to_string(nodes));
+}
+
+static std::vector<int> parseReplicas(const std::string &text) {
+  std::vector<int> replicas;
+  std::stringstream in(text);
+  for (std::string part; std::getline(in, part, '-');) {
+    char *end = nullptr;
+    long n = std::strtol(part.c_str(), &end, 10);
+    if (part.empty() || *end || n < 1 || n > 100000)
+      throw Failure(Exit::Usage,
+                    "--replicas takes a list as 3-1, not '" + text + "'");
+    replicas.push_back(n);
+  }
+  return replicas;
+}
+
+static void readStages(const CompileOptions &o, plan::PlanRequest &request) {
+  int devices = request.topology.devices();
+  if (!o.stageFile.empty())
+    readStageFile(o.stageFile, request);
+  if (!o.replicas.empty()) {
+    request.replicas = parseReplicas(o.replicas);
+    request.stages = request.replicas.size();
+  }
+  if (o.stages != "auto") {
+    char *end = nullptr;
+    long n = std::strtol(o.stages.c_str(), &end, 10);
+    if (*end || n < 1 || n > static_cast<long>(request.graph.nodes.size()))
+      throw Failure(Exit::Usage,
+                    "--stages takes auto or a number from 1 to " +
+                        std::to_string(request.graph.nodes.size()) +
+                        " (the model's nodes), not '" + o.stages + "'");
+    if (request.stages && *request.stages != n)
+      throw Failure(Exit::Usage, "--stages " + o.stages + " and --replicas " +
+                                     o.replicas +
+                                     " name different numbers of stages");
+    request.stages = n;
+  }
+  int used = 0;
+  for (int r : request.replicas)
+    used += r;
+  if (used > devices)
+    throw Failure(Exit::Usage, "the stages need " + std::to_string(used) +
+                                   " devices, there are " +
+                                   std::to_string(devices));
+}
+
+//===----------------------------------------------------------------------===//
+// One strategy
+//===----------------------------------------------------------------------===//
+
+/// Ranks on CPUs form a straight pipeline unless replication was asked for: a
+/// replicated stage sums gradients in another order, so that only straight ones
+/// have the same bits for every number of ranks.
+static void chooseShape(const CompileOptions &o, Decision &d) {
+  plan::PlanRequest &request = d.request;
+  int devices = request.topology.devices();
+  readStages(o, request);
+  bool straight = o.strategy != "auto" && !o.cpus.empty() &&
+                  o.stages == "auto" && request.replicas.empty() &&
+                  request.strategy.shape != plan::Shape::DataParallel;
+  if (straight) {
+    request.stages = devices * request.strategy.chunks;
+    request.replication = false;
+  }
+  if (request.stages && *request.stages == devices && request.replicas.empty())
+    request.replication = false;
+  request.useAllDevices = o.strategy != "auto";
+}
+
+static schedule::Schedule scheduleFor(const Decision &d) {
+  schedule::ScheduleRequest request;
+  request.microbatches = d.request.microbatches;
+  request.devices = 0;
+  bool replicated = false;
+  for (const plan::StagePlan &stage : d.result.stages) {
+    request.replicas.push_back(stage.replicas);
+    request.devices += stage.replicas;
+    replicated = replicated || stage.replicas > 1;
+  }
+  const schedule::ScheduleRow *row =
+      schedule::findSchedule(d.strategy->schedule);
+  if (!replicated && row && !row->replicates)
+    request.replicas.clear();
+  if (d.request.strategy.chunks > 1) {
+    request.devices /= d.request.strategy.chunks;
+    request.chunks = d.request.strategy.chunks;
+  }
+  if (!d.strategy->synchronous())
+    request.microbatches = std::max(16, 4 * request.devices);
+  return strategy::generate(*d.strategy, request);
+}
+
+static Decision decideFor(const std::string &name, const CompileOptions &o,
+                          const plan::CostGraph &graph,
+                          const plan::Topology &topology,
+                          int64_t microbatchSize, double optimizerBytes) {
+  Decision d;
+  d.strategy = &strategy::getStrategy(name);
+  if (!d.strategy->synchronous() && o.microbatches != 1)
+    throw Failure(Exit::Usage,
+                  "strategy " + name +
+                      " updates after every microbatch: a step is one "
+                      "microbatch, so leave --microbatches at 1");
+  d.request.graph = graph;
+  d.request.topology = topology;
+  std::string facts = d.strategy->schedule;
+  d.request.strategy = plan::strategyFacts(facts);
+  d.request.microbatches = o.microbatches;
+  d.request.microbatchSize = microbatchSize;
+  d.request.optimizerBytesPerParameterByte = optimizerBytes;
+  d.request.memoryLimit = o.memoryLimit;
+  d.recompute = o.recompute == "full" || d.strategy->recompute;
+  d.request.recompute =
+      d.recompute ? plan::Recompute::Full : plan::Recompute::None;
+  chooseShape(o, d);
+  d.result = plan::makePlan(d.request);
+  d.schedule = scheduleFor(d);
+  return d;
+}
+
+Decision decide(const CompileOptions &o, const plan::CostGraph &graph,
+                const plan::Topology &topology, int64_t microbatchSize,
+                double optimizerBytes) {
+  if (o.strategy != "auto")
+    return decideFor(o.strategy, o, graph, topology, microbatchSize,
+                     optimizerBytes);
+  std::optional<Decision> best;
+  std::optional<Failure> refusal;
+  for (const char *name : {"1f1b", "gpipe", "dp"}) {
+    try {
+      Decision d =
+          decideFor(name, o, graph, topology, microbatchSize, optimizerBytes);
+      if (!best || d.result.stepSeconds < best->result.stepSeconds)
+        best = std::move(d);
+    } catch (const Failure &failure) {
+      if (!refusal)
+        refusal.emplace(failure);
+    }
+  }
+  if (!best)
+    throw *refusal;
+  return std::move(*best);
+}
+
+} // namespace pipec

@@ -1,0 +1,31 @@
+//===- Planning.h - strategy, stages and schedule of a model -----*- C++
+//-*-===//
+#pragma once
+
+#include "compiler/driver/CompileOptions.h"
+#include "compiler/plan/Planner.h"
+#include "compiler/schedule/Schedule.h"
+#include "compiler/strategy/Strategy.h"
+
+namespace pipec {
+
+/// What was decided for a model on a cluster.
+struct Decision {
+  const strategy::StrategyRow *strategy = nullptr;
+  plan::PlanRequest request;
+  plan::PlanResult result;
+  schedule::Schedule schedule;
+  bool recompute = false; ///< stages keep their inputs alone
+  std::vector<int64_t> cuts() const;
+};
+
+/// The devices that the options name.
+plan::Topology topologyOf(const CompileOptions &options);
+
+/// Chooses stages and replicas for the strategy asked for; for `auto` the best
+/// synchronous one. Throws Failure(Usage, NoFit, BadModel, BadPlan).
+Decision decide(const CompileOptions &options, const plan::CostGraph &graph,
+                const plan::Topology &topology, int64_t microbatchSize,
+                double optimizerBytesPerParameterByte);
+
+} // namespace pipec

@@ -1,0 +1,80 @@
+//===- Pipelines.cpp - the order of the passes ----------------------------===//
+#include "passes/Pipelines.h"
+
+#include "dialects/nn/NN.h"
+#include "dialects/pipe/Pipe.h"
+#include "passes/Passes.h"
+
+#include "mlir/Pass/PassRegistry.h"
+#include "mlir/Transforms/Passes.h"
+
+using namespace mlir;
+
+namespace pipec {
+
+static void addCleanup(OpPassManager &pm) {
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
+}
+
+void addAttachPhase(OpPassManager &pm, const LossChoice &loss) {
+  AttachLossOptions options;
+  options.kind = loss.kind;
+  options.logits = loss.logits;
+  if (auto it = loss.options.find("label"); it != loss.options.end())
+    options.label = it->second;
+  if (auto it = loss.options.find("ignore_index"); it != loss.options.end())
+    options.ignoreIndex = std::stoll(it->second);
+  pm.addPass(createAttachLoss(options));
+  addCleanup(pm);
+  pm.addPass(createSplitUses());
+}
+
+void addPartitionPhase(OpPassManager &pm, ArrayRef<int64_t> cuts) {
+  AssignStagesOptions options;
+  options.cuts.assign(cuts.begin(), cuts.end());
+  pm.addPass(createAssignStages(options));
+}
+
+void addDifferentiatePhase(OpPassManager &pm, int64_t microbatches,
+                           const std::string &recompute) {
+  DifferentiateOptions options;
+  options.microbatches = microbatches;
+  pm.addPass(createDifferentiate(options));
+  addCleanup(pm);
+  ChooseStashOptions stash;
+  stash.mode = recompute;
+  pm.addPass(createChooseStash(stash));
+  addCleanup(pm);
+}
+
+void addSplitPhase(OpPassManager &pm, bool splitBackward) {
+  SplitStagesOptions options;
+  options.splitBackward = splitBackward;
+  pm.addPass(createSplitStages(options));
+  pm.addPass(createVerifyStages());
+}
+
+void addMemoryPhase(OpPassManager &pm) { pm.addPass(createPlanMemory()); }
+
+void addUpdatePhase(OpPassManager &pm, const std::string &optimizer,
+                    ArrayRef<std::string> settings) {
+  AttachOptimizerOptions options;
+  options.kind = optimizer;
+  options.settings.assign(settings.begin(), settings.end());
+  pm.addPass(createAttachOptimizer(options));
+  addCleanup(pm);
+}
+
+void registerPipecPipelines() {
+  PassPipelineRegistration<>(
+      "pipec-differentiate", "gradients and what is kept, one microbatch",
+      [](OpPassManager &pm) { addDifferentiatePhase(pm, 1, "selective"); });
+  PassPipelineRegistration<>("pipec-split", "stages, tasks and their memory",
+                             [](OpPassManager &pm) {
+                               addSplitPhase(pm, false);
+                               addMemoryPhase(pm);
+                             });
+}
+
+} // namespace pipec

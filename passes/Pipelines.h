@@ -1,0 +1,39 @@
+//===- Pipelines.h - the order of the passes ---------------------*- C++ -*-===//
+//
+// import -> attach -> partition -> differentiate -> split -> memory -> update.
+// Nothing else in the project knows which pass follows which.
+//
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "mlir/Pass/PassManager.h"
+
+#include <map>
+#include <string>
+
+namespace pipec {
+
+struct LossChoice {
+  std::string kind, logits;
+  std::map<std::string, std::string> options; ///< label, ignore_index
+};
+
+/// The loss, and one nn.weight a use: what is priced and partitioned.
+void addAttachPhase(mlir::OpPassManager &pm, const LossChoice &loss);
+/// Stage of every op.
+void addPartitionPhase(mlir::OpPassManager &pm, llvm::ArrayRef<int64_t> cuts);
+/// Gradients, and what is kept for them. `recompute`: none, selective, full.
+void addDifferentiatePhase(mlir::OpPassManager &pm, int64_t microbatches,
+                           const std::string &recompute);
+/// Stages and tasks, verified.
+void addSplitPhase(mlir::OpPassManager &pm, bool splitBackward);
+/// Regions and offsets.
+void addMemoryPhase(mlir::OpPassManager &pm);
+/// The optimizer.
+void addUpdatePhase(mlir::OpPassManager &pm, const std::string &optimizer,
+                    llvm::ArrayRef<std::string> settings);
+
+/// Registers `pipec-attach`, … as pipelines of pipec-opt.
+void registerPipecPipelines();
+
+} // namespace pipec

@@ -1,0 +1,190 @@
+//===- GradientCases.cpp - ops whose gradients are checked ----------------===//
+#include "GradientCases.h"
+
+namespace {
+
+void addUnary(std::vector<GradientCase> &cases) {
+  struct Unary {
+    const char *name;
+    double low, high;
+  };
+  for (Unary u : {Unary{"neg", -2, 2},
+                  {"abs", -2, 2},
+                  {"exp", -2, 2},
+                  {"log", 0.2, 3},
+                  {"log1p", -0.7, 3},
+                  {"sqrt", 0.2, 3},
+                  {"rsqrt", 0.2, 3},
+                  {"reciprocal", 0.3, 3},
+                  {"tanh", -3, 3},
+                  {"erf", -2, 2},
+                  {"sigmoid", -4, 4},
+                  {"relu", -2, 2},
+                  {"sin", -3, 3},
+                  {"cos", -3, 3}})
+    cases.push_back({u.name,
+                     {"3x5"},
+                     "%y = nn." + std::string(u.name) +
+                         " %0 : (tensor<3x5xf64>) -> tensor<3x5xf64>",
+                     u.low,
+                     u.high});
+}
+
+void addBinary(std::vector<GradientCase> &cases) {
+  for (const char *name : {"add", "sub", "mul", "max", "min"})
+    cases.push_back({name,
+                     {"3x5", "3x5"},
+                     "%y = nn." + std::string(name) +
+                         " %0, %1 : (tensor<3x5xf64>, tensor<3x5xf64>) -> "
+                         "tensor<3x5xf64>"});
+  for (const char *name : {"div", "pow"})
+    cases.push_back({name,
+                     {"3x5", "3x5"},
+                     "%y = nn." + std::string(name) +
+                         " %0, %1 : (tensor<3x5xf64>, tensor<3x5xf64>) -> "
+                         "tensor<3x5xf64>",
+                     0.3,
+                     2});
+  cases.push_back(
+      {"same_operand_twice",
+       {"4"},
+       "%y = nn.mul %0, %0 : (tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>"});
+  cases.push_back(
+      {"select",
+       {"4x2", "4x2"},
+       "%z = nn.constant dense<0.0> : tensor<4x2xf64>\n"
+       "%c = nn.compare %0, %z {predicate = \"gt\"} : (tensor<4x2xf64>, "
+       "tensor<4x2xf64>) -> tensor<4x2xi1>\n"
+       "%y = nn.select %c, %0, %1 : (tensor<4x2xi1>, tensor<4x2xf64>, "
+       "tensor<4x2xf64>) -> tensor<4x2xf64>"});
+}
+
+void addShape(std::vector<GradientCase> &cases) {
+  auto add = [&](const char *name, std::vector<std::string> shapes,
+                 const char *body) { cases.push_back({name, shapes, body}); };
+  add("broadcast", {"1x3x1"},
+      "%y = nn.broadcast %0 : (tensor<1x3x1xf64>) -> tensor<2x3x4xf64>");
+  add("reshape", {"2x6"},
+      "%y = nn.reshape %0 : (tensor<2x6xf64>) -> tensor<3x4xf64>");
+  add("transpose", {"2x3x4"},
+      "%y = nn.transpose %0 {permutation = array<i64: 2, 0, 1>} : "
+      "(tensor<2x3x4xf64>) -> tensor<4x2x3xf64>");
+  add("slice", {"5x6"},
+      "%y = nn.slice %0 {starts = array<i64: 1, 0>, strides = array<i64: 1, "
+      "2>} : (tensor<5x6xf64>) -> tensor<3x3xf64>");
+  add("slice_backwards", {"5x6"},
+      "%y = nn.slice %0 {starts = array<i64: 4, 5>, strides = array<i64: -2, "
+      "-1>} : (tensor<5x6xf64>) -> tensor<2x4xf64>");
+  add("pad", {"2x3"},
+      "%y = nn.pad %0 {low = array<i64: 1, 0>, high = array<i64: 0, 2>, "
+      "interior = array<i64: 0, 1>, value = 0.5} : (tensor<2x3xf64>) -> "
+      "tensor<3x7xf64>");
+  add("reverse", {"2x3"},
+      "%y = nn.reverse %0 {axes = array<i64: 1>} : (tensor<2x3xf64>) -> "
+      "tensor<2x3xf64>");
+  add("concat", {"2x3", "2x1"},
+      "%y = nn.concat %0, %1 {axis = 1 : i64} : (tensor<2x3xf64>, "
+      "tensor<2x1xf64>) -> tensor<2x4xf64>");
+}
+
+void addIndexing(std::vector<GradientCase> &cases) {
+  auto add = [&](const char *name, std::vector<std::string> shapes,
+                 const char *body) { cases.push_back({name, shapes, body}); };
+  add("gather_repeated_and_negative", {"2x5x3"},
+      "%i = nn.constant dense<[[1, 1], [-1, 0]]> : tensor<2x2xi64>\n"
+      "%y = nn.gather %0, %i {axis = 1 : i64} : (tensor<2x5x3xf64>, "
+      "tensor<2x2xi64>) -> tensor<2x2x2x3xf64>");
+  add("scatter_add", {"3x2"},
+      "%i = nn.constant dense<[0, 2, 0]> : tensor<3xi64>\n"
+      "%y = nn.scatter_add %i, %0 {axis = 0 : i64} : (tensor<3xi64>, "
+      "tensor<3x2xf64>) -> tensor<4x2xf64>");
+  for (const char *flags :
+       {"", ", exclusive", ", reverse", ", exclusive, reverse"})
+    cases.push_back({"cumsum" + std::string(flags),
+                     {"2x4"},
+                     "%y = nn.cumsum %0 {axis = 1 : i64" + std::string(flags) +
+                         "} : (tensor<2x4xf64>) -> tensor<2x4xf64>"});
+}
+
+void addReductions(std::vector<GradientCase> &cases) {
+  for (const char *kind : {"sum", "max", "min", "prod"})
+    cases.push_back({"reduce_" + std::string(kind),
+                     {"2x3x4"},
+                     "%y = nn.reduce %0 {axes = array<i64: 0, 2>, kind = \"" +
+                         std::string(kind) +
+                         "\"} : (tensor<2x3x4xf64>) -> tensor<1x3x1xf64>"});
+  cases.push_back(
+      {"softmax",
+       {"3x5"},
+       "%y = nn.softmax %0 : (tensor<3x5xf64>) -> tensor<3x5xf64>"});
+}
+
+void addContractions(std::vector<GradientCase> &cases) {
+  struct Variant {
+    const char *name, *a, *b, *flags;
+  };
+  for (Variant v : {Variant{"nn", "2x3x4", "2x4x5", ""},
+                    {"tn", "2x4x3", "2x4x5", " {transpose_a}"},
+                    {"nt", "2x3x4", "2x5x4", " {transpose_b}"},
+                    {"tt", "2x4x3", "2x5x4", " {transpose_a, transpose_b}"}})
+    cases.push_back({"matmul_" + std::string(v.name),
+                     {v.a, v.b},
+                     "%y = nn.matmul %0, %1" + std::string(v.flags) +
+                         " : (tensor<" + v.a + "xf64>, tensor<" + v.b +
+                         "xf64>) -> tensor<2x3x5xf64>"});
+  auto conv = [&](const char *name, const char *x, const char *w, const char *y,
+                  const char *attributes) {
+    cases.push_back({name,
+                     {x, w},
+                     "%y = nn.conv %0, %1 {" + std::string(attributes) +
+                         "} : (tensor<" + x + "xf64>, tensor<" + w +
+                         "xf64>) -> tensor<" + y + "xf64>"});
+  };
+  conv("conv_strided_padded", "2x3x5x6", "4x3x3x2", "2x4x3x4",
+       "strides = array<i64: 2, 2>, dilations = array<i64: 1, 1>, pads_low = "
+       "array<i64: 1, 0>, pads_high = array<i64: 1, 2>, groups = 1 : i64");
+  conv("conv_grouped_dilated", "1x4x7", "6x2x2", "1x6x5",
+       "strides = array<i64: 1>, dilations = array<i64: 2>, pads_low = "
+       "array<i64: 0>, pads_high = array<i64: 0>, groups = 2 : i64");
+  conv("conv_depthwise", "2x3x4x4", "3x1x3x3", "2x3x2x2",
+       "strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, pads_low = "
+       "array<i64: 0, 0>, pads_high = array<i64: 0, 0>, groups = 3 : i64");
+  cases.push_back(
+      {"conv_transposed",
+       {"2x4x3", "4x2x3"},
+       "%y = nn.conv_grad_input %0, %1 {strides = array<i64: 2>, dilations = "
+       "array<i64: 1>, pads_low = array<i64: 1>, pads_high = array<i64: 0>, "
+       "groups = 1 : i64} : (tensor<2x4x3xf64>, tensor<4x2x3xf64>) -> "
+       "tensor<2x2x6xf64>"});
+}
+
+void addPools(std::vector<GradientCase> &cases) {
+  const std::string window =
+      "kernel = array<i64: 3, 2>, strides = array<i64: 2, 1>, dilations = "
+      "array<i64: 1, 1>, pads_low = array<i64: 1, 0>, pads_high = array<i64: "
+      "1, 1>";
+  cases.push_back({"max_pool",
+                   {"2x2x5x4"},
+                   "%y, %i = nn.max_pool %0 {" + window +
+                       "} : (tensor<2x2x5x4xf64>) -> (tensor<2x2x3x4xf64>, "
+                       "tensor<2x2x3x4xi32>)"});
+  for (const char *count : {"", ", count_pad"})
+    cases.push_back({"avg_pool" + std::string(count),
+                     {"2x2x5x4"},
+                     "%y = nn.avg_pool %0 {" + window + count +
+                         "} : (tensor<2x2x5x4xf64>) -> tensor<2x2x3x4xf64>"});
+}
+
+} // namespace
+
+std::vector<GradientCase> gradientCases() {
+  std::vector<GradientCase> cases;
+  addUnary(cases);
+  addBinary(cases);
+  addShape(cases);
+  addIndexing(cases);
+  addReductions(cases);
+  addContractions(cases);
+  addPools(cases);
+  return cases;
+}
