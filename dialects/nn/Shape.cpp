@@ -82,6 +82,8 @@ TransposeOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc,
 LogicalResult TransposeOp::verify() {
   llvm::SmallBitVector seen(getPermutation().size());
   for (int64_t axis : getPermutation()) {
+    if (axis < 0 || axis >= static_cast<int64_t>(seen.size()))
+      return emitOpError("permutation out of range");
     if (seen[axis])
       return emitOpError("repeats a dimension in its permutation");
     seen.set(axis);

@@ -1,0 +1,31 @@
+// RUN: pipec-opt %s -split-input-file -verify-diagnostics
+
+func.func @region() {
+  // expected-error@+1 {{has an unknown region 'heap'}}
+  %x = pipe.load "heap"[0] : tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @offset(%x: tensor<4xf32>) {
+  // expected-error@+1 {{needs an offset that is a multiple of 64}}
+  pipe.store %x, "out"[16] : tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @scalar_name() {
+  // expected-error@+1 {{has an unknown name 'lr'}}
+  %x = pipe.scalar "lr" : tensor<f64>
+  return
+}
+
+// -----
+
+func.func @scalar_type() {
+  // expected-error@+1 {{is a tensor<f64>}}
+  %x = pipe.scalar "lr_factor" : tensor<f32>
+  return
+}
