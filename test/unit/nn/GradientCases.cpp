@@ -175,6 +175,69 @@ void addPools(std::vector<GradientCase> &cases) {
                          "} : (tensor<2x2x5x4xf64>) -> tensor<2x2x3x4xf64>"});
 }
 
+/// Compositions, written out as the importer and nn-attach-loss write them.
+void addCompositions(std::vector<GradientCase> &cases) {
+  cases.push_back({"layer_norm", {"4x6", "6", "6"}, R"(
+    %n = nn.constant dense<6.0> : tensor<4x1xf64>
+    %e = nn.constant dense<1.0e-5> : tensor<4x1xf64>
+    %s = nn.reduce %0 {axes = array<i64: 1>, kind = "sum"} : (tensor<4x6xf64>) -> tensor<4x1xf64>
+    %m = nn.div %s, %n : (tensor<4x1xf64>, tensor<4x1xf64>) -> tensor<4x1xf64>
+    %mb = nn.broadcast %m : (tensor<4x1xf64>) -> tensor<4x6xf64>
+    %d = nn.sub %0, %mb : (tensor<4x6xf64>, tensor<4x6xf64>) -> tensor<4x6xf64>
+    %q = nn.mul %d, %d : (tensor<4x6xf64>, tensor<4x6xf64>) -> tensor<4x6xf64>
+    %qs = nn.reduce %q {axes = array<i64: 1>, kind = "sum"} : (tensor<4x6xf64>) -> tensor<4x1xf64>
+    %v = nn.div %qs, %n : (tensor<4x1xf64>, tensor<4x1xf64>) -> tensor<4x1xf64>
+    %ve = nn.add %v, %e : (tensor<4x1xf64>, tensor<4x1xf64>) -> tensor<4x1xf64>
+    %r = nn.rsqrt %ve : (tensor<4x1xf64>) -> tensor<4x1xf64>
+    %rb = nn.broadcast %r : (tensor<4x1xf64>) -> tensor<4x6xf64>
+    %x = nn.mul %d, %rb : (tensor<4x6xf64>, tensor<4x6xf64>) -> tensor<4x6xf64>
+    %w1 = nn.reshape %1 : (tensor<6xf64>) -> tensor<1x6xf64>
+    %wb = nn.broadcast %w1 : (tensor<1x6xf64>) -> tensor<4x6xf64>
+    %b1 = nn.reshape %2 : (tensor<6xf64>) -> tensor<1x6xf64>
+    %bb = nn.broadcast %b1 : (tensor<1x6xf64>) -> tensor<4x6xf64>
+    %xw = nn.mul %x, %wb : (tensor<4x6xf64>, tensor<4x6xf64>) -> tensor<4x6xf64>
+    %y = nn.add %xw, %bb : (tensor<4x6xf64>, tensor<4x6xf64>) -> tensor<4x6xf64>)"});
+  cases.push_back({"batch_norm", {"4x3x5", "3", "3"}, R"(
+    %n = nn.constant dense<20.0> : tensor<1x3x1xf64>
+    %e = nn.constant dense<1.0e-5> : tensor<1x3x1xf64>
+    %s = nn.reduce %0 {axes = array<i64: 0, 2>, kind = "sum"} : (tensor<4x3x5xf64>) -> tensor<1x3x1xf64>
+    %m = nn.div %s, %n : (tensor<1x3x1xf64>, tensor<1x3x1xf64>) -> tensor<1x3x1xf64>
+    %mb = nn.broadcast %m : (tensor<1x3x1xf64>) -> tensor<4x3x5xf64>
+    %d = nn.sub %0, %mb : (tensor<4x3x5xf64>, tensor<4x3x5xf64>) -> tensor<4x3x5xf64>
+    %q = nn.mul %d, %d : (tensor<4x3x5xf64>, tensor<4x3x5xf64>) -> tensor<4x3x5xf64>
+    %qs = nn.reduce %q {axes = array<i64: 0, 2>, kind = "sum"} : (tensor<4x3x5xf64>) -> tensor<1x3x1xf64>
+    %v = nn.div %qs, %n : (tensor<1x3x1xf64>, tensor<1x3x1xf64>) -> tensor<1x3x1xf64>
+    %ve = nn.add %v, %e : (tensor<1x3x1xf64>, tensor<1x3x1xf64>) -> tensor<1x3x1xf64>
+    %r = nn.rsqrt %ve : (tensor<1x3x1xf64>) -> tensor<1x3x1xf64>
+    %w1 = nn.reshape %1 : (tensor<3xf64>) -> tensor<1x3x1xf64>
+    %rw = nn.mul %r, %w1 : (tensor<1x3x1xf64>, tensor<1x3x1xf64>) -> tensor<1x3x1xf64>
+    %rb = nn.broadcast %rw : (tensor<1x3x1xf64>) -> tensor<4x3x5xf64>
+    %x = nn.mul %d, %rb : (tensor<4x3x5xf64>, tensor<4x3x5xf64>) -> tensor<4x3x5xf64>
+    %b1 = nn.reshape %2 : (tensor<3xf64>) -> tensor<1x3x1xf64>
+    %bb = nn.broadcast %b1 : (tensor<1x3x1xf64>) -> tensor<4x3x5xf64>
+    %y = nn.add %x, %bb : (tensor<4x3x5xf64>, tensor<4x3x5xf64>) -> tensor<4x3x5xf64>)"});
+  cases.push_back({"gelu_tanh", {"3x5"}, R"(
+    %half = nn.constant dense<0.5> : tensor<3x5xf64>
+    %one = nn.constant dense<1.0> : tensor<3x5xf64>
+    %a = nn.constant dense<0.044715> : tensor<3x5xf64>
+    %c = nn.constant dense<0.79788456080286541> : tensor<3x5xf64>
+    %x2 = nn.mul %0, %0 : (tensor<3x5xf64>, tensor<3x5xf64>) -> tensor<3x5xf64>
+    %x3 = nn.mul %x2, %0 : (tensor<3x5xf64>, tensor<3x5xf64>) -> tensor<3x5xf64>
+    %ax = nn.mul %x3, %a : (tensor<3x5xf64>, tensor<3x5xf64>) -> tensor<3x5xf64>
+    %s = nn.add %0, %ax : (tensor<3x5xf64>, tensor<3x5xf64>) -> tensor<3x5xf64>
+    %u = nn.mul %s, %c : (tensor<3x5xf64>, tensor<3x5xf64>) -> tensor<3x5xf64>
+    %t = nn.tanh %u : (tensor<3x5xf64>) -> tensor<3x5xf64>
+    %t1 = nn.add %t, %one : (tensor<3x5xf64>, tensor<3x5xf64>) -> tensor<3x5xf64>
+    %h = nn.mul %0, %half : (tensor<3x5xf64>, tensor<3x5xf64>) -> tensor<3x5xf64>
+    %y = nn.mul %h, %t1 : (tensor<3x5xf64>, tensor<3x5xf64>) -> tensor<3x5xf64>)"});
+  // -FLT_MAX where the mask is off: the gradient there is 0, never NaN.
+  cases.push_back({"masked_softmax", {"3x4"}, R"(
+    %k = nn.constant dense<[[true, true, false, false], [true, true, true, false], [true, true, true, true]]> : tensor<3x4xi1>
+    %f = nn.constant dense<-3.4028234663852886e38> : tensor<3x4xf64>
+    %x = nn.select %k, %0, %f : (tensor<3x4xi1>, tensor<3x4xf64>, tensor<3x4xf64>) -> tensor<3x4xf64>
+    %y = nn.softmax %x : (tensor<3x4xf64>) -> tensor<3x4xf64>)"});
+}
+
 } // namespace
 
 std::vector<GradientCase> gradientCases() {
@@ -186,5 +249,6 @@ std::vector<GradientCase> gradientCases() {
   addReductions(cases);
   addContractions(cases);
   addPools(cases);
+  addCompositions(cases);
   return cases;
 }

@@ -18,8 +18,10 @@
 #include "gtest/gtest.h"
 
 #include <cmath>
-#include <random>
+#include <fstream>
 #include <set>
+
+#include <nlohmann/json.hpp>
 
 using namespace mlir;
 using namespace pipec;
@@ -108,13 +110,15 @@ protected:
   }
 
   Tensors draw(ModuleOp module, const GradientCase &c) {
-    std::mt19937 random(7);
-    std::uniform_real_distribution<double> uniform(c.low, c.high);
+    const double golden = (std::sqrt(5.0) - 1) / 2; // as torch_gradients.py
     Tensors tensors;
+    int operand = 0;
     for (auto parameter : module.getOps<ParameterOp>()) {
       std::vector<double> elements(parameter.getTensorType().getNumElements());
-      for (double &x : elements)
-        x = uniform(random);
+      for (auto [j, x] : llvm::enumerate(elements))
+        x = c.low + (c.high - c.low) *
+                        std::fmod(golden * double(j + 1 + 17 * operand), 1.0);
+      ++operand;
       tensors[parameter.getSymName().str()] =
           Literal(parameter.getTensorType(), elements);
     }
@@ -156,6 +160,32 @@ TEST_P(Gradient, EqualsCentralDifferences) {
     }
   }
   forward->erase();
+}
+
+TEST_P(Gradient, EqualsPyTorch) {
+  std::ifstream file(TORCH_GRADIENTS);
+  auto all = nlohmann::json::parse(file);
+  if (!all.contains(GetParam().name))
+    GTEST_SKIP() << "no PyTorch value";
+  const auto &want = all[GetParam().name];
+  OwningOpRef<ModuleOp> module = build(GetParam());
+  ASSERT_TRUE(module);
+  Tensors at = draw(*module, GetParam());
+  PassManager pm(&context);
+  pm.addPass(createDifferentiate());
+  ASSERT_TRUE(succeeded(pm.run(*module)));
+  Tensors gradients;
+  double value = run(mainFunction(*module), at, &gradients);
+  EXPECT_NEAR(value, want["value"].get<double>(), 1e-12);
+  for (size_t i = 0; i < GetParam().shapes.size(); ++i) {
+    std::vector<double> got = gradients["p" + std::to_string(i)].doubles();
+    auto expected = want["gradients"][i].get<std::vector<double>>();
+    ASSERT_EQ(got.size(), expected.size());
+    for (size_t j = 0; j < got.size(); ++j)
+      EXPECT_NEAR(got[j], expected[j],
+                  1e-10 * std::max(1.0, std::abs(expected[j])))
+          << "operand " << i << "[" << j << "]";
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryOp, Gradient, testing::ValuesIn(gradientCases()),
