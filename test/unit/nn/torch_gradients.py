@@ -44,10 +44,8 @@ cases = {
     # compositions, as the importer and the loss write them
     "layer_norm": ([(4, 6), (6,), (6,)], lambda x, w, b: F.layer_norm(x, (6,), w, b, 1e-5), -2, 2),
     "batch_norm": ([(4, 3, 5), (3,), (3,)], lambda x, w, b: F.batch_norm(x, None, None, w, b, True, 0.1, 1e-5), -2, 2),
-    "gelu_tanh": U(lambda x: F.gelu(x, approximate="tanh")), "gelu_erf": U(F.gelu),
+    "gelu_tanh": U(lambda x: F.gelu(x, approximate="tanh")),
     "masked_softmax": ([(3, 4)], lambda x: F.softmax(torch.where(torch.tensor([[1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]], dtype=torch.bool), x, torch.finfo(torch.float32).min), -1), -2, 2),
-    "cross_entropy": ([(4, 5)], lambda x: F.cross_entropy(x, torch.tensor([1, -100, 4, 0])), -2, 2),
-    "bce": ([(2, 3)], lambda x: F.binary_cross_entropy_with_logits(x, torch.tensor([[0., 1, 0.5], [1, 0, 1]])), -2, 2),
 }
 out = {}
 for name, (shapes, f, low, high) in cases.items():
