@@ -241,8 +241,15 @@ private:
 plan::Plan Compiler::planFor(const std::vector<int64_t> &workspace) {
   PlanInputs inputs{*original,          *module,           options,
                     *decision.strategy, decision.schedule, decision.request,
-                    decision.result,    workspace,         importReport.opset,
-                    options.optimizer,  settings};
+                    decision.result};
+  inputs.workspaceBytes = workspace;
+  inputs.opset = importReport.opset;
+  for (const onnx::InputReport &input : importReport.inputs)
+    inputs.modelInputs.push_back(input.name);
+  for (const onnx::InputReport &output : importReport.outputs)
+    inputs.modelOutputs.push_back(output.name);
+  inputs.optimizer = options.optimizer;
+  inputs.optimizerSettings = settings;
   return buildPlan(inputs);
 }
 

@@ -112,6 +112,8 @@ private:
     plan.pipec_version = kVersion;
     plan.model.path = o.model;
     plan.model.opset = in.opset;
+    plan.model.inputs = in.modelInputs;
+    plan.model.outputs = in.modelOutputs;
     plan.training.loss = o.loss;
     plan.training.loss_options = o.lossOptions;
     plan.training.optimizer = {in.optimizer, in.optimizerSettings};

@@ -23,6 +23,7 @@ struct PlanInputs {
   const plan::PlanResult &result;
   std::vector<int64_t> workspaceBytes; ///< per stage, the largest of its tasks
   int64_t opset = 0;
+  std::vector<std::string> modelInputs, modelOutputs;
   std::string optimizer;
   std::map<std::string, double> optimizerSettings;
 };

@@ -1,0 +1,71 @@
+//===- OptionsTest.cpp - the compiler's command line ----------------------===//
+#include "compiler/driver/CompileOptions.h"
+#include "support/Failure.h"
+
+#include "gtest/gtest.h"
+
+using namespace pipec;
+
+namespace {
+
+CompileOptions parse(std::vector<std::string> words) {
+  words.insert(words.begin(), "pipec");
+  std::vector<char *> argv;
+  for (std::string &word : words)
+    argv.push_back(word.data());
+  CompileOptions options;
+  parseCompileOptions(argv.size(), argv.data(), options);
+  return options;
+}
+
+void expectUsage(std::vector<std::string> words, const std::string &part) {
+  try {
+    parse(words);
+    ADD_FAILURE() << "accepted";
+  } catch (const Failure &failure) {
+    EXPECT_EQ(failure.code, Exit::Usage);
+    EXPECT_NE(std::string(failure.what()).find(part), std::string::npos)
+        << failure.what();
+  }
+}
+
+TEST(Options, ReadEveryForm) {
+  CompileOptions o =
+      parse({"m.onnx", "--cpus", "1x4", "--dim", "batch=4", "--microbatches",
+             "8", "--loss", "next-token:label=ids", "--optimizer",
+             "adamw:lr=1e-3", "--strategy", "1f1b", "--memory-limit", "2GiB"});
+  EXPECT_EQ(o.dims["batch"], 4);
+  EXPECT_EQ(o.loss, "next-token");
+  EXPECT_EQ(o.lossOptions["label"], "ids");
+  EXPECT_EQ(o.optimizer, "adamw");
+  EXPECT_EQ(o.optimizerSettings, "lr=1e-3");
+  EXPECT_EQ(o.memoryLimit, int64_t(2) << 30);
+}
+
+TEST(Options, RefuseWhatCannotBe) {
+  expectUsage({"m.onnx"}, "exactly one of --cpus");
+  expectUsage({"m.onnx", "--cpus", "2", "--gpus", "2"}, "exactly one of");
+  expectUsage({"m.onnx", "--cpus", "2", "--dim", "batch"}, "NAME=VALUE");
+  expectUsage({"m.onnx", "--cpus", "2", "--dim", "batch=0"}, "at least 1");
+  expectUsage({"m.onnx", "--cpus", "2", "--dim", "batch=4x"}, "at least 1");
+  expectUsage({"m.onnx", "--cpus", "2", "--loss", "hinge"}, "unknown loss");
+  expectUsage({"m.onnx", "--cpus", "2", "--loss", "mse:weight=1"},
+              "no setting 'weight'");
+  expectUsage({"m.onnx", "--cpus", "2", "--microbatches", "0"},
+              "between 1 and");
+  expectUsage({"m.onnx", "--cpus", "2", "--no-such-flag"}, "no-such-flag");
+  expectUsage({"m.onnx", "--cpus", "2", "--memory-limit", "much"},
+              "no amount of memory");
+  expectUsage({"m.onnx", "--cpus", "2", "--recompute", "some"}, "recompute");
+}
+
+TEST(Options, BytesWithUnits) {
+  EXPECT_EQ(parseBytes("16GiB"), int64_t(16) << 30);
+  EXPECT_EQ(parseBytes("1.5K"), 1536);
+  EXPECT_EQ(parseBytes("2MB"), 2000000);
+  EXPECT_EQ(parseBytes("77"), 77);
+  EXPECT_THROW(parseBytes("-1"), Failure);
+  EXPECT_THROW(parseBytes("4 GiB"), Failure);
+}
+
+} // namespace

@@ -1,0 +1,78 @@
+//===- PlanFolderTest.cpp - a plan appears whole or not at all ------------===//
+#include "compiler/driver/PlanFolder.h"
+#include "support/Failure.h"
+
+#include "gtest/gtest.h"
+
+#include <filesystem>
+#include <fstream>
+
+namespace fs = std::filesystem;
+using namespace pipec;
+
+namespace {
+
+class PlanFolderTest : public testing::Test {
+protected:
+  void SetUp() override {
+    std::string pattern = testing::TempDir() + "/planXXXXXX";
+    root = mkdtemp(pattern.data());
+  }
+  void TearDown() override { fs::remove_all(root); }
+  size_t entries() {
+    return std::distance(fs::directory_iterator(root),
+                         fs::directory_iterator());
+  }
+  fs::path root;
+};
+
+TEST_F(PlanFolderTest, NothingIsLeftWithoutCommit) {
+  {
+    PlanFolder folder((root / "a.plan").string());
+    folder.writeFile("plan.json", "{}");
+  }
+  EXPECT_EQ(entries(), 0u);
+}
+
+TEST_F(PlanFolderTest, ReplacesAPlanWhole) {
+  for (const char *content : {"1", "2"}) {
+    PlanFolder folder((root / "a.plan").string());
+    folder.writeFile("plan.json", content);
+    folder.writeFile(std::string("stages/") + content, "x");
+    folder.commit();
+  }
+  EXPECT_EQ(entries(), 1u);
+  EXPECT_FALSE(fs::exists(root / "a.plan/stages/1"));
+  EXPECT_TRUE(fs::exists(root / "a.plan/stages/2"));
+}
+
+TEST_F(PlanFolderTest, LeavesOtherFoldersAlone) {
+  fs::create_directory(root / "photos");
+  std::ofstream(root / "photos/cat") << "x";
+  try {
+    PlanFolder folder((root / "photos").string());
+    ADD_FAILURE();
+  } catch (const Failure &failure) {
+    EXPECT_EQ(failure.code, Exit::CannotWrite);
+  }
+  EXPECT_TRUE(fs::exists(root / "photos/cat"));
+}
+
+TEST_F(PlanFolderTest, FoldedTensorsAreASafetensorsFile) {
+  plan::Plan plan;
+  plan.weights.push_back({"a", "float32", "constant", {2}, 8, {}, false});
+  plan.weights.push_back({"b", "int64", "constant", {}, 8, {}, false});
+  PlanFolder folder((root / "a.plan").string());
+  folder.writeFolded(plan, {{"a", "12345678"}, {"b", "abcdefgh"}});
+  folder.addFiles(plan, false);
+  ASSERT_EQ(plan.files.size(), 1u);
+  std::ifstream file(folder.temporary() + "/weights.safetensors",
+                     std::ios::binary);
+  std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_EQ(bytes.substr(plan.weights[0].source.offset, 8), "12345678");
+  EXPECT_EQ(bytes.substr(plan.weights[1].source.offset, 8), "abcdefgh");
+  EXPECT_EQ(plan.weights[0].source.offset % 64, 0);
+  EXPECT_EQ(static_cast<int64_t>(bytes.size()), plan.files[0].bytes);
+}
+
+} // namespace

@@ -1,0 +1,82 @@
+//===- SlotsTest.cpp - no two microbatches share a buffer -----------------===//
+#include "compiler/driver/Slots.h"
+#include "compiler/schedule/Generator.h"
+
+#include "gtest/gtest.h"
+
+#include <tuple>
+
+using namespace pipec;
+using schedule::Action;
+using schedule::Kind;
+
+namespace {
+
+class Slots
+    : public testing::TestWithParam<std::tuple<const char *, int, int>> {};
+
+/// Follows an order and checks that a held slot is never handed out again.
+TEST_P(Slots, AreNotSharedWhileHeld) {
+  auto [name, devices, microbatches] = GetParam();
+  schedule::ScheduleRequest request;
+  request.devices = devices;
+  request.microbatches = microbatches;
+  schedule::Schedule s = schedule::generate(name, request);
+  for (int device = 0; device < s.devices(); ++device)
+    for (int stage : s.stagesOf(device)) {
+      const auto &order = s.order[device];
+      bool split = std::any_of(order.begin(), order.end(), [](const Action &a) {
+        return a.kind == Kind::W;
+      });
+      SlotPlan plan = assignSlots(order, stage, {true, true, split});
+      std::map<std::string, std::map<int, int>>
+          owner; // region, slot, microbatch
+      for (size_t i = 0; i < order.size(); ++i) {
+        if (order[i].stage != stage) {
+          EXPECT_TRUE(plan.used[i].empty());
+          continue;
+        }
+        int k = order[i].microbatch;
+        for (const char *region : {"in", "stash"}) {
+          int slot = plan.used[i].at(region);
+          ASSERT_LT(slot, plan.counts.at(region));
+          auto [it, isNew] = owner[region].insert({slot, k});
+          EXPECT_EQ(it->second, k) << region << " of " << toString(order[i]);
+          EXPECT_EQ(isNew, order[i].kind == Kind::F);
+          if (order[i].kind == (split ? Kind::W : Kind::B))
+            owner[region].erase(it);
+        }
+      }
+      EXPECT_TRUE(owner["in"].empty()) << "every microbatch ends";
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Schedules, Slots,
+    testing::Combine(testing::Values("gpipe", "1f1b", "naive"),
+                     testing::Values(1, 2, 4), testing::Values(1, 3, 8)));
+
+TEST(Slots, OneMoreThanInFlightWhereMessagesArrive) {
+  schedule::ScheduleRequest request;
+  request.devices = 3;
+  request.microbatches = 8;
+  schedule::Schedule s = schedule::generate("1f1b", request);
+  SlotPlan middle = assignSlots(s.order[1], 1, {true, true, false});
+  EXPECT_EQ(middle.counts["stash"], 2);
+  EXPECT_EQ(middle.counts["in"], 3);
+  EXPECT_EQ(middle.counts["grad_in"], 2);
+  SlotPlan first = assignSlots(s.order[0], 0, {false, true, false});
+  EXPECT_EQ(first.counts["in"], 3) << "model inputs are read at the forward";
+}
+
+TEST(Slots, NeverMoreThanMicrobatches) {
+  schedule::ScheduleRequest request;
+  request.devices = 2;
+  request.microbatches = 1;
+  schedule::Schedule s = schedule::generate("1f1b", request);
+  for (auto &[region, count] :
+       assignSlots(s.order[1], 1, {true, true, false}).counts)
+    EXPECT_EQ(count, 1) << region;
+}
+
+} // namespace
