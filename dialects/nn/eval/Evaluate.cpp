@@ -29,6 +29,54 @@ FailureOr<SmallVector<Literal>> evaluate(Operation *op,
   return failure();
 }
 
+/// Elements of the result along whose dimensions some operand varies, for ops
+/// whose operands and result have the same dimensions but for `except`.
+static int64_t variedElements(Operation *op, ArrayRef<Literal> operands,
+                              int64_t except = -1) {
+  const RankedTensorType type = eval::resultType(op);
+  int64_t n = 1;
+  for (int64_t d = 0; d < type.getRank(); ++d)
+    if (d == except || llvm::any_of(operands, [&](const Literal &x) {
+          return x.getStrides()[d] != 0;
+        }))
+      n *= type.getDimSize(d);
+  return n;
+}
+
+int64_t evaluationWork(Operation *op, ArrayRef<Literal> operands) {
+  if (isa<ConstantOp, BroadcastOp, TransposeOp, SliceOp, ReverseOp>(op))
+    return 0;
+  if (isa<IotaOp>(op)) {
+    auto iota = cast<IotaOp>(op);
+    return eval::resultType(op).getDimSize(iota.getAxis());
+  }
+  if (isa<ReshapeOp>(op))
+    return operands[0].canReshapeAsView(eval::resultType(op).getShape())
+               ? 0
+               : operands[0].getNumElements();
+  if (op->hasTrait<Elementwise>())
+    return variedElements(op, operands);
+  if (auto concat = dyn_cast<ConcatOp>(op))
+    return variedElements(op, operands, concat.getAxis());
+  if (auto gather = dyn_cast<GatherOp>(op)) {
+    // Dimensions of x beside the axis, times those of the indices.
+    int64_t n = operands[1].getStoredElements();
+    for (int64_t d = 0; d < operands[0].getRank(); ++d)
+      if (d != static_cast<int64_t>(gather.getAxis()) &&
+          operands[0].getStrides()[d] != 0)
+        n *= operands[0].getShape()[d];
+    return n;
+  }
+  int64_t n = 0;
+  for (const Literal &x : operands)
+    n += x.getNumElements();
+  for (Type type : op->getResultTypes())
+    n += cast<RankedTensorType>(type).getNumElements();
+  if (auto costed = dyn_cast<Costed>(op); costed && costed.isContraction())
+    n += costed.flops() / 2;
+  return n;
+}
+
 FailureOr<FunctionResult>
 evaluate(func::FuncOp function, ArrayRef<Literal> inputs,
          const std::function<Literal(StringRef)> &parameters,

@@ -27,6 +27,10 @@ mlir::FailureOr<llvm::SmallVector<Literal>>
 evaluate(mlir::Operation *op, llvm::ArrayRef<Literal> operands,
          const EvaluateOptions &options, std::string &why);
 
+/// About how many elements evaluating the op would compute or copy; 0 for what
+/// only changes strides.
+int64_t evaluationWork(mlir::Operation *op, llvm::ArrayRef<Literal> operands);
+
 /// What a function computes.
 struct FunctionResult {
   llvm::SmallVector<Literal> outputs;

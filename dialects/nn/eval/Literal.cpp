@@ -183,6 +183,11 @@ Literal Literal::reshaped(ArrayRef<int64_t> shape) const {
   return Literal(newType, integers());
 }
 
+bool Literal::canReshapeAsView(ArrayRef<int64_t> shape) const {
+  return getNumElements() == 0 ||
+         stridesAfterReshape(getShape(), strides, shape).has_value();
+}
+
 Literal Literal::broadcastTo(ArrayRef<int64_t> shape) const {
   SmallVector<int64_t> s(strides);
   for (size_t i = 0; i < shape.size(); ++i)

@@ -65,6 +65,8 @@ public:
   /// Same elements in row-major order, another shape; copies only where strides
   /// cannot express it.
   Literal reshaped(llvm::ArrayRef<int64_t> shape) const;
+  /// Whether `reshaped` needs no copy.
+  bool canReshapeAsView(llvm::ArrayRef<int64_t> shape) const;
   Literal broadcastTo(llvm::ArrayRef<int64_t> shape) const;
   /// Dimensions that are mere repetition shrink to size 1.
   Literal compressed() const;

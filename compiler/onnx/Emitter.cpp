@@ -1,0 +1,490 @@
+//===- Emitter.cpp - nn ops, folded as they are written -------------------===//
+#include "compiler/onnx/Emitter.h"
+#include "compiler/onnx/NodeContext.h"
+
+using namespace mlir;
+
+namespace pipec::onnx {
+
+/// A known tensor with more distinct elements becomes an nn.parameter.
+static constexpr int64_t kInlineElements = 64;
+/// Elements that folding computes for one op, and in all.
+static constexpr int64_t kFoldWork = int64_t(1) << 25;
+static constexpr int64_t kTotalFoldWork = int64_t(1) << 31;
+
+Emitter::Emitter(MLIRContext *context, const Model &model, Block *block,
+                 std::set<std::string> takenSymbols)
+    : context(context), model(model),
+      builder(UnknownLoc::get(context), context),
+      location(UnknownLoc::get(context)), scratch(std::make_unique<Block>()),
+      symbols(std::move(takenSymbols)) {
+  builder.setInsertionPointToEnd(block);
+}
+
+Emitter::~Emitter() = default;
+
+void Emitter::beginNode(Location loc, const std::string &name) {
+  location = loc;
+  builder.setLoc(loc);
+  nodeName = name;
+  reads.clear();
+}
+
+//===----------------------------------------------------------------------===//
+// Folding
+//===----------------------------------------------------------------------===//
+
+std::optional<Val> Emitter::fold(ArrayRef<Val> operands, const Body &body) {
+  if (!llvm::all_of(operands, [](const Val &v) { return v.isKnown(); }))
+    return std::nullopt;
+  if (work > kTotalFoldWork)
+    return std::nullopt;
+  llvm::DenseMap<Value, nn::Literal> known;
+  SmallVector<Value> arguments;
+  for (const Val &v : operands) {
+    arguments.push_back(scratch->addArgument(v.type, location));
+    known[arguments.back()] = literal(v);
+  }
+  nn::NNBuilder b(location, context);
+  b.setInsertionPointToEnd(scratch.get());
+  std::optional<Val> out;
+  std::string why;
+  const Value result = body(b, arguments);
+  for (Operation &op : *scratch) {
+    SmallVector<nn::Literal> in;
+    for (Value operand : op.getOperands())
+      in.push_back(known.lookup(operand));
+    const int64_t cost = nn::evaluationWork(&op, in);
+    if (cost > kFoldWork)
+      break;
+    work += cost;
+    FailureOr<SmallVector<nn::Literal>> results =
+        nn::evaluate(&op, in, {}, why);
+    if (failed(results))
+      break;
+    for (auto [value, literal] : llvm::zip_equal(op.getResults(), *results))
+      known[value] = literal;
+  }
+  if (auto found = known.find(result); found != known.end())
+    out = Val(found->second);
+  while (!scratch->empty())
+    scratch->back().erase();
+  scratch->eraseArguments(0, scratch->getNumArguments());
+  if (!out && !why.empty())
+    throw NodeError{why, ""};
+  return out;
+}
+
+Val Emitter::apply(ArrayRef<Val> operands, const Body &body) {
+  if (std::optional<Val> known = fold(operands, body))
+    return *known;
+  SmallVector<Value> values;
+  for (const Val &v : operands)
+    values.push_back(value(v));
+  return Val(body(builder, values));
+}
+
+nn::Literal Emitter::literal(const Val &v) {
+  if (v.literal)
+    return v.literal;
+  if (!v.source->literal)
+    v.source->literal = readLiteral(context, model, *v.source->data);
+  return v.source->literal;
+}
+
+Value Emitter::weight(Initializer &source) {
+  Value &read = reads[&source];
+  if (!read) {
+    source.used = true;
+    read = nn::WeightOp::create(builder, tensorType(context, *source.data),
+                                FlatSymbolRefAttr::get(context, source.symbol));
+  }
+  return read;
+}
+
+std::string Emitter::freshSymbol() {
+  std::string symbol = nodeName;
+  for (int i = 1; symbol.empty() || !symbols.insert(symbol).second; ++i)
+    symbol = nodeName + "." + std::to_string(i);
+  return symbol;
+}
+
+Value Emitter::materialize(const nn::Literal &literal) {
+  if (literal.getNumElements() > 0 && literal.getStoredElements() == 1)
+    return nn::ConstantOp::create(builder, literal.toAttr());
+  const nn::Literal small = literal.compressed();
+  Value base;
+  if (small.getNumElements() <= kInlineElements) {
+    base = nn::ConstantOp::create(builder, small.toAttr());
+  } else {
+    const std::string symbol = freshSymbol();
+    OpBuilder unplaced(context);
+    folded.push_back(nn::ParameterOp::create(
+        unplaced, location, symbol, small.getType(), "constant", IntegerAttr(),
+        IntegerAttr(), IntegerAttr(), small.toAttr(),
+        StringAttr::get(context, "folded at import")));
+    base = nn::WeightOp::create(builder, small.getType(),
+                                FlatSymbolRefAttr::get(context, symbol));
+  }
+  return nn::broadcast(builder, base, literal.getShape());
+}
+
+Value Emitter::value(const Val &v) {
+  if (v.value)
+    return v.value;
+  if (v.source) {
+    // A scalar is worth more as a number in the program than as a parameter.
+    if (!v.source->folds || v.type.getNumElements() > 1)
+      return weight(*v.source);
+  }
+  return materialize(literal(v));
+}
+
+Val Emitter::modelTensor(const TensorData &tensor) {
+  if (tensor.elements() <= kInlineElements)
+    return readLiteral(context, model, tensor);
+  auto init = std::make_shared<Initializer>();
+  init->data = &tensor;
+  init->role = Role::Buffer;
+  init->reason = "a constant node";
+  init->symbol = freshSymbol();
+  init->folds = tensor.elements() <= kFoldedTensor;
+  embedded.push_back(init);
+  return Val(init, tensorType(context, tensor));
+}
+
+Val Emitter::splat(RankedTensorType type, double value) {
+  if (nn::holdsFloats(type.getElementType()))
+    return nn::Literal::splat(type, value);
+  return nn::Literal::splatInt(type, static_cast<int64_t>(value));
+}
+
+Val Emitter::scalar(Type element, double value) {
+  return splat(RankedTensorType::get({}, element), value);
+}
+
+Val Emitter::ints(ArrayRef<int64_t> values) {
+  return nn::Literal::ints(context, values);
+}
+
+Val Emitter::iota(RankedTensorType type, int64_t axis) {
+  return apply({}, [&](nn::NNBuilder &b, ArrayRef<Value>) {
+    return nn::iota(b, type, axis);
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Elementwise
+//===----------------------------------------------------------------------===//
+
+void Emitter::requireSameElement(const Val &x, const Val &y) {
+  if (x.getElementType() != y.getElementType())
+    throw NodeError{"its operands have different element types, " +
+                        typeText(x.type) + " and " + typeText(y.type),
+                    ""};
+}
+
+Val Emitter::compare(StringRef predicate, const Val &x, const Val &y) {
+  requireSameElement(x, y);
+  auto [p, q] = broadcastPair(x, y);
+  return apply({p, q}, [&](nn::NNBuilder &b, ArrayRef<Value> v) {
+    return nn::compare(b, predicate, v[0], v[1]);
+  });
+}
+
+Val Emitter::select(const Val &condition, const Val &x, const Val &y) {
+  requireSameElement(x, y);
+  if (!condition.getElementType().isInteger(1))
+    throw NodeError{"its condition is not boolean", ""};
+  const auto [p, q] = broadcastPair(x, y);
+  const auto [c, p2] = broadcastPair(condition, p);
+  const Val q2 = broadcast(q, p2.getShape());
+  return apply({c, p2, q2}, [](nn::NNBuilder &b, ArrayRef<Value> v) {
+    return nn::select(b, v[0], v[1], v[2]);
+  });
+}
+
+Val Emitter::cast(const Val &x, Type element) {
+  if (x.getElementType() == element)
+    return x;
+  return apply({x}, [&](nn::NNBuilder &b, ArrayRef<Value> v) {
+    return nn::cast(b, v[0], element);
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Shape
+//===----------------------------------------------------------------------===//
+
+/// The number of elements; throws when a size is negative or the product
+/// absurd.
+static int64_t checkedCount(ArrayRef<int64_t> shape) {
+  int64_t n = 1, nonZero = 1;
+  for (const int64_t size : shape) {
+    n *= size > 0 ? 1 : 0;
+    if (size < 0 ||
+        __builtin_mul_overflow(nonZero, std::max<int64_t>(size, 1), &nonZero) ||
+        nonZero > (int64_t(1) << 46))
+      throw NodeError{"a tensor of shape " + shapeText(shape) +
+                          " is impossible",
+                      "check the sizes given with --dim"};
+  }
+  return n * nonZero;
+}
+
+Val Emitter::reshape(const Val &x, ArrayRef<int64_t> shape) {
+  if (x.getShape() == shape)
+    return x;
+  if (checkedCount(shape) != x.type.getNumElements())
+    throw NodeError{"it reshapes " + shapeText(x.getShape()) + " to " +
+                        shapeText(shape) + ", another number of elements",
+                    "check the sizes given with --dim against those the model "
+                    "was exported for"};
+  return apply({x}, [&](nn::NNBuilder &b, ArrayRef<Value> v) {
+    return nn::reshape(b, v[0], shape);
+  });
+}
+
+Val Emitter::broadcast(const Val &x, ArrayRef<int64_t> shape) {
+  if (x.getShape() == shape)
+    return x;
+  const int64_t extra = static_cast<int64_t>(shape.size()) - x.getRank();
+  bool fits = extra >= 0;
+  for (int64_t i = 0; fits && i < x.getRank(); ++i)
+    fits = x.dim(i) == 1 || x.dim(i) == shape[extra + i];
+  checkedCount(shape);
+  if (!fits)
+    throw NodeError{"shape " + shapeText(x.getShape()) +
+                        " does not broadcast to " + shapeText(shape),
+                    "check the sizes given with --dim against those the model "
+                    "was exported for"};
+  SmallVector<int64_t> aligned(extra, 1);
+  llvm::append_range(aligned, x.getShape());
+  return apply({reshape(x, aligned)}, [&](nn::NNBuilder &b, ArrayRef<Value> v) {
+    return nn::broadcast(b, v[0], shape);
+  });
+}
+
+std::pair<Val, Val> Emitter::broadcastPair(const Val &x, const Val &y) {
+  if (x.getShape() == y.getShape())
+    return {x, y};
+  const int64_t rank = std::max(x.getRank(), y.getRank());
+  SmallVector<int64_t> shape(rank, 1);
+  for (int64_t i = 0; i < rank; ++i) {
+    const int64_t p = i + x.getRank() - rank, q = i + y.getRank() - rank;
+    const int64_t a = p < 0 ? 1 : x.dim(p), b = q < 0 ? 1 : y.dim(q);
+    if (a != b && a != 1 && b != 1)
+      throw NodeError{"shapes " + shapeText(x.getShape()) + " and " +
+                          shapeText(y.getShape()) + " do not broadcast",
+                      "check the sizes given with --dim against those the "
+                      "model was exported for"};
+    shape[i] = a == 1 ? b : a;
+  }
+  return {broadcast(x, shape), broadcast(y, shape)};
+}
+
+Val Emitter::transpose(const Val &x, ArrayRef<int64_t> permutation) {
+  SmallVector<int64_t> sorted(permutation);
+  llvm::sort(sorted);
+  if (!llvm::equal(sorted, llvm::seq<int64_t>(0, x.getRank())))
+    throw NodeError{"its permutation " + shapeText(permutation) +
+                        " does not fit a tensor of rank " +
+                        std::to_string(x.getRank()),
+                    ""};
+  if (llvm::is_sorted(permutation))
+    return x;
+  return apply({x}, [&](nn::NNBuilder &b, ArrayRef<Value> v) {
+    return nn::transpose(b, v[0], permutation);
+  });
+}
+
+Val Emitter::slice(const Val &x, ArrayRef<int64_t> starts,
+                   ArrayRef<int64_t> sizes, ArrayRef<int64_t> strides) {
+  if (x.getShape() == sizes &&
+      llvm::all_of(strides, [](int64_t s) { return s == 1; }))
+    return x;
+  return apply({x}, [&](nn::NNBuilder &b, ArrayRef<Value> v) {
+    return nn::slice(b, v[0], starts, sizes, strides);
+  });
+}
+
+Val Emitter::sliceAxis(const Val &x, int64_t axis, int64_t start,
+                       int64_t size) {
+  SmallVector<int64_t> starts(x.getRank(), 0), sizes(x.getShape()),
+      strides(x.getRank(), 1);
+  starts[axis] = start;
+  sizes[axis] = size;
+  return slice(x, starts, sizes, strides);
+}
+
+Val Emitter::concat(ArrayRef<Val> parts, int64_t axis) {
+  SmallVector<Val> joined;
+  for (const Val &part : parts) {
+    requireSameElement(parts[0], part);
+    SmallVector<int64_t> expected(parts[0].getShape());
+    if (part.getRank() == parts[0].getRank())
+      expected[axis] = part.dim(axis);
+    if (part.getShape() != ArrayRef(expected))
+      throw NodeError{"shapes " + shapeText(parts[0].getShape()) + " and " +
+                          shapeText(part.getShape()) +
+                          " do not join along axis " + std::to_string(axis),
+                      ""};
+    if (part.dim(axis) > 0)
+      joined.push_back(part);
+  }
+  if (joined.empty())
+    return parts[0];
+  if (joined.size() == 1)
+    return joined[0];
+  return apply(joined, [&](nn::NNBuilder &b, ArrayRef<Value> v) {
+    return nn::ConcatOp::create(b, v, axis).getResult();
+  });
+}
+
+Val Emitter::pad(const Val &x, ArrayRef<int64_t> low, ArrayRef<int64_t> high,
+                 ArrayRef<int64_t> interior, double value) {
+  const auto isZero = [](int64_t n) { return n == 0; };
+  if (llvm::all_of(low, isZero) && llvm::all_of(high, isZero) &&
+      llvm::all_of(interior, isZero))
+    return x;
+  SmallVector<int64_t> shape;
+  for (int64_t i = 0; i < x.getRank(); ++i) {
+    int64_t size = 0;
+    if (__builtin_add_overflow(low[i], high[i], &size) ||
+        __builtin_add_overflow(size, x.dim(i) * (interior[i] + 1), &size))
+      size = -1;
+    shape.push_back(size);
+  }
+  checkedCount(shape);
+  return apply({x}, [&](nn::NNBuilder &b, ArrayRef<Value> v) {
+    return nn::PadOp::create(b, v[0], b.getDenseI64ArrayAttr(low),
+                             b.getDenseI64ArrayAttr(high),
+                             b.getDenseI64ArrayAttr(interior),
+                             b.getF64FloatAttr(value))
+        .getResult();
+  });
+}
+
+Val Emitter::reverse(const Val &x, ArrayRef<int64_t> axes) {
+  return apply({x}, [&](nn::NNBuilder &b, ArrayRef<Value> v) {
+    return nn::ReverseOp::create(b, v[0], axes).getResult();
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Indexing, reduction, contraction
+//===----------------------------------------------------------------------===//
+
+Val Emitter::gather(const Val &x, const Val &indices, int64_t axis) {
+  if (indices.isFloat())
+    throw NodeError{"its indices are not integers", ""};
+  SmallVector<int64_t> shape(x.getShape().take_front(axis));
+  llvm::append_range(shape, indices.getShape());
+  llvm::append_range(shape, x.getShape().drop_front(axis + 1));
+  checkedCount(shape);
+  return apply({x, indices}, [&](nn::NNBuilder &b, ArrayRef<Value> v) {
+    return nn::GatherOp::create(b, v[0], v[1], axis).getResult();
+  });
+}
+
+Val Emitter::scatterAdd(RankedTensorType type, const Val &indices,
+                        const Val &updates, int64_t axis) {
+  return apply({indices, updates}, [&](nn::NNBuilder &b, ArrayRef<Value> v) {
+    return nn::ScatterAddOp::create(b, type, v[0], v[1], axis).getResult();
+  });
+}
+
+Val Emitter::cumsum(const Val &x, int64_t axis, bool exclusive, bool reverse) {
+  return apply({x}, [&](nn::NNBuilder &b, ArrayRef<Value> v) {
+    return nn::CumsumOp::create(b, v[0].getType(), v[0], axis, exclusive,
+                                reverse)
+        .getResult();
+  });
+}
+
+Val Emitter::reduce(StringRef kind, const Val &x, ArrayRef<int64_t> axes) {
+  if (axes.empty())
+    return x;
+  return apply({x}, [&](nn::NNBuilder &b, ArrayRef<Value> v) {
+    return nn::reduce(b, kind, v[0], axes);
+  });
+}
+
+Val Emitter::mean(const Val &x, ArrayRef<int64_t> axes) {
+  int64_t count = 1;
+  for (const int64_t axis : axes)
+    count *= x.dim(axis);
+  const Val sum = reduce("sum", x, axes);
+  return count == 1 ? sum
+                    : div(sum, splatLike(sum, static_cast<double>(count)));
+}
+
+Val Emitter::softmax(const Val &x) {
+  return apply({x}, [](nn::NNBuilder &b, ArrayRef<Value> v) {
+    return nn::SoftmaxOp::create(b, v[0].getType(), v[0]).getResult();
+  });
+}
+
+Val Emitter::matmul(const Val &x, const Val &y, bool transposeX,
+                    bool transposeY) {
+  requireSameElement(x, y);
+  const int64_t rank = x.getRank();
+  const bool ranks = rank >= 2 && y.getRank() == rank;
+  if (!ranks || x.getShape().drop_back(2) != y.getShape().drop_back(2) ||
+      x.dim(rank - (transposeX ? 2 : 1)) != y.dim(rank - (transposeY ? 1 : 2)))
+    throw NodeError{"shapes " + shapeText(x.getShape()) + " and " +
+                        shapeText(y.getShape()) + " do not multiply",
+                    ""};
+  checkedCount({x.type.getNumElements(), y.type.getNumElements()});
+  if (!x.isFloat()) {
+    // The contraction is floating-point; integers multiply exactly this way.
+    Val a = x, b = y;
+    SmallVector<int64_t> swap(llvm::to_vector(llvm::seq<int64_t>(0, rank)));
+    std::swap(swap[rank - 1], swap[rank - 2]);
+    if (transposeX)
+      a = transpose(a, swap);
+    if (!transposeY)
+      b = transpose(b, swap);
+    SmallVector<int64_t> left(a.getShape()), right(b.getShape());
+    left.insert(left.end() - 1, 1);
+    right.insert(right.end() - 2, 1);
+    const Val products = mul(reshape(a, left), reshape(b, right));
+    const Val sum = reduce("sum", products, {rank});
+    return reshape(sum, sum.getShape().drop_back());
+  }
+  return apply({x, y}, [&](nn::NNBuilder &b, ArrayRef<Value> v) {
+    return nn::matmul(b, v[0], v[1], transposeX, transposeY);
+  });
+}
+
+void Emitter::track(const Val &x, const Val &running, double momentum) {
+  running.source->used = true;
+  nn::TrackOp::create(builder, value(x),
+                      FlatSymbolRefAttr::get(context, running.source->symbol),
+                      builder.getF64FloatAttr(momentum));
+}
+
+std::vector<std::string> Emitter::originsOf(const Val &v) const {
+  std::set<std::string> names;
+  SmallVector<Value> stack;
+  llvm::DenseSet<Value> seen;
+  if (v.value)
+    stack.push_back(v.value);
+  while (!stack.empty()) {
+    const Value at = stack.pop_back_val();
+    if (!seen.insert(at).second)
+      continue;
+    if (auto argument = dyn_cast<BlockArgument>(at)) {
+      auto function = cast<func::FuncOp>(argument.getOwner()->getParentOp());
+      if (auto name = function.getArgAttrOfType<StringAttr>(
+              argument.getArgNumber(), "nn.name"))
+        names.insert(name.str());
+      continue;
+    }
+    for (Value operand : at.getDefiningOp()->getOperands())
+      stack.push_back(operand);
+  }
+  return {names.begin(), names.end()};
+}
+
+} // namespace pipec::onnx

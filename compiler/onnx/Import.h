@@ -1,0 +1,93 @@
+//===- Import.h - an ONNX file to the nn dialect -----------------*- C++
+//-*-===//
+//
+// The module that comes out has one `func.func @main` over static shapes, one
+// `nn.parameter` a tensor of the file that the program uses, and the attribute
+// `nn.files`. Weights stay in the file: a parameter refers to its bytes.
+//
+//   func.func @main(%0: tensor<4x64xi64> {nn.name = "input_ids",
+//                                         nn.batch_axis = 0 : i64})
+//       -> (tensor<4x64x256xf32> {nn.name = "logits"})
+//
+// `nn.batch_axis` is the axis that counts samples, or -1. Every op has the name
+// of its ONNX node in its location.
+//
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "support/Diagnostics.h"
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/OwningOpRef.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace pipec::onnx {
+
+/// How batch normalizations of inference exports are imported.
+enum class BatchNorm {
+  Train,     ///< statistics of the microbatch, running averages as in PyTorch
+  Inference, ///< the running averages of the file, which do not change
+};
+
+struct ImportOptions {
+  /// Symbolic dimension (or INPUT.AXIS for one without a name) to size.
+  std::map<std::string, int64_t> dims;
+  /// Graph input to the .npy file whose array it becomes.
+  std::map<std::string, std::string> constants;
+  /// Extended regular expressions over initializer names, found anywhere in
+  /// them. With `trainOnly`, what none of them matches is frozen.
+  std::vector<std::string> freeze, trainOnly;
+  BatchNorm batchNorm = BatchNorm::Train;
+  /// The program is never trained: every weight is frozen, batch norms and
+  /// dropout take their inference form.
+  bool forwardOnly = false;
+};
+
+/// One initializer of the model and what became of it.
+struct TensorReport {
+  std::string name;
+  bool floating = false;
+  bool trains = false;
+  int64_t elements = 0;
+  std::string reason; ///< "the exporter says PARAMETER", "operand 1 of Conv"
+  int uses = 0;       ///< places that read it; more than one ties them
+};
+
+struct InputReport {
+  std::string name, type; ///< type as in the IR: "4x64xi64"
+  int64_t batchAxis = -1;
+};
+
+struct ImportReport {
+  int64_t opset = 0, irVersion = 0;
+  std::string producer; ///< name and version
+  int64_t nodes = 0;    ///< in the file
+  std::vector<InputReport> inputs, outputs;
+  /// Initializers in the order of the file.
+  std::vector<TensorReport> tensors;
+  /// Remarks such as "batch norms are folded into convolutions".
+  std::vector<std::string> notes;
+
+  int64_t trainedTensors() const;
+  int64_t trainedElements() const;
+};
+
+/// Reads and imports a model. Null when `diagnostics` has entries.
+mlir::OwningOpRef<mlir::ModuleOp> importModel(const std::string &path,
+                                              const ImportOptions &options,
+                                              mlir::MLIRContext &context,
+                                              Diagnostics &diagnostics,
+                                              ImportReport &report);
+
+/// The same for the bytes of a model. `name` stands for its path; external data
+/// is looked up in `folder`.
+mlir::OwningOpRef<mlir::ModuleOp>
+importModel(llvm::StringRef bytes, const std::string &name,
+            const std::string &folder, const ImportOptions &options,
+            mlir::MLIRContext &context, Diagnostics &diagnostics,
+            ImportReport &report);
+
+} // namespace pipec::onnx

@@ -1,0 +1,83 @@
+//===- Importer.h - the walk over an ONNX graph, private ---------*- C++
+//-*-===//
+#pragma once
+
+#include "compiler/onnx/NodeContext.h"
+
+namespace pipec::onnx {
+
+/// The names visible at a place of the graph. A subgraph sees the outer scope,
+/// a function only its parameters.
+struct Scope {
+  std::map<std::string, Val> values;
+  const Scope *outer = nullptr;
+  /// Attributes that references in a function body stand for.
+  std::map<std::string, Attribute> bindings;
+  const std::map<std::string, int64_t> *opsets = nullptr;
+  int depth = 0; ///< nested calls and subgraphs
+
+  const Val *find(const std::string &name) const;
+};
+
+/// Imports one model.
+class Importer {
+public:
+  Importer(const Model &model, const ImportOptions &options,
+           mlir::MLIRContext &context, Diagnostics &diagnostics,
+           ImportReport &report);
+  mlir::OwningOpRef<mlir::ModuleOp> run();
+
+  const ImportOptions &getOptions() const { return options; }
+  void note(const std::string &text) { diagnostics.note(text); }
+
+  /// Runs a subgraph of the node being imported, inputs bound to `arguments`.
+  /// Throws NodeError when a node in it cannot be imported.
+  std::vector<Val> runSubgraph(const Graph &graph,
+                               const std::vector<Val> &arguments);
+
+private:
+  bool checkVersions();
+  void classifyInitializers();
+  bool makeInputs(Scope &scope);
+  std::optional<llvm::SmallVector<int64_t>> fixShape(const ValueInfo &input);
+  std::string batchSymbol() const;
+  int64_t batchAxis(const ValueInfo &input) const;
+  bool constantInput(const ValueInfo &input, Scope &scope);
+  void reportUnknownOptions();
+
+  void importNodes(const std::vector<Node> &nodes, Scope &scope);
+  void importNode(const Node &node, Scope &scope);
+  /// Throws NodeError for an operator or a version that is not supported.
+  void checkOperator(const Node &node, const Scope &scope);
+  /// Reports all such nodes of the main graph.
+  void checkOperators(const Scope &scope);
+  const Function *localFunction(const Node &node) const;
+  void callFunction(const Node &node, const Function &function, Scope &scope,
+                    const std::vector<Val> &arguments);
+  mlir::Location locationOf(const Node &node);
+  std::string sourceOf(const Node &node) const;
+  void problem(const Node &node, const Scope &scope, const NodeError &error);
+
+  bool makeOutputs(const Scope &scope);
+  void declareParameters();
+  void removeDeadOps();
+  void fillReport();
+
+  const Model &model;
+  const ImportOptions &options;
+  mlir::MLIRContext &context;
+  Diagnostics &diagnostics;
+  ImportReport &report;
+
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+  mlir::func::FuncOp function;
+  std::unique_ptr<Emitter> emitter;
+  std::vector<std::shared_ptr<Initializer>> initializers;
+  std::vector<Classification> classes;
+  std::vector<const ValueInfo *> inputs; ///< those that are data
+  Scope *current = nullptr;              ///< of the node being imported
+  std::map<std::string, std::vector<std::string>> missingDims;
+  std::set<std::string> knownSymbols;
+};
+
+} // namespace pipec::onnx

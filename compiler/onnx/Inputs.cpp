@@ -1,0 +1,210 @@
+//===- Inputs.cpp - the inputs of the program and their shapes ------------===//
+#include "compiler/onnx/Importer.h"
+#include "compiler/onnx/Npy.h"
+
+using namespace mlir;
+
+namespace pipec::onnx {
+
+/// The option that fixes a dimension: its symbol, or INPUT.AXIS.
+static std::string dimName(const ValueInfo &input, size_t axis) {
+  const Dim &dim = (*input.shape)[axis];
+  return dim.symbol.empty() ? input.name + "." + std::to_string(axis)
+                            : dim.symbol;
+}
+
+/// The symbol that counts samples: the one on axis 0 of most inputs.
+std::string Importer::batchSymbol() const {
+  std::map<std::string, int> count;
+  std::string best;
+  for (const ValueInfo *input : inputs)
+    if (input->shape && !input->shape->empty() && !(*input->shape)[0].value)
+      ++count[dimName(*input, 0)];
+  for (const ValueInfo *input : inputs)
+    if (input->shape && !input->shape->empty() && !(*input->shape)[0].value) {
+      const std::string name = dimName(*input, 0);
+      if (best.empty() || count[name] > count[best])
+        best = name;
+    }
+  return best;
+}
+
+int64_t Importer::batchAxis(const ValueInfo &input) const {
+  if (input.shape->empty())
+    return -1;
+  const std::string symbol = batchSymbol();
+  const Dim &first = (*input.shape)[0];
+  if (!symbol.empty())
+    return !first.value && dimName(input, 0) == symbol ? 0 : -1;
+  // A file without symbols on axis 0: the first input says what a batch is.
+  for (const ValueInfo *other : inputs)
+    if (!other->shape->empty())
+      return (*other->shape)[0].value == first.value ? 0 : -1;
+  return -1;
+}
+
+std::optional<SmallVector<int64_t>> Importer::fixShape(const ValueInfo &input) {
+  if (!input.shape) {
+    diagnostics.add(Exit::BadModel,
+                    "input '" + input.name + "' has no shape, not even a rank",
+                    "export the model again with example inputs");
+    return std::nullopt;
+  }
+  SmallVector<int64_t> shape;
+  bool known = true;
+  int64_t elements = 1;
+  for (size_t i = 0; i < input.shape->size(); ++i) {
+    const Dim &dim = (*input.shape)[i];
+    int64_t size = dim.value.value_or(0);
+    if (!dim.value) {
+      const std::string name = dimName(input, i);
+      const auto given = options.dims.find(name);
+      if (given == options.dims.end()) {
+        missingDims[name].push_back(input.name);
+        known = false;
+        continue;
+      }
+      size = given->second;
+    }
+    if (size < 1 || __builtin_mul_overflow(elements, size, &elements) ||
+        elements > (int64_t(1) << 40)) {
+      diagnostics.add(Exit::BadModel,
+                      "axis " + std::to_string(i) + " of input '" + input.name +
+                          "' has size " + std::to_string(size) +
+                          (size < 1 ? ", nothing to compute with"
+                                    : ", more than any machine holds"),
+                      "give the dimension a sensible size");
+      return std::nullopt;
+    }
+    shape.push_back(size);
+  }
+  if (!known)
+    return std::nullopt;
+  return shape;
+}
+
+bool Importer::constantInput(const ValueInfo &input, Scope &scope) {
+  const auto given = options.constants.find(input.name);
+  if (given == options.constants.end())
+    return false;
+  const TensorData array = readNpy(given->second);
+  const auto bad = [&](const std::string &why, const std::string &remedy) {
+    diagnostics.add(
+        array.missingFile ? Exit::NoInput : Exit::BadModel,
+        "--constant " + input.name + "=" + given->second + ": " + why, remedy);
+  };
+  if (!array.problem.empty()) {
+    bad(array.problem, "write it with numpy.save");
+    return true;
+  }
+  if (array.type != input.type) {
+    bad("it holds " + typeName(array.type) + ", the input takes " +
+            typeName(input.type),
+        "convert the array with astype");
+    return true;
+  }
+  bool fits = !input.shape || input.shape->size() == array.dims.size();
+  for (size_t i = 0; fits && input.shape && i < array.dims.size(); ++i) {
+    const Dim &dim = (*input.shape)[i];
+    const auto fixed = options.dims.find(dimName(input, i));
+    fits = dim.value
+               ? *dim.value == array.dims[i]
+               : fixed == options.dims.end() || fixed->second == array.dims[i];
+  }
+  if (!fits) {
+    bad("its shape " + shapeText(array.dims) + " is not that of the input",
+        "give an array of the input's shape");
+    return true;
+  }
+  scope.values[input.name] = readLiteral(&context, model, array);
+  return true;
+}
+
+/// Options that name nothing in the model are typing errors.
+void Importer::reportUnknownOptions() {
+  std::set<std::string> names, symbols;
+  for (const ValueInfo &input : model.graph.inputs) {
+    names.insert(input.name);
+    if (input.shape)
+      for (size_t i = 0; i < input.shape->size(); ++i)
+        if (!(*input.shape)[i].value)
+          symbols.insert(dimName(input, i));
+  }
+  const auto list = [](const std::set<std::string> &known) {
+    std::string text;
+    for (const std::string &name : known)
+      text += (text.empty() ? "" : ", ") + name;
+    return text.empty() ? "none" : text;
+  };
+  for (const auto &[name, size] : options.dims)
+    if (!symbols.count(name))
+      diagnostics.add(Exit::Usage,
+                      "--dim " + name + "=" + std::to_string(size) +
+                          ": the model has no symbolic dimension '" + name +
+                          "'",
+                      "its symbolic dimensions: " + list(symbols));
+  for (const auto &[name, file] : options.constants)
+    if (!names.count(name))
+      diagnostics.add(Exit::Usage,
+                      "--constant " + name + "=" + file +
+                          ": the model has no input '" + name + "'",
+                      "its inputs: " + list(names));
+}
+
+bool Importer::makeInputs(Scope &scope) {
+  std::set<std::string> initialized;
+  for (const TensorData &t : model.graph.initializers)
+    initialized.insert(t.name);
+  reportUnknownOptions();
+  SmallVector<Type> types;
+  std::vector<const ValueInfo *> data;
+  for (const ValueInfo &input : model.graph.inputs) {
+    // An input with an initializer is a default nobody overrides.
+    if (initialized.count(input.name) || constantInput(input, scope))
+      continue;
+    if (input.shape)
+      inputs.push_back(&input);
+    if (!input.isTensor || !elementType(&context, input.type)) {
+      diagnostics.add(Exit::BadModel,
+                      "input '" + input.name + "' is " +
+                          (input.isTensor ? "of type " + typeName(input.type)
+                                          : "no tensor") +
+                          ", which is not supported",
+                      "leave it out of the export, or give it as --constant");
+      continue;
+    }
+    if (const auto shape = fixShape(input)) {
+      types.push_back(
+          RankedTensorType::get(*shape, elementType(&context, input.type)));
+      data.push_back(&input);
+    }
+  }
+  if (!missingDims.empty()) {
+    std::string names, flags;
+    for (const auto &[name, of] : missingDims) {
+      names += (names.empty() ? "" : ", ") + name;
+      flags += (flags.empty() ? "" : " ") + std::string("--dim ") + name + "=N";
+    }
+    diagnostics.add(Exit::BadModel,
+                    "symbolic dimensions without a size: " + names,
+                    "give them: " + flags);
+  }
+  if (!diagnostics.empty())
+    return false;
+  inputs = data;
+  Builder b(&context);
+  for (size_t i = 0; i < types.size(); ++i) {
+    const ValueInfo &input = *inputs[i];
+    (void)function.insertArgument(
+        i, types[i],
+        b.getDictionaryAttr(
+            {b.getNamedAttr("nn.name", b.getStringAttr(input.name)),
+             b.getNamedAttr("nn.batch_axis",
+                            b.getI64IntegerAttr(batchAxis(input)))}),
+        NameLoc::get(b.getStringAttr(input.name)));
+    scope.values[input.name] = Val(Value(function.getArgument(i)));
+  }
+  return true;
+}
+
+} // namespace pipec::onnx

@@ -1,0 +1,293 @@
+//===- Trainable.cpp - which initializers are weights ---------------------===//
+#include "compiler/onnx/Trainable.h"
+#include "compiler/onnx/Uses.h"
+
+#include "llvm/Support/Regex.h"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+#include <unordered_set>
+
+namespace pipec::onnx {
+
+static constexpr const char *kKind =
+    "pkg.torch.export.graph_signature.InputSpec.kind";
+static constexpr const char *kFoldedFrom =
+    "pkg.onnxscript.optimizer.folded_from";
+static constexpr const char *kSignature =
+    "pkg.torch.export.ExportedProgram.graph_signature";
+
+//===----------------------------------------------------------------------===//
+// What the exporter says
+//===----------------------------------------------------------------------===//
+
+/// The targets of lines such as: p_fc_weight: PARAMETER target='fc.weight'
+static std::set<std::string> parameterTargets(const Metadata &metadata) {
+  std::set<std::string> targets;
+  const std::string *signature = lookup(metadata, kSignature);
+  if (!signature)
+    return targets;
+  static const std::string mark = "PARAMETER target='";
+  for (size_t at = 0; (at = signature->find(mark, at)) != std::string::npos;) {
+    at += mark.size();
+    const size_t end = signature->find('\'', at);
+    if (end == std::string::npos)
+      break;
+    // "BUFFER_PARAMETER" does not exist; what stands before is the kind's
+    // start.
+    targets.insert(signature->substr(at, end - at));
+  }
+  return targets;
+}
+
+/// The quoted names of a list such as ['a.weight', "b"]; a bare name is itself.
+static std::vector<std::string> listedNames(const std::string &text) {
+  std::vector<std::string> names;
+  for (size_t at = 0;
+       (at = text.find_first_of("'\"", at)) != std::string::npos;) {
+    const size_t end = text.find(text[at], at + 1);
+    if (end == std::string::npos)
+      break;
+    names.push_back(text.substr(at + 1, end - at - 1));
+    at = end + 1;
+  }
+  if (names.empty())
+    names.push_back(text);
+  return names;
+}
+
+static std::optional<Classification>
+byMetadata(const Metadata &metadata, const std::set<std::string> &targets) {
+  if (const std::string *kind = lookup(metadata, kKind)) {
+    const bool trains = kind->find("PARAMETER") != std::string::npos;
+    return Classification{trains ? Role::Weight : Role::Buffer,
+                          "the exporter calls it " + *kind};
+  }
+  const std::string *folded = lookup(metadata, kFoldedFrom);
+  if (!folded)
+    return std::nullopt;
+  for (const std::string &name : listedNames(*folded))
+    if (targets.count(name))
+      return Classification{
+          Role::Weight, "the exporter folded it from the parameter " + name};
+  return Classification{Role::Buffer,
+                        "the exporter folded it from no parameter"};
+}
+
+//===----------------------------------------------------------------------===//
+// What the structure says
+//===----------------------------------------------------------------------===//
+
+static size_t nonUnitDims(const TensorData &t) {
+  return std::count_if(t.dims.begin(), t.dims.end(),
+                       [](int64_t d) { return d != 1; });
+}
+
+/// Distinct elements, counted up to three.
+static int distinctValues(const Model &model, const TensorData &t) {
+  const int64_t width = byteWidth(t.type);
+  if (!t.problem.empty() || width == 0)
+    return 3;
+  const std::string_view bytes = model.bytesOf(t);
+  std::set<std::string_view> seen;
+  for (size_t at = 0; at + width <= bytes.size() && seen.size() < 3;
+       at += width)
+    seen.insert(bytes.substr(at, width));
+  return static_cast<int>(seen.size());
+}
+
+/// Whether a path of data movement and scaling leads from `name` to Cos or Sin:
+/// then it is a frequency table.
+static bool reachesRotary(const Uses &uses, const std::string &name) {
+  static const std::set<std::string> passes = {
+      "Mul",     "MatMul",    "Concat", "Expand", "Unsqueeze", "Squeeze",
+      "Reshape", "Transpose", "Cast",   "Slice",  "Gather"};
+  std::vector<std::string> work{name};
+  std::unordered_set<std::string> seen{name};
+  while (!work.empty()) {
+    const std::string at = work.back();
+    work.pop_back();
+    for (const Use &use : uses.of(at)) {
+      if (use.node->op == "Cos" || use.node->op == "Sin")
+        return true;
+      if (passes.count(use.node->op))
+        for (const std::string &output : use.node->outputs)
+          if (seen.insert(output).second)
+            work.push_back(output);
+    }
+  }
+  return false;
+}
+
+/// Whether this use is one that only a weight has.
+static bool isWeightUse(const Model &model, const TensorData &t,
+                        const Use &use) {
+  const std::string &op = use.node->op;
+  const int i = use.operand;
+  const auto is = [&](std::initializer_list<const char *> names) {
+    return std::any_of(names.begin(), names.end(),
+                       [&](const char *n) { return op == n; });
+  };
+  if (is({"MatMul", "Gemm", "FusedMatMul"}))
+    return true;
+  if (is({"Conv", "ConvTranspose", "LayerNormalization", "BatchNormalization",
+          "GroupNormalization", "DeformConv"}))
+    return i == 1 || i == 2;
+  if (is({"RMSNormalization", "SimplifiedLayerNormalization", "PRelu"}))
+    return i == 1;
+  if (is({"LSTM", "GRU", "RNN"}))
+    return i >= 1 && i <= 3;
+  if (op == "Gather")
+    return i == 0;
+  if (op == "Einsum")
+    return true;
+  const size_t wide = nonUnitDims(t);
+  if (is({"Add", "Mul", "Sub", "Div"}) && wide <= 1)
+    return true;
+  if (op == "Add")
+    return t.elements() <= 2 || distinctValues(model, t) > 2;
+  if (op == "InstanceNormalization")
+    return (i == 1 || i == 2) && distinctValues(model, t) > 1;
+  if (is({"Expand", "Concat", "Reshape", "Transpose"}))
+    return (i == 0 || op == "Concat") && distinctValues(model, t) > 2;
+  return false;
+}
+
+/// The uses of a value and of its copies by Identity and Cast.
+static std::vector<Use> usesThroughCopies(const Uses &uses,
+                                          const std::string &name) {
+  std::vector<Use> out;
+  std::vector<std::string> work{name};
+  std::unordered_set<std::string> seen{name};
+  while (!work.empty()) {
+    const std::string at = work.back();
+    work.pop_back();
+    for (const Use &use : uses.of(at)) {
+      const bool copies = use.node->op == "Identity" || use.node->op == "Cast";
+      if (copies && !use.node->outputs.empty()) {
+        if (seen.insert(use.node->outputs[0]).second)
+          work.push_back(use.node->outputs[0]);
+      } else {
+        out.push_back(use);
+      }
+    }
+  }
+  return out;
+}
+
+static Classification byStructure(const Model &model, const TensorData &t,
+                                  const Uses &uses) {
+  if (t.dims.empty())
+    return {Role::Buffer, "a scalar"};
+  if (reachesRotary(uses, t.name))
+    return {Role::Buffer, "a frequency table of Cos or Sin"};
+  for (const Use &use : usesThroughCopies(uses, t.name))
+    if (isWeightUse(model, t, use))
+      return {Role::Weight,
+              "operand " + std::to_string(use.operand) + " of " + use.node->op};
+  return {Role::Buffer, "used as no weight is"};
+}
+
+//===----------------------------------------------------------------------===//
+// What the user says
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// The regular expressions of one option.
+class Patterns {
+public:
+  Patterns(const char *option, const std::vector<std::string> &texts,
+           Diagnostics &diagnostics)
+      : option(option), texts(texts), matched(texts.size(), false) {
+    for (const std::string &text : texts) {
+      patterns.emplace_back(text);
+      std::string error;
+      if (!patterns.back().isValid(error))
+        diagnostics.add(Exit::Usage,
+                        std::string(option) + " '" + text +
+                            "' is no regular expression: " + error);
+    }
+  }
+  bool match(const std::string &name) {
+    bool any = false;
+    for (size_t i = 0; i < patterns.size(); ++i) {
+      std::string error;
+      if (patterns[i].isValid(error) && patterns[i].match(name))
+        any = matched[i] = true;
+    }
+    return any;
+  }
+  void reportUnmatched(Diagnostics &diagnostics) const {
+    for (size_t i = 0; i < patterns.size(); ++i) {
+      std::string error;
+      if (!matched[i] && patterns[i].isValid(error))
+        diagnostics.add(Exit::Usage,
+                        std::string(option) + " '" + texts[i] +
+                            "' matches no weight of the model",
+                        "the summary of a compile names the weights");
+    }
+  }
+
+private:
+  const char *option;
+  const std::vector<std::string> &texts;
+  std::vector<llvm::Regex> patterns;
+  std::vector<bool> matched;
+};
+} // namespace
+
+/// Initializers that are running statistics of a batch norm.
+static std::unordered_set<std::string> runningStatistics(const Uses &uses,
+                                                         const Model &model) {
+  std::unordered_set<std::string> names;
+  for (const TensorData &t : model.graph.initializers)
+    for (const Use &use : uses.of(t.name))
+      if (use.node->op == "BatchNormalization" && use.operand >= 3)
+        names.insert(t.name);
+  return names;
+}
+
+std::vector<Classification> classify(const Model &model,
+                                     const ImportOptions &options,
+                                     Diagnostics &diagnostics) {
+  const Uses uses(model);
+  const std::set<std::string> targets = parameterTargets(model.graph.metadata);
+  std::unordered_map<std::string, const Metadata *> metadata;
+  for (const ValueInfo &info : model.graph.valueInfo)
+    metadata.emplace(info.name, &info.metadata);
+  for (const ValueInfo &info : model.graph.inputs)
+    metadata.emplace(info.name, &info.metadata);
+  const auto statistics = runningStatistics(uses, model);
+  Patterns freeze("--freeze", options.freeze, diagnostics);
+  Patterns trainOnly("--train-only", options.trainOnly, diagnostics);
+
+  std::vector<Classification> out;
+  for (const TensorData &t : model.graph.initializers) {
+    Classification c;
+    std::optional<Classification> said;
+    if (const auto m = metadata.find(t.name); m != metadata.end())
+      said = byMetadata(*m->second, targets);
+    if (!isFloating(t.type))
+      c = {Role::Buffer, "not floating-point"};
+    else if (statistics.count(t.name))
+      c = {Role::State, "a running statistic of a batch norm"};
+    else
+      c = said ? *said : byStructure(model, t, uses);
+    if (c.role == Role::Weight) {
+      if (freeze.match(t.name))
+        c = {Role::Frozen, "--freeze"};
+      else if (!options.trainOnly.empty() && !trainOnly.match(t.name))
+        c = {Role::Frozen, "not in --train-only"};
+      else if (options.forwardOnly)
+        c = {Role::Frozen, "--forward-only"};
+    }
+    c.uses = static_cast<int>(uses.of(t.name).size());
+    out.push_back(std::move(c));
+  }
+  freeze.reportUnmatched(diagnostics);
+  trainOnly.reportUnmatched(diagnostics);
+  return out;
+}
+
+} // namespace pipec::onnx

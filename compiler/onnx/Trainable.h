@@ -1,0 +1,37 @@
+//===- Trainable.h - which initializers are weights --------------*- C++
+//-*-===//
+//
+// Of the float tensors in an exported file some are weights and some are not:
+// running statistics, rotary tables, masks, scales. The dynamo exporter says
+// which is which in its metadata; for other files the way a tensor is used
+// decides. Either way the user has the last word (--freeze, --train-only).
+//
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "compiler/onnx/Import.h"
+#include "compiler/onnx/Model.h"
+
+namespace pipec::onnx {
+
+/// What an initializer is to training.
+enum class Role {
+  Weight, ///< trains
+  Frozen, ///< a weight that does not train
+  Buffer, ///< never was a weight: a mask, a table, a scale, an integer
+  State,  ///< a running statistic of a batch norm
+};
+
+struct Classification {
+  Role role = Role::Buffer;
+  std::string reason;
+  int uses = 0; ///< inputs of nodes that read it, subgraphs included
+};
+
+/// Classifies every initializer of the main graph, in its order. Reports a
+/// pattern that is no regular expression, or that matches nothing.
+std::vector<Classification> classify(const Model &model,
+                                     const ImportOptions &options,
+                                     Diagnostics &diagnostics);
+
+} // namespace pipec::onnx
