@@ -1,0 +1,253 @@
+//===- Gemm.cpp - blocked products of packed panels -----------------------===//
+//
+// The usual loops: a block of one operand is packed and stays in the
+// second-level cache, the other operand is packed and streamed past it in small
+// bands, k goes in blocks. Which one stays is whatever needs less packing.
+// Every thread packs what it needs itself: no barriers, and packing is a few
+// percent.
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/kernels/cpu/gemm/Gemm.h"
+#include "runtime/kernels/cpu/Parallel.h"
+
+#include <algorithm>
+#include <memory>
+#include <new>
+
+extern "C" {
+int omp_get_max_threads(void);
+int omp_in_parallel(void);
+}
+
+namespace pipec::cpu {
+namespace {
+
+/// Rows of A or columns of B that stay; rows of A that stream past B.
+constexpr int64_t kResidentRows = 512, kResidentColumns = 528, kBand = 96;
+
+/// Lines of both packed operands together, with room for rounding up.
+constexpr int64_t kPackedLines = 704;
+constexpr int64_t kBlockBytes = kPackedLines * kDepth * sizeof(double);
+constexpr int64_t kTileBytes = 64 * 64 * sizeof(double);
+constexpr int64_t kScratchBytes = kScratchElements * sizeof(double);
+
+/// What a thread keeps: a block of A, a block of B, one tile, scratch.
+class Workspace {
+public:
+  Workspace()
+      : memory(static_cast<char *>(
+            ::operator new(threadWorkspaceBytes(), std::align_val_t(64)))) {}
+  ~Workspace() { ::operator delete(memory, std::align_val_t(64)); }
+  Workspace(const Workspace &) = delete;
+  Workspace &operator=(const Workspace &) = delete;
+
+  template <typename T> T *packed() { return reinterpret_cast<T *>(memory); }
+  template <typename T> T *tile() {
+    return reinterpret_cast<T *>(memory + kBlockBytes);
+  }
+  template <typename T> T *scratch() {
+    return reinterpret_cast<T *>(memory + kBlockBytes + kTileBytes);
+  }
+
+private:
+  char *memory;
+};
+
+Workspace &workspace() {
+  thread_local Workspace w;
+  return w;
+}
+
+int64_t divideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/// Steps of k per block: near kDepth, equal, in whole units where those fit.
+int64_t depthOf(int64_t k, int64_t unit) {
+  const int64_t step = unit <= kDepth ? unit : 1;
+  const int64_t blocks = divideUp(k, kDepth / step * step);
+  return std::min(divideUp(divideUp(k, blocks), step) * step, kDepth);
+}
+
+/// The columns [first, last) of panel `p` of [0, n): full tiles, but the last
+/// few share what is left evenly, in whole vectors.
+struct Panels {
+  int64_t n, lanes, vectors, count;
+  Panels(int64_t n, int64_t lanes, int64_t perPanel)
+      : n(n), lanes(lanes), vectors(divideUp(n, lanes)),
+        count(divideUp(vectors, perPanel)) {}
+  int64_t start(int64_t p) const {
+    const int64_t each = vectors / count, more = vectors % count;
+    return std::min(n, (p * each + std::min(p, more)) * lanes);
+  }
+  int64_t columns(int64_t p) const { return start(p + 1) - start(p); }
+  /// In whole vectors.
+  int64_t width(int64_t p) const { return divideUp(columns(p), lanes) * lanes; }
+};
+
+template <typename T> class Share {
+public:
+  Share(const Gemm<T> &g, int64_t m0, int64_t m1, int64_t n0, int64_t n1)
+      : g(g), u(microKernels<T>()), m0(m0), m1(m1), n0(n0), n1(n1),
+        depth(g.k ? depthOf(g.k, g.unit) : 1) {}
+
+  void run() {
+    // Elements packed when A stays and when B stays.
+    const int64_t m = m1 - m0, n = n1 - n0;
+    if (m + n * divideUp(m, kResidentRows) <
+        n + m * divideUp(n, kResidentColumns))
+      forEachBlock(m0, m1, u.rows, kResidentRows,
+                   [&](int64_t r0, int64_t r1) { keepRows(r0, r1); });
+    else
+      forEachBlock(n0, n1, u.columns, kResidentColumns,
+                   [&](int64_t j0, int64_t j1) { keepColumns(j0, j1); });
+  }
+
+private:
+  /// Cuts [lo, hi) into blocks of at most `limit`, equal but for whole tiles.
+  template <typename Body>
+  static void forEachBlock(int64_t lo, int64_t hi, int64_t tile, int64_t limit,
+                           const Body &body) {
+    const int64_t blocks = divideUp(hi - lo, limit);
+    const int64_t tiles = divideUp(hi - lo, tile);
+    for (int64_t i = 0; i < blocks; ++i)
+      body(lo + tiles * i / blocks * tile,
+           std::min(hi, lo + tiles * (i + 1) / blocks * tile));
+  }
+
+  /// Calls body(k0, kc) for the blocks of k; once, with kc = 0, for k = 0.
+  template <typename Body> void forEachDepth(const Body &body) const {
+    int64_t k0 = 0;
+    do {
+      const int64_t kc = std::min(depth, g.k - k0);
+      body(k0, kc);
+      k0 += kc;
+    } while (k0 < g.k);
+  }
+
+  void keepRows(int64_t r0, int64_t r1) {
+    const Panels panels(n1 - n0, u.lanes, u.vectors);
+    T *a = workspace().template packed<T>();
+    T *b = a + divideUp(r1 - r0, u.rows) * u.rows * depth;
+    forEachDepth([&](int64_t k0, int64_t kc) {
+      g.a.packBand(a, r0, r1, k0, kc);
+      for (int64_t p = 0; p < panels.count; ++p) {
+        packPanel(b, panels, p, n0, k0, kc);
+        tiles(a, r0, r1, b, panels, p, n0, k0, kc, p + 1 < panels.count);
+      }
+    });
+  }
+
+  void keepColumns(int64_t j0, int64_t j1) {
+    const Panels panels(j1 - j0, u.lanes, u.vectors);
+    T *b = workspace().template packed<T>();
+    T *a = b + panels.vectors * u.lanes * depth;
+    forEachDepth([&](int64_t k0, int64_t kc) {
+      for (int64_t p = 0; p < panels.count; ++p)
+        packPanel(b + panels.start(p) * kc, panels, p, j0, k0, kc);
+      for (int64_t r0 = m0; r0 < m1; r0 += kBand) {
+        const int64_t r1 = std::min(r0 + kBand, m1);
+        g.a.packBand(a, r0, r1, k0, kc);
+        for (int64_t p = 0; p < panels.count; ++p) {
+          if (r1 < m1)
+            g.a.prefetch(r1, std::min(kBand, m1 - r1), k0, kc, p, panels.count);
+          tiles(a, r0, r1, b + panels.start(p) * kc, panels, p, j0, k0, kc);
+        }
+      }
+    });
+  }
+
+  /// Panel `p` of the columns that start at `base`.
+  void packPanel(T *to, const Panels &panels, int64_t p, int64_t base,
+                 int64_t k0, int64_t kc) {
+    g.b.pack(to, panels.width(p), base + panels.start(p), panels.columns(p), k0,
+             kc);
+  }
+
+  void tiles(const T *a, int64_t r0, int64_t r1, const T *b,
+             const Panels &panels, int64_t p, int64_t base, int64_t k0,
+             int64_t kc, bool lookAhead = false) {
+    const bool add = g.add || k0 > 0;
+    const int64_t parts = divideUp(r1 - r0, u.rows);
+    for (int64_t r = r0; r < r1; r += u.rows) {
+      if (lookAhead)
+        g.b.prefetch(base + panels.start(p + 1), panels.columns(p + 1), k0, kc,
+                     (r - r0) / u.rows, parts);
+      tile(r, std::min<int64_t>(u.rows, r1 - r), base + panels.start(p),
+           panels.columns(p), kc, a + (r - r0) * kc, b, panels.width(p), add);
+    }
+  }
+
+  void tile(int64_t row, int64_t m, int64_t column, int64_t n, int64_t kc,
+            const T *a, const T *b, int64_t width, bool add) {
+    int64_t ld;
+    if (T *c = g.c.inPlace(row, column, n, ld))
+      return u.tile(m, n, kc, a, b, width, c, ld, add);
+    T *aside = workspace().template tile<T>();
+    u.tile(m, n, kc, a, b, width, aside, u.columns, false);
+    g.c.put(row, m, column, n, aside, u.columns, add);
+  }
+
+  const Gemm<T> &g;
+  const MicroKernels<T> &u;
+  const int64_t m0, m1, n0, n1, depth;
+};
+
+/// How many threads share the rows, the rest sharing the columns: the cheapest
+/// of all factorizations, in multiply-adds of the busiest thread. Packing an
+/// element costs about as much as three.
+template <typename T> int64_t rowThreads(const Gemm<T> &g, int64_t threads) {
+  const MicroKernels<T> &u = microKernels<T>();
+  const int64_t tm = divideUp(g.m, u.rows), tn = divideUp(g.n, u.columns);
+  int64_t best = 1;
+  double least = 0;
+  for (int64_t r = 1; r <= threads; ++r) {
+    if (threads % r)
+      continue;
+    const double rows = double(divideUp(tm, r) * u.rows);
+    const double columns = double(divideUp(tn, threads / r) * u.columns);
+    const double cost = rows * columns + 3 * (rows + columns);
+    if (r == 1 || cost < least) {
+      best = r;
+      least = cost;
+    }
+  }
+  return best;
+}
+
+} // namespace
+
+template <typename T>
+void Gemm<T>::share(int64_t m0, int64_t m1, int64_t n0, int64_t n1) const {
+  if (m0 < m1 && n0 < n1 && (k > 0 || !add))
+    Share<T>(*this, m0, m1, n0, n1).run();
+}
+
+template <typename T> void Gemm<T>::run() const {
+  const MicroKernels<T> &u = microKernels<T>();
+  const int64_t threads = omp_in_parallel() ? 1 : omp_get_max_threads();
+  if (threads == 1 || double(m) * double(n) * double(k + 1) < 65536)
+    return share(0, m, 0, n);
+  const int64_t tm = divideUp(m, u.rows), tn = divideUp(n, u.columns);
+  const int64_t rows = rowThreads(*this, threads), columns = threads / rows;
+  parallelFor(threads, 1, [&](int64_t t) {
+    const int64_t r = t / columns, c = t % columns;
+    share(tm * r / rows * u.rows, std::min(m, tm * (r + 1) / rows * u.rows),
+          tn * c / columns * u.columns,
+          std::min(n, tn * (c + 1) / columns * u.columns));
+  });
+}
+
+int64_t threadWorkspaceBytes() {
+  return kBlockBytes + kTileBytes + kScratchBytes;
+}
+
+template <typename T> T *threadScratch() {
+  return workspace().template scratch<T>();
+}
+
+template struct Gemm<float>;
+template struct Gemm<double>;
+template float *threadScratch<float>();
+template double *threadScratch<double>();
+
+} // namespace pipec::cpu

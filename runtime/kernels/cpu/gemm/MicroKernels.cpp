@@ -1,0 +1,353 @@
+//===- MicroKernels.cpp - the innermost loops, for one processor level ----===//
+//
+// Compiled several times (PIPEC_LEVEL names the copy). Everything here is
+// internal to the copy and no library templates are used: code built for a new
+// processor must not become the definition that an old one links to.
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/kernels/cpu/gemm/MicroKernels.h"
+
+#ifdef __AVX512F__
+#include <immintrin.h>
+#endif
+
+namespace pipec::cpu {
+namespace {
+
+#if defined(__AVX512F__)
+constexpr int kBytes = 64, kRows = 8, kVectors = 3;
+#elif defined(__AVX2__)
+constexpr int kBytes = 32, kRows = 4, kVectors = 3;
+#else
+constexpr int kBytes = 16, kRows = 4, kVectors = 2;
+#endif
+
+template <typename T> constexpr int kLanes = kBytes / int(sizeof(T));
+
+template <typename T> struct VectorOf {
+  typedef T type __attribute__((vector_size(kBytes), aligned(alignof(T))));
+};
+template <typename T> using Vector = typename VectorOf<T>::type;
+
+template <typename T> Vector<T> load(const T *p) {
+  return *reinterpret_cast<const Vector<T> *>(p);
+}
+template <typename T> void store(T *p, Vector<T> v) {
+  *reinterpret_cast<Vector<T> *>(p) = v;
+}
+template <typename T> Vector<T> splat(T x) { return x - Vector<T>{}; }
+
+template <typename T>
+Vector<T> multiplyAdd(Vector<T> a, Vector<T> b, Vector<T> c) {
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+  return __builtin_elementwise_fma(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+
+//===----------------------------------------------------------------------===//
+// The register tile
+//===----------------------------------------------------------------------===//
+
+template <typename T, int M, int N>
+void tile(int64_t n, int64_t kc, const T *a, const T *b, int64_t stride, T *c,
+          int64_t ldc, bool add) {
+  constexpr int lanes = kLanes<T>;
+  // The tile of C is needed when k is through: ask for it now.
+#pragma unroll
+  for (int i = 0; i < M; ++i)
+#pragma unroll
+    for (int j = 0; j < N; ++j)
+      __builtin_prefetch(c + i * ldc + j * lanes, 1);
+  Vector<T> sum[M][N] = {};
+  for (int64_t k = 0; k < kc; ++k, a += kRows, b += stride) {
+    Vector<T> row[N];
+#pragma unroll
+    for (int j = 0; j < N; ++j)
+      row[j] = load(b + j * lanes);
+#pragma unroll
+    for (int i = 0; i < M; ++i) {
+      const Vector<T> factor = splat(a[i]);
+#pragma unroll
+      for (int j = 0; j < N; ++j)
+        sum[i][j] = multiplyAdd<T>(factor, row[j], sum[i][j]);
+    }
+  }
+  if (n == N * lanes) {
+#pragma unroll
+    for (int i = 0; i < M; ++i)
+#pragma unroll
+      for (int j = 0; j < N; ++j) {
+        T *to = c + i * ldc + j * lanes;
+        store<T>(to, add ? load(to) + sum[i][j] : sum[i][j]);
+      }
+    return;
+  }
+  T edge[M][N * lanes];
+#pragma unroll
+  for (int i = 0; i < M; ++i)
+#pragma unroll
+    for (int j = 0; j < N; ++j)
+      store<T>(edge[i] + j * lanes, sum[i][j]);
+  for (int i = 0; i < M; ++i)
+    for (int64_t j = 0; j < n; ++j)
+      c[i * ldc + j] = add ? c[i * ldc + j] + edge[i][j] : edge[i][j];
+}
+
+template <typename T>
+using TileFunction = void (*)(int64_t, int64_t, const T *, const T *, int64_t,
+                              T *, int64_t, bool);
+
+#define PIPEC_TILE_ROW(M) {tile<T, M, 1>, tile<T, M, 2>, tile<T, M, 3>}
+template <typename T>
+constexpr TileFunction<T> kTiles[8][3] = {
+    PIPEC_TILE_ROW(1), PIPEC_TILE_ROW(2), PIPEC_TILE_ROW(3), PIPEC_TILE_ROW(4),
+#ifdef __AVX512F__
+    PIPEC_TILE_ROW(5), PIPEC_TILE_ROW(6), PIPEC_TILE_ROW(7), PIPEC_TILE_ROW(8),
+#endif
+};
+#undef PIPEC_TILE_ROW
+
+template <typename T>
+void anyTile(int64_t m, int64_t n, int64_t kc, const T *a, const T *b,
+             int64_t stride, T *c, int64_t ldc, bool add) {
+  kTiles<T>[m - 1][(n - 1) / kLanes<T>](n, kc, a, b, stride, c, ldc, add);
+}
+
+//===----------------------------------------------------------------------===//
+// Packing
+//===----------------------------------------------------------------------===//
+
+template <int...> struct Indices {};
+template <int N, int... Rest>
+struct MakeIndices : MakeIndices<N - 1, N - 1, Rest...> {};
+template <int... I> struct MakeIndices<0, I...> {
+  using type = Indices<I...>;
+};
+
+/// Exchanges bit `Bit` of the row number with bit `Bit` of the lane number in
+/// a pair of rows whose numbers differ in that bit.
+template <int Bit, typename T, int... L>
+void exchange(Vector<T> &low, Vector<T> &high, Indices<L...>) {
+  constexpr int n = kLanes<T>;
+  const Vector<T> a = low, b = high;
+  low = __builtin_shufflevector(a, b, (L & Bit ? n + (L ^ Bit) : L)...);
+  high = __builtin_shufflevector(a, b, (L & Bit ? n + L : (L ^ Bit))...);
+}
+
+template <int Bit, int Lines, typename T> void exchangeAll(Vector<T> *v) {
+  using All = typename MakeIndices<kLanes<T>>::type;
+  if constexpr (Bit < Lines) {
+#pragma unroll
+    for (int i = 0; i < Lines; ++i)
+      if (!(i & Bit))
+        exchange<Bit, T>(v[i], v[i | Bit], All());
+    exchangeAll<Bit * 2, Lines, T>(v);
+  }
+}
+
+/// dst[k * width + i] = lines[i][k] for i < Lines and k < lanes. Lines is a
+/// power of two, at most the number of lanes.
+template <int Lines, typename T>
+void transpose(T *dst, int64_t width, const T *src, int64_t ld, int64_t count) {
+  constexpr int lanes = kLanes<T>;
+  Vector<T> v[Lines];
+#pragma unroll
+  for (int i = 0; i < Lines; ++i)
+    v[i] = i < count ? load(src + i * ld) : Vector<T>{};
+  exchangeAll<1, Lines, T>(v);
+  // Row i now holds k = i, i + Lines, ...: `Lines` lanes each.
+  typedef T Part
+      __attribute__((vector_size(Lines * sizeof(T)), aligned(alignof(T))));
+#pragma unroll
+  for (int i = 0; i < Lines; ++i)
+#pragma unroll
+    for (int g = 0; g < lanes / Lines; ++g) {
+      Part part;
+      __builtin_memcpy(&part, reinterpret_cast<T *>(&v[i]) + g * Lines,
+                       sizeof(part));
+      *reinterpret_cast<Part *>(dst + (g * Lines + i) * width) = part;
+    }
+}
+
+template <typename T>
+void packLinesPlain(T *dst, int64_t width, const T *src, int64_t ld,
+                    int64_t count, int64_t first, int64_t kc) {
+  for (int64_t k = first; k < kc; ++k)
+    for (int64_t i = 0; i < width; ++i)
+      dst[k * width + i] = i < count ? src[i * ld + k] : T(0);
+}
+
+/// Packs `Lines` lines at a time; blocks of k may overlap at the end.
+template <int Lines, typename T>
+void packGroups(T *dst, int64_t width, const T *src, int64_t ld, int64_t count,
+                int64_t kc) {
+  constexpr int lanes = kLanes<T>;
+  for (int64_t k = 0; k < kc; k += lanes) {
+    const int64_t at = k + lanes <= kc ? k : kc - lanes;
+    for (int64_t i = 0; i < width; i += Lines)
+      transpose<Lines, T>(dst + at * width + i, width, src + i * ld + at, ld,
+                          count - i);
+  }
+}
+
+template <typename T>
+void packLines(T *dst, int64_t width, const T *src, int64_t ld, int64_t count,
+               int64_t kc) {
+  constexpr int lanes = kLanes<T>;
+  if (kc < lanes)
+    return packLinesPlain(dst, width, src, ld, count, 0, kc);
+  if (width % lanes == 0)
+    return packGroups<lanes, T>(dst, width, src, ld, count, kc);
+  if constexpr (kRows <= lanes)
+    if (width % kRows == 0)
+      return packGroups<kRows, T>(dst, width, src, ld, count, kc);
+  packLinesPlain(dst, width, src, ld, count, 0, kc);
+}
+
+/// Rows that packing asks for in advance: every row is on a page of its own,
+/// which the processor does not foresee.
+constexpr int64_t kAhead = 24;
+
+/// A few panels at a time: whole cache lines of the source, and no more streams
+/// to write than a first-level cache can keep apart when kc * rows is a power
+/// of two.
+template <typename T>
+void packBand(T *dst, int64_t panels, const T *src, int64_t ld, int64_t kc) {
+  typedef T Row
+      __attribute__((vector_size(kRows * sizeof(T)), aligned(alignof(T))));
+  constexpr int64_t perCacheLine = 64 / sizeof(T), group = 4;
+  for (int64_t first = 0; first < panels; first += group) {
+    const int64_t last = first + group < panels ? first + group : panels;
+    const T *from = src;
+    for (int64_t k = 0; k < kc; ++k, from += ld) {
+      for (int64_t i = first * kRows; i < last * kRows; i += perCacheLine)
+        __builtin_prefetch(from + kAhead * ld + i);
+      for (int64_t p = first; p < last; ++p)
+        *reinterpret_cast<Row *>(dst + (p * kc + k) * kRows) =
+            *reinterpret_cast<const Row *>(from + p * kRows);
+    }
+  }
+}
+
+template <typename T>
+void packRows(T *dst, int64_t width, const T *src, int64_t ld, int64_t count,
+              int64_t kc) {
+  constexpr int lanes = kLanes<T>;
+  const int64_t whole = count / lanes * lanes;
+  for (int64_t k = 0; k < kc; ++k, dst += width, src += ld) {
+    int64_t i = 0;
+    for (; i < whole; i += lanes) {
+      __builtin_prefetch(src + kAhead * ld + i);
+      store<T>(dst + i, load(src + i));
+    }
+    for (; i < count; ++i)
+      dst[i] = src[i];
+    for (; i < width; ++i)
+      dst[i] = T(0);
+  }
+}
+
+template <typename T>
+void packRuns(T *dst, int64_t ld, int64_t vectors, const T *src, int64_t plane,
+              int64_t channels, const typename MicroKernels<T>::Run *runs,
+              int64_t runCount, int64_t step) {
+  for (int64_t c = 0; c < channels; ++c, dst += ld, src += plane) {
+    for (int64_t i = 0; i < vectors * kLanes<T>; ++i)
+      dst[i] = T(0);
+    for (int64_t r = 0; r < runCount; ++r) {
+      T *to = dst + runs[r].vector * kLanes<T>;
+      const T *from = src + runs[r].base;
+      for (int64_t l = runs[r].first; l < runs[r].last; ++l)
+        to[l] = from[l * step];
+    }
+  }
+}
+
+#ifdef __AVX512F__
+
+__mmask16 laneMask(int first, int last) {
+  return __mmask16((0xffffu << first) & (0xffffu >> (16 - last)));
+}
+
+/// Neighbouring positions: one masked load a run, merged into the vector.
+void packRunsUnit(float *dst, int64_t ld, int64_t vectors, const float *src,
+                  int64_t plane, int64_t channels,
+                  const MicroKernels<float>::Run *runs, int64_t runCount) {
+  for (int64_t c = 0; c < channels; ++c, dst += ld, src += plane) {
+    int64_t r = 0;
+    for (int64_t v = 0; v < vectors; ++v) {
+      __m512 value = _mm512_setzero_ps();
+      for (; r < runCount && runs[r].vector == v; ++r)
+        value = _mm512_mask_loadu_ps(
+            value, laneMask(runs[r].first, runs[r].last), src + runs[r].base);
+      _mm512_storeu_ps(dst + v * 16, value);
+    }
+  }
+}
+
+/// Every second position: two masked loads, the even lanes of both.
+void packRunsHalf(float *dst, int64_t ld, int64_t vectors, const float *src,
+                  int64_t plane, int64_t channels,
+                  const MicroKernels<float>::Run *runs, int64_t runCount) {
+  const __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12,
+                                        10, 8, 6, 4, 2, 0);
+  for (int64_t c = 0; c < channels; ++c, dst += ld, src += plane) {
+    int64_t r = 0;
+    for (int64_t v = 0; v < vectors; ++v) {
+      __m512 value = _mm512_setzero_ps();
+      for (; r < runCount && runs[r].vector == v; ++r) {
+        const __mmask16 lanes = laneMask(runs[r].first, runs[r].last);
+        const uint32_t spread = _pdep_u32(lanes, 0x55555555u);
+        const float *from = src + runs[r].base;
+        const __m512 low = _mm512_maskz_loadu_ps(__mmask16(spread), from);
+        const __m512 high =
+            _mm512_maskz_loadu_ps(__mmask16(spread >> 16), from + 16);
+        value = _mm512_mask_mov_ps(value, lanes,
+                                   _mm512_permutex2var_ps(low, even, high));
+      }
+      _mm512_storeu_ps(dst + v * 16, value);
+    }
+  }
+}
+
+template <>
+void packRuns<float>(float *dst, int64_t ld, int64_t vectors, const float *src,
+                     int64_t plane, int64_t channels,
+                     const MicroKernels<float>::Run *runs, int64_t runCount,
+                     int64_t step) {
+  if (step == 1)
+    return packRunsUnit(dst, ld, vectors, src, plane, channels, runs, runCount);
+  if (step == 2)
+    return packRunsHalf(dst, ld, vectors, src, plane, channels, runs, runCount);
+  for (int64_t c = 0; c < channels; ++c, dst += ld, src += plane) {
+    for (int64_t v = 0; v < vectors; ++v)
+      _mm512_storeu_ps(dst + v * 16, _mm512_setzero_ps());
+    for (int64_t r = 0; r < runCount; ++r)
+      for (int64_t l = runs[r].first; l < runs[r].last; ++l)
+        dst[runs[r].vector * 16 + l] = src[runs[r].base + l * step];
+  }
+}
+
+#endif
+
+template <typename T> constexpr MicroKernels<T> makeKernels() {
+  return {kRows,      kLanes<T>,    kVectors,    kVectors * kLanes<T>,
+          anyTile<T>, packLines<T>, packRows<T>, packBand<T>,
+          packRuns<T>};
+}
+
+} // namespace
+
+#define PIPEC_JOIN2(a, b) a##b
+#define PIPEC_JOIN(a, b) PIPEC_JOIN2(a, b)
+extern const MicroKernels<float> PIPEC_JOIN(floatKernels_, PIPEC_LEVEL);
+extern const MicroKernels<double> PIPEC_JOIN(doubleKernels_, PIPEC_LEVEL);
+constexpr MicroKernels<float> PIPEC_JOIN(floatKernels_,
+                                         PIPEC_LEVEL) = makeKernels<float>();
+constexpr MicroKernels<double> PIPEC_JOIN(doubleKernels_,
+                                          PIPEC_LEVEL) = makeKernels<double>();
+
+} // namespace pipec::cpu

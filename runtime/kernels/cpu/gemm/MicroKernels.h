@@ -1,0 +1,63 @@
+//===- MicroKernels.h - what a processor level gives the products -*- C++ -*-=//
+//
+// The innermost loops of matrix products and convolutions. MicroKernels.cpp is
+// compiled once per processor level; which one runs is chosen at first use.
+// All levels with fused multiply-add (x86-64-v3, x86-64-v4) give the same bits:
+// an element of the result is one chain of FMAs over k, whatever the register
+// tile around it.
+//
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include <cstdint>
+
+namespace pipec::cpu {
+
+/// A register tile is `rows` x `columns`; operands are packed in panels:
+///   A: a[k * rows + i]                 i < rows
+///   B: b[k * stride + j]               j < vectors * lanes <= columns
+template <typename T> struct MicroKernels {
+  int rows;
+  int lanes;
+  int vectors; ///< of B per tile
+  int columns; ///< lanes * vectors
+
+  /// c[i * ldc + j] = or += sum over k < kc of a[k * rows + i] * b[k * stride +
+  /// j], for i < m <= rows and j < n <= columns. B must be readable up to the
+  /// next multiple of `lanes`.
+  void (*tile)(int64_t m, int64_t n, int64_t kc, const T *a, const T *b,
+               int64_t stride, T *c, int64_t ldc, bool add);
+
+  /// dst[k * width + i] = src[i * ld + k] for i < count, 0 for count <= i <
+  /// width; k < kc. For sources that are contiguous along k.
+  void (*packLines)(T *dst, int64_t width, const T *src, int64_t ld,
+                    int64_t count, int64_t kc);
+
+  /// dst[k * width + i] = src[k * ld + i], else as above. For sources that are
+  /// contiguous along the panel.
+  void (*packRows)(T *dst, int64_t width, const T *src, int64_t ld,
+                   int64_t count, int64_t kc);
+
+  /// `panels` full panels of `rows` lines, kc * rows elements apart, from a
+  /// source as in packRows.
+  void (*packBand)(T *dst, int64_t panels, const T *src, int64_t ld,
+                   int64_t kc);
+
+  /// A run of positions that a row of an image supplies to a panel: lanes
+  /// [first, last) of vector `vector` come from base[lane * step].
+  struct Run {
+    int64_t base; ///< offset of lane 0 in the channel plane, maybe outside it
+    int32_t vector, first, last;
+  };
+  /// For channel c < channels: zeroes dst[c * ld + 0 .. vectors*lanes) and then
+  /// fills the runs from src + c * plane. Runs are ordered by vector.
+  void (*packRuns)(T *dst, int64_t ld, int64_t vectors, const T *src,
+                   int64_t plane, int64_t channels, const Run *runs,
+                   int64_t runCount, int64_t step);
+};
+
+/// The kernels of the best level this processor has. The environment variable
+/// PIPEC_KERNELS=v4|v3|baseline lowers it (for tests).
+template <typename T> const MicroKernels<T> &microKernels();
+
+} // namespace pipec::cpu
