@@ -93,7 +93,14 @@ Schedule generate(std::string_view name, const ScheduleRequest &request) {
 }
 
 Costs costsFor(const Schedule &schedule, const ScheduleRequest &request) {
-  return expand(request.costs, schedule.placement);
+  Costs costs = expand(request.costs, schedule.placement);
+  if (schedule.slices > 1)
+    for (auto *list :
+         {&costs.forward, &costs.backwardInput, &costs.backwardWeight,
+          &costs.memoryForward, &costs.memoryInput, &costs.memoryWeight})
+      for (double &value : *list)
+        value /= schedule.slices;
+  return costs;
 }
 
 } // namespace pipec::schedule

@@ -1,0 +1,122 @@
+//===- DualPipe.cpp - DeepSeek-V3's schedules -----------------------------===//
+//
+// DualPipe runs two pipelines in opposite directions over the same devices,
+// each with its own copy of the model and M/2 microbatches. A forward of one
+// direction stands next to a backward of the other, so that a runtime can
+// overlap the communication of one with the computation of the other. Eight
+// steps, counted from the nearer end of the pipeline (q = distance to it, h =
+// half the devices); z marks an input gradient whose weight gradient comes
+// later:
+//
+//   1  2(h-q-1) x F0              5  (h-q-1) x (B1, F1, B0)
+//   2  (q+1) x (F0, F1)           6  (q+1) x (B1, B0), the second half z
+//   3  (h-q-1) x (B1z, W, F1)     7  (h-q-1) x (W, B0z)
+//   4  (M/2-P+q+1) x              8  (q+1) x W
+//      (F0, B1, F1, B0)
+//
+// DualPipeV cuts it in half: P devices, two stages each as a V, one copy of the
+// model; the same steps with h = P, q = device and M-2P+q+1 repetitions.
+//
+//===----------------------------------------------------------------------===//
+#include "compiler/schedule/generators/Build.h"
+
+#include <algorithm>
+#include <deque>
+
+namespace pipec::schedule {
+
+namespace {
+
+/// One of the two streams of a device: a direction or a half of the V.
+struct Stream {
+  int stage, firstMicrobatch, stride;
+};
+
+class Steps {
+public:
+  Steps(std::vector<Action> &order, Stream zero, Stream one)
+      : order(order), streams{zero, one} {}
+
+  void run(int h, int q, int middle) {
+    for (int i = 0; i < 2 * (h - q - 1); ++i)
+      forward(0);
+    for (int i = 0; i < q + 1; ++i)
+      forward(0), forward(1);
+    for (int i = 0; i < h - q - 1; ++i)
+      backward(1, true), weight(), forward(1);
+    for (int i = 0; i < middle; ++i)
+      forward(0), backward(1), forward(1), backward(0);
+    for (int i = 0; i < h - q - 1; ++i)
+      backward(1), forward(1), backward(0);
+    bool late = false;
+    for (int i = 0; i < q + 1; ++i) {
+      bool turn = i == (q + 1) / 2;
+      late = late || (turn && q % 2 == 1);
+      backward(1, late);
+      late = late || (turn && q % 2 == 0);
+      backward(0, late);
+    }
+    for (int i = 0; i < h - q - 1; ++i)
+      weight(), backward(0, true);
+    while (!waiting.empty())
+      weight();
+  }
+
+private:
+  int microbatch(int stream, int count) const {
+    return streams[stream].firstMicrobatch + count * streams[stream].stride;
+  }
+  void forward(int stream) {
+    order.push_back({Kind::F, streams[stream].stage,
+                     microbatch(stream, forwards[stream]++)});
+  }
+  void backward(int stream, bool late = false) {
+    Action a{late ? Kind::I : Kind::B, streams[stream].stage,
+             microbatch(stream, backwards[stream]++)};
+    order.push_back(a);
+    if (late)
+      waiting.push_back({Kind::W, a.stage, a.microbatch});
+  }
+  void weight() {
+    order.push_back(waiting.front());
+    waiting.pop_front();
+  }
+
+  std::vector<Action> &order;
+  Stream streams[2];
+  int forwards[2] = {}, backwards[2] = {};
+  std::deque<Action> waiting;
+};
+
+} // namespace
+
+Schedule makeDualPipe(const ScheduleRequest &request) {
+  int p = request.devices, m = request.microbatches;
+  require(p % 2 == 0,
+          "dualpipe needs an even number of devices, not " + std::to_string(p));
+  require(m % 2 == 0 && m >= 2 * p,
+          "dualpipe needs an even number of microbatches, at least " +
+              std::to_string(2 * p) + ", not " + std::to_string(m));
+  Schedule schedule = begin(request, bidirectionalPlacement(p));
+  for (int d = 0; d < p; ++d) {
+    int q = std::min(d, p - 1 - d);
+    Stream down{d, 0, 2}, up{p - 1 - d, 1, 2};
+    bool upper = d >= p / 2;
+    Steps(schedule.order[d], upper ? up : down, upper ? down : up)
+        .run(p / 2, q, m / 2 - p + q + 1);
+  }
+  return schedule;
+}
+
+Schedule makeDualPipeV(const ScheduleRequest &request) {
+  int p = request.devices, m = request.microbatches;
+  require(m >= 2 * p, "dualpipe-v needs at least " + std::to_string(2 * p) +
+                          " microbatches, not " + std::to_string(m));
+  Schedule schedule = begin(request, zigzagPlacement(p, 2));
+  for (int d = 0; d < p; ++d)
+    Steps(schedule.order[d], {d, 0, 1}, {2 * p - 1 - d, 0, 1})
+        .run(p, d, m - 2 * p + d + 1);
+  return schedule;
+}
+
+} // namespace pipec::schedule

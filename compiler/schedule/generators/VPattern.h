@@ -1,0 +1,23 @@
+//===- VPattern.h - repeated building blocks on a V -------------*- C++ -*-===//
+#pragma once
+
+#include "compiler/schedule/Generator.h"
+
+namespace pipec::schedule {
+
+/// When device i runs the two forwards and two input gradients of microbatch 0,
+/// in slots of one task; microbatch k follows 6k slots later.
+struct VBlock {
+  int forward[2];  ///< chunk 0, 1
+  int backward[2]; ///< chunk 0, 1
+};
+
+/// The building blocks of V-Min and V-Half for device i of p.
+VBlock vMinBlock(int p, int i);
+VBlock vHalfBlock(int p, int i);
+
+/// The block repeated for every microbatch, weight gradients in the free slots
+/// in order; gaps at both ends closed at unit cost without raising the peak.
+Schedule repeatBlock(const ScheduleRequest &request, VBlock (*block)(int, int));
+
+} // namespace pipec::schedule

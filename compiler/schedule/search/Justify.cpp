@@ -1,0 +1,231 @@
+//===- Justify.cpp - fill holes forwards and backwards in time ------------===//
+//
+// Forward-backward improvement, known from project scheduling: pushing all
+// tasks as late as they can go and then as early as they can go closes gaps
+// that either pass alone leaves. Moving a task that is ready now ahead of tasks
+// that still wait keeps the order free of deadlock, and what it adds to memory
+// is checked against every task it passes, so each pass stays valid.
+//
+// The span of an order is the makespan after each device's clock is shifted by
+// its first start, which no order can change: the backward pass starts devices
+// that far apart.
+//
+//===----------------------------------------------------------------------===//
+#include "compiler/schedule/search/Justify.h"
+
+#include "compiler/schedule/search/Agenda.h"
+
+#include <algorithm>
+
+namespace pipec::schedule::search {
+
+namespace {
+
+class Pass {
+public:
+  Pass(const Problem &problem, const Order &order, bool backwards)
+      : p(problem), rows(backwards ? p.mirror : p.rows), backwards(backwards),
+        order(order), result(p.devices), agenda(p.devices) {}
+  Order run(Result *result);
+
+private:
+  /// The tasks of a device not yet taken, as a linked list over positions.
+  struct Device {
+    std::vector<int> next, previous; ///< by position; n is the list's head
+    double freeAt = 0, held = 0, first = 0;
+  };
+  /// The next task of a row.
+  struct Head {
+    int taken = 0; ///< tasks of the row that have run
+  };
+
+  void prepare();
+  void releases();
+  Task headOf(int row) const {
+    int k = heads[row].taken;
+    return p.task(row, backwards ? p.microbatches - 1 - k : k);
+  }
+  double readyAt(int row) const {
+    const Row &r = rows[row];
+    if (heads[row].taken == p.microbatches ||
+        (r.after >= 0 && heads[r.after].taken <= heads[row].taken))
+      return kNever;
+    return r.waits ? arrival[headOf(row)] : 0;
+  }
+  void decide(int d, double now);
+  bool roomToPull(int d, int position, double change) const;
+  void take(int d, int position, double now);
+
+  const Problem &p;
+  const std::vector<Row> &rows;
+  const bool backwards;
+  const Order &order;
+  Order result;
+  std::vector<Device> devices;
+  std::vector<Head> heads;
+  std::vector<int> positionOf;
+  std::vector<double> arrival;
+  Agenda agenda;
+};
+
+void Pass::prepare() {
+  arrival.assign(p.taskIds(), kNever);
+  positionOf.resize(p.taskIds());
+  heads.resize(rows.size());
+  devices.resize(p.devices);
+  for (int d = 0; d < p.devices; ++d) {
+    Device &dev = devices[d];
+    int n = static_cast<int>(order[d].size());
+    dev.next.resize(n + 1);
+    dev.previous.resize(n + 1);
+    for (int i = 0; i <= n; ++i) {
+      int after = i == n ? 0 : i + 1, before = i == 0 ? n : i - 1;
+      dev.next[i] = backwards ? before : after;
+      dev.previous[i] = backwards ? after : before;
+    }
+    for (int i = 0; i < n; ++i)
+      positionOf[order[d][i]] = i;
+    if (backwards)
+      dev.held = p.residue[d];
+    result[d].reserve(n);
+    agenda.set(d, 0);
+  }
+  if (backwards && p.metric == Metric::Span)
+    releases();
+}
+
+/// Reversed, a device may start as much later as it ends earlier.
+void Pass::releases() {
+  std::vector<double> entry(p.devices, kNever);
+  double at = 0, latest = 0;
+  for (int s = 0; s < p.stages; ++s) {
+    const Row &row = p.rows[3 * s];
+    if (entry[row.device] == kNever)
+      entry[row.device] = latest = at;
+    at += row.time + row.hop;
+  }
+  for (int d = 0; d < p.devices; ++d) {
+    devices[d].freeAt = latest - entry[d];
+    agenda.set(d, devices[d].freeAt);
+  }
+}
+
+Order Pass::run(Result *cost) {
+  prepare();
+  while (agenda.time() < kNever)
+    decide(agenda.device(), agenda.time());
+  double from = kNever, to = 0, span = 0;
+  for (int d = 0; d < p.devices; ++d) {
+    Device &dev = devices[d];
+    if (result[d].size() < order[d].size())
+      return {};
+    if (backwards)
+      std::reverse(result[d].begin(), result[d].end());
+    from = std::min(from, dev.first);
+    to = std::max(to, dev.freeAt);
+    span = std::max(span, dev.freeAt - dev.first);
+  }
+  if (cost)
+    *cost = {to - from, span, true};
+  return std::move(result);
+}
+
+void Pass::decide(int d, double now) {
+  Device &dev = devices[d];
+  int n = static_cast<int>(order[d].size());
+  int head = dev.next[n];
+  if (head == n)
+    return agenda.set(d, kNever);
+  double turn = readyAt(p.rowOf(order[d][head]));
+  if (turn <= now)
+    return take(d, head, now);
+  double wake = kNever;
+  int best = -1;
+  for (int row : p.rowsOf[d]) {
+    double ready = readyAt(row);
+    if (ready > now) {
+      wake = std::min(wake, ready);
+      continue;
+    }
+    const Row &r = rows[row];
+    int position = positionOf[headOf(row)];
+    if (best >= 0 && (backwards ? position < best : position > best))
+      continue;
+    if (now + r.time <= turn * (1 + 1e-13) &&
+        (r.memory <= 0 || roomToPull(d, position, r.memory)))
+      best = position;
+  }
+  if (best >= 0)
+    return take(d, best, now);
+  agenda.set(d, wake);
+}
+
+/// Whether the device has room for `change` more until `position` comes up.
+bool Pass::roomToPull(int d, int position, double change) const {
+  const Device &dev = devices[d];
+  if (p.limit[d] == kNever)
+    return true;
+  double held = dev.held + change;
+  int at = dev.next[order[d].size()];
+  while (p.fits(held, d)) {
+    if (at == position)
+      return true;
+    held += rows[p.rowOf(order[d][at])].memory;
+    at = dev.next[at];
+  }
+  return false;
+}
+
+void Pass::take(int d, int position, double now) {
+  Device &dev = devices[d];
+  Task t = order[d][position];
+  int rowIndex = p.rowOf(t);
+  const Row &row = rows[rowIndex];
+  dev.next[dev.previous[position]] = dev.next[position];
+  dev.previous[dev.next[position]] = dev.previous[position];
+  if (result[d].empty())
+    dev.first = now;
+  dev.held += row.memory;
+  double end = dev.freeAt = now + row.time;
+  ++heads[rowIndex].taken;
+  result[d].push_back(t);
+  agenda.set(d, end);
+  if (row.feeds < 0)
+    return;
+  double at = end + row.hop;
+  int to = rows[row.feeds].device;
+  arrival[p.task(row.feeds, p.microbatchOf(t))] = at;
+  agenda.sooner(to, std::max(at, devices[to].freeAt));
+}
+
+} // namespace
+
+Order justify(const Problem &problem, const Order &order, bool backwards,
+              Result *result) {
+  return Pass(problem, order, backwards).run(result);
+}
+
+Order improve(const Problem &problem, const Order &order, int rounds,
+              Result &result) {
+  Order best = order, current = order;
+  result = evaluate(problem, best);
+  int idle = 0;
+  for (int round = 0; round < rounds && idle < 2; ++round) {
+    Result r;
+    ++idle;
+    current = justify(problem, current, true);
+    if (current.empty())
+      break;
+    current = justify(problem, current, false, &r);
+    if (current.empty())
+      break;
+    if (r.cost(problem.metric) < result.cost(problem.metric) * (1 - 1e-9)) {
+      result = r;
+      best = current;
+      idle = 0;
+    }
+  }
+  return best;
+}
+
+} // namespace pipec::schedule::search

@@ -1,0 +1,21 @@
+//===- Justify.h - fill holes forwards and backwards in time ----*- C++ -*-===//
+#pragma once
+
+#include "compiler/schedule/search/Problem.h"
+
+namespace pipec::schedule::search {
+
+/// Runs the order; where a device would wait, the first task of its list that
+/// is ready, fits the gap and keeps memory within the limit is taken earlier.
+/// `backwards` does the same with time reversed, which moves tasks later. The
+/// order must be valid and fit. The makespan (for Metric::Span: the span) does
+/// not grow. An empty order means that the given one deadlocks.
+Order justify(const Problem &problem, const Order &order, bool backwards,
+              Result *result = nullptr);
+
+/// Passes in both directions, at most `rounds` of them and as long as two in a
+/// row bring something; the best order met and its cost.
+Order improve(const Problem &problem, const Order &order, int rounds,
+              Result &result);
+
+} // namespace pipec::schedule::search
