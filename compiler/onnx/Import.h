@@ -17,6 +17,7 @@
 
 #include "support/Diagnostics.h"
 
+#include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
 
@@ -89,5 +90,9 @@ importModel(llvm::StringRef bytes, const std::string &name,
             const std::string &folder, const ImportOptions &options,
             mlir::MLIRContext &context, Diagnostics &diagnostics,
             ImportReport &report);
+
+/// The elements of a folded parameter as they are in memory: row-major, little
+/// endian, i1 a byte an element.
+std::string rawBytes(mlir::DenseElementsAttr value);
 
 } // namespace pipec::onnx

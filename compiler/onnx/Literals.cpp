@@ -1,5 +1,6 @@
 //===- Literals.cpp - tensors of a model as types and literals ------------===//
 #include "compiler/onnx/Literals.h"
+#include "compiler/onnx/Import.h"
 #include "llvm/ADT/APFloat.h"
 
 #include <cstring>
@@ -114,6 +115,22 @@ nn::Literal readLiteral(MLIRContext *context, const Model &model,
 DenseElementsAttr readAttr(MLIRContext *context, const Model &model,
                            const TensorData &tensor) {
   return readLiteral(context, model, tensor).toAttr();
+}
+
+std::string rawBytes(DenseElementsAttr value) {
+  const auto type = cast<RankedTensorType>(value.getType());
+  if (!type.getElementType().isInteger(1)) {
+    const ArrayRef<char> raw = value.getRawData();
+    std::string out;
+    const int64_t copies = value.isSplat() ? type.getNumElements() : 1;
+    for (int64_t i = 0; i < copies; ++i)
+      out.append(raw.data(), raw.size());
+    return out;
+  }
+  std::string out;
+  for (const bool v : value.getValues<bool>())
+    out += static_cast<char>(v);
+  return out;
 }
 
 } // namespace pipec::onnx
