@@ -1,0 +1,62 @@
+//===- Target.h - from a stage to native code ------------------*- C++ -*-===//
+//
+// A target turns the tasks of one stage (functions of nn and pipe ops after
+// memory planning) into a shared object that follows runtime/StageAbi.h.
+//
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "mlir/IR/BuiltinOps.h"
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace pipec::target {
+
+struct TargetOptions {
+  /// Processor to generate for, as LLVM names it; "native" is this machine's.
+  std::string cpu = "native";
+  /// Whether several ops become one kernel. Off only to check that the results
+  /// do not depend on it.
+  bool fuse = true;
+  /// Which intermediate forms to keep as text in StageCode.
+  bool keepKernels = false, keepLlvm = false, keepObject = false;
+};
+
+struct TaskCode {
+  std::string name;           // as in pipe.task
+  int64_t workspaceBytes = 0; // what the task needs of PIPEC_WORKSPACE, exact
+};
+
+struct StageCode {
+  std::vector<TaskCode> tasks;
+  std::string kernels; // MLIR: fused kernels in upstream dialects
+  std::string llvm;    // LLVM IR after optimization
+  std::string object;  // bytes of the object file
+  int kernelCount = 0; // distinct kernels
+};
+
+class Target {
+public:
+  virtual ~Target() = default;
+  /// Compiles every func.func of `stage` with the attribute `pipe.task`. The
+  /// module is not changed. An empty `sharedObject` stops after the object.
+  /// Errors are diagnostics at the op they concern.
+  virtual mlir::LogicalResult compileStage(mlir::ModuleOp stage,
+                                           const TargetOptions &options,
+                                           llvm::StringRef sharedObject,
+                                           StageCode &result) const = 0;
+};
+
+/// Names in Targets.def, with their summaries.
+std::vector<std::pair<std::string, std::string>> listTargets();
+/// Null when there is no row of that name.
+std::unique_ptr<Target> createTarget(llvm::StringRef name);
+
+/// The row "cpu".
+mlir::LogicalResult compileStage(mlir::ModuleOp stage,
+                                 const TargetOptions &options,
+                                 llvm::StringRef sharedObject,
+                                 StageCode &result);
+
+} // namespace pipec::target

@@ -1,0 +1,88 @@
+//===- Cpu.cpp - the CPU target -------------------------------------------===//
+#include "compiler/target/Target.h"
+#include "compiler/target/cpu/Codegen.h"
+#include "compiler/target/cpu/EmitTask.h"
+#include "compiler/target/cpu/Expand.h"
+#include "dialects/pipe/Pipe.h"
+
+#include "mlir/IR/Verifier.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace mlir;
+using namespace pipec;
+using namespace pipec::cpu;
+
+static LogicalResult planTask(func::FuncOp func, StringRef name,
+                              const PlanOptions &options, TaskPlan &plan) {
+  if (func.getNumArguments() || func.getNumResults() ||
+      !llvm::hasSingleElement(func.getBody()))
+    return func.emitError("a task has one block, no arguments and no results");
+  plan.func = func;
+  plan.name = name.str();
+  expandComposedOps(func);
+  plan.groups = formGroups(func, options);
+  if (failed(placeTask(plan)) || failed(orderUnits(plan)))
+    return failure();
+  layoutArena(plan);
+  return success();
+}
+
+namespace {
+class CpuTarget : public target::Target {
+public:
+  LogicalResult compileStage(ModuleOp stage,
+                             const target::TargetOptions &options,
+                             StringRef sharedObject,
+                             target::StageCode &result) const override {
+    MLIRContext &context = *stage.getContext();
+    registerLoweringDialects(context);
+    OwningOpRef<ModuleOp> source = stage.clone();
+    OwningOpRef<ModuleOp> code = ModuleOp::create(stage.getLoc());
+    StageEmitter emitter(*code);
+    PlanOptions planOptions;
+    planOptions.fuse = options.fuse;
+    for (auto func : source->getOps<func::FuncOp>()) {
+      auto name = func->getAttrOfType<StringAttr>(pipe::kTaskAttr);
+      if (!name)
+        continue;
+      TaskPlan plan;
+      if (failed(planTask(func, name, planOptions, plan)) ||
+          failed(emitter.emitTask(plan)))
+        return failure();
+      result.tasks.push_back({plan.name, plan.workspace});
+    }
+    emitter.finish();
+    result.kernelCount = emitter.kernelCount();
+    if (options.keepKernels) {
+      llvm::raw_string_ostream os(result.kernels);
+      code->print(os);
+    }
+    return finish(*code, options, sharedObject, result);
+  }
+
+private:
+  static LogicalResult finish(ModuleOp code,
+                              const target::TargetOptions &options,
+                              StringRef sharedObject,
+                              target::StageCode &result) {
+    if (failed(mlir::verify(code)) || failed(lowerToLlvm(code)))
+      return failure();
+    FailureOr<std::string> object = compileToObject(
+        code, options.cpu, options.keepLlvm ? &result.llvm : nullptr);
+    if (failed(object))
+      return failure();
+    if (!sharedObject.empty() &&
+        failed(linkShared(code.getLoc(), *object, sharedObject)))
+      return failure();
+    if (options.keepObject)
+      result.object = std::move(*object);
+    return success();
+  }
+};
+} // namespace
+
+namespace pipec::target {
+std::unique_ptr<Target> createCpuTarget() {
+  return std::make_unique<CpuTarget>();
+}
+} // namespace pipec::target

@@ -1,0 +1,21 @@
+//===- EmitElementwise.h - one nn op at one point --------------*- C++ -*-===//
+#pragma once
+
+#include "mlir/IR/ImplicitLocOpBuilder.h"
+
+namespace pipec::cpu {
+
+/// The arith and math ops of an elementwise nn op on scalars or vectors. Scalar
+/// operands are spread when another is a vector. Null when the op has no code
+/// for its element type.
+mlir::Value emitElementwise(mlir::ImplicitLocOpBuilder &b, mlir::Operation *op,
+                            llvm::ArrayRef<mlir::Value> operands);
+
+/// One step of a reduction of `kind`.
+mlir::Value emitCombine(mlir::ImplicitLocOpBuilder &b, llvm::StringRef kind,
+                        mlir::Value x, mlir::Value y);
+/// What a reduction of nothing gives.
+mlir::Value emitIdentity(mlir::ImplicitLocOpBuilder &b, llvm::StringRef kind,
+                         mlir::Type type);
+
+} // namespace pipec::cpu

@@ -1,0 +1,36 @@
+//===- EmitTask.h - a planned task as code ---------------------*- C++ -*-===//
+#pragma once
+
+#include "compiler/target/cpu/EmitKernel.h"
+#include "compiler/target/cpu/Library.h"
+
+namespace pipec::cpu {
+
+/// Collects the code of a stage in one module: kernels (equal ones once),
+/// constants and descriptors, a function for each task, `pipec_load`.
+class StageEmitter {
+public:
+  explicit StageEmitter(mlir::ModuleOp module) : module(module) {}
+
+  mlir::LogicalResult emitTask(const TaskPlan &plan);
+  /// The functions and data every stage has, after the last task.
+  void finish();
+  int kernelCount() const { return count; }
+
+private:
+  mlir::FailureOr<KernelCode> kernel(const KernelPlan &plan,
+                                     llvm::StringRef task);
+  std::string constant(mlir::ElementsAttr value);
+  std::string descriptor(const LibraryCall &call);
+  friend class TaskEmitter;
+
+  mlir::ModuleOp module;
+  std::multimap<size_t, mlir::func::FuncOp> kernels; // by structure
+  llvm::DenseMap<mlir::Attribute, std::string> constants;
+  std::map<std::string, std::string> descriptors; // bytes -> symbol
+  /// Descriptor symbols that loading prepares, with the kind of call.
+  std::vector<std::pair<std::string, int32_t>> prepared;
+  int count = 0;
+};
+
+} // namespace pipec::cpu

@@ -1,0 +1,355 @@
+//===- Homes.cpp - where results are written ------------------------------===//
+//
+// A result is written where it is wanted: into the region of a pipe.store, into
+// its part of a concat or pad, or in the order that a later reshape needs.
+//
+//===----------------------------------------------------------------------===//
+#include "compiler/target/cpu/Plan.h"
+#include "dialects/pipe/Pipe.h"
+
+using namespace mlir;
+using namespace pipec;
+using namespace pipec::cpu;
+using nn::tensorType;
+
+int64_t cpu::elementBytes(Type element) {
+  return llvm::divideCeil(element.getIntOrFloatBitWidth(), 8);
+}
+
+bool cpu::mayAlias(Operation *load, Operation *store) {
+  auto from = cast<pipe::LoadOp>(load);
+  auto to = cast<pipe::StoreOp>(store);
+  StringRef read = from.getRegion(), written = to.getRegion();
+  if (read == "weights" && written == "new_weights")
+    read = written;
+  int64_t readEnd = from.getOffset() + nn::byteSize(from.getY().getType());
+  int64_t writeEnd = to.getOffset() + nn::byteSize(to.getX().getType());
+  return read == written && static_cast<int64_t>(from.getOffset()) < writeEnd &&
+         static_cast<int64_t>(to.getOffset()) < readEnd;
+}
+
+bool cpu::isMatrixPlace(ArrayRef<int64_t> shape, const Placement &place) {
+  size_t rank = shape.size();
+  if (rank < 2 || llvm::is_contained(shape, 0))
+    return true;
+  int64_t m = shape[rank - 2], n = shape[rank - 1];
+  int64_t row = place.strides[rank - 2], column = place.strides[rank - 1];
+  auto fits = [](int64_t outer, int64_t outerStride, int64_t inner,
+                 int64_t innerStride) {
+    return (inner == 1 || innerStride == 1) &&
+           (outer == 1 || outerStride >= std::max<int64_t>(inner, 1));
+  };
+  if (!fits(m, row, n, column) && !fits(n, column, m, row))
+    return false;
+  return llvm::all_of(ArrayRef(place.strides).drop_back(2),
+                      [](int64_t s) { return s >= 0; });
+}
+
+Placement cpu::partPlace(Operation *op, unsigned index,
+                         const Placement &whole) {
+  Placement part = whole;
+  if (auto concat = dyn_cast<nn::ConcatOp>(op)) {
+    int64_t before = 0;
+    for (unsigned i = 0; i < index; ++i)
+      before += tensorType(op->getOperand(i)).getDimSize(concat.getAxis());
+    part.offset += before * whole.strides[concat.getAxis()];
+    return part;
+  }
+  auto pad = cast<nn::PadOp>(op);
+  for (size_t d = 0; d < part.strides.size(); ++d) {
+    part.offset += pad.getLow()[d] * whole.strides[d];
+    part.strides[d] = whole.strides[d] * (pad.getInterior()[d] + 1);
+  }
+  return part;
+}
+
+namespace {
+class HomeFinder {
+public:
+  HomeFinder(TaskPlan &plan) : plan(plan) {
+    for (auto [i, group] : llvm::enumerate(plan.groups))
+      for (Operation *op : group.ops)
+        groupOf[op] = i;
+    int64_t position = 0;
+    for (Operation &op : plan.func.getBody().front()) {
+      order[&op] = position++;
+      if (isa<pipe::LoadOp>(op))
+        loads.push_back(&op);
+      else if (isa<pipe::StoreOp>(op))
+        stores.push_back(&op);
+    }
+  }
+
+  Homes run() {
+    homes.targets.resize(plan.groups.size());
+    for (Operation *store : stores)
+      storeFromGroup(cast<pipe::StoreOp>(store));
+    for (Operation &op : llvm::reverse(plan.func.getBody().front()))
+      if (groupOf.contains(&op) || ownsResults(&op))
+        for (Value result : op.getResults())
+          findHome(result);
+    return std::move(homes);
+  }
+
+private:
+  static bool ownsResults(Operation *op) {
+    return op->getNumResults() && !isView(op) && !isGenerated(op) &&
+           !isImmediate(op->getResult(0)) &&
+           !isa<pipe::LoadOp, pipe::ScalarOp, nn::ConstantOp>(op);
+  }
+
+  Placement regionPlace(pipe::StoreOp store) {
+    Buffer buffer;
+    buffer.kind = Buffer::Region;
+    buffer.region = pipe::regionIndex(store.getRegion());
+    buffer.offset = store.getOffset();
+    buffer.bytes = nn::byteSize(store.getX().getType());
+    plan.buffers.push_back(buffer);
+    return {static_cast<int>(plan.buffers.size()) - 1, 0,
+            denseStrides(tensorType(store.getX()).getShape())};
+  }
+
+  Placement fresh(Value value) {
+    Buffer buffer;
+    buffer.bytes = nn::byteSize(value.getType());
+    plan.buffers.push_back(buffer);
+    return {static_cast<int>(plan.buffers.size()) - 1, 0,
+            denseStrides(tensorType(value).getShape())};
+  }
+
+  bool overlapsAnotherStore(pipe::StoreOp store) {
+    return llvm::any_of(stores, [&](Operation *other) {
+      auto o = cast<pipe::StoreOp>(other);
+      return o != store && o.getRegion() == store.getRegion() &&
+             static_cast<int64_t>(o.getOffset()) <
+                 static_cast<int64_t>(store.getOffset()) +
+                     nn::byteSize(store.getX().getType()) &&
+             static_cast<int64_t>(store.getOffset()) <
+                 static_cast<int64_t>(o.getOffset()) +
+                     nn::byteSize(o.getX().getType());
+    });
+  }
+
+  /// Nothing else in the task reads or writes what the store writes.
+  bool isAlone(pipe::StoreOp store) {
+    return !overlapsAnotherStore(store) &&
+           llvm::none_of(
+               loads, [&](Operation *load) { return mayAlias(load, store); });
+  }
+
+  /// The group overwrites, element by element, what only it reads.
+  bool isInPlaceUpdate(pipe::StoreOp store, int index, Value base,
+                       const Placement &at) {
+    const Group &group = plan.groups[index];
+    if (overlapsAnotherStore(store) ||
+        llvm::any_of(group.ops,
+                     [](Operation *op) { return isa<nn::ReduceOp>(op); }))
+      return false;
+    auto target = loopStrides(group, base, at.strides);
+    for (Operation *op : loads) {
+      if (!mayAlias(op, store))
+        continue;
+      auto load = cast<pipe::LoadOp>(op);
+      if (order[op] > order[store] || load.getOffset() != store.getOffset() ||
+          load.getY().getType() != store.getX().getType())
+        return false;
+      Placement source{0, 0, denseStrides(tensorType(load.getY()).getShape())};
+      if (!readsOnlyAt(group, load.getY(), source, target))
+        return false;
+    }
+    return true;
+  }
+
+  bool readsOnlyAt(const Group &group, Value value, const Placement &at,
+                   ArrayRef<int64_t> target) {
+    for (Operation *user : value.getUsers()) {
+      if (isView(user)) {
+        auto through = throughView(user, at);
+        if (!through || through->offset != 0 ||
+            !readsOnlyAt(group, user->getResult(0), *through, target))
+          return false;
+      } else if (!group.ops.contains(user) ||
+                 ArrayRef(loopStrides(group, value, at.strides)) != target) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  /// A store of a value that a group evaluates becomes one of its targets.
+  void storeFromGroup(pipe::StoreOp store) {
+    Placement at = regionPlace(store);
+    Value base = store.getX();
+    while (!groupOf.contains(base.getDefiningOp()) && base.getDefiningOp() &&
+           isBijectiveView(base.getDefiningOp())) {
+      auto back = backThroughView(base.getDefiningOp(), at);
+      if (!back)
+        return;
+      at = *back;
+      base = base.getDefiningOp()->getOperand(0);
+    }
+    auto group = groupOf.find(base.getDefiningOp());
+    if (!base.getDefiningOp() || group == groupOf.end() || !walksWell(base, at))
+      return;
+    if (!isAlone(store) && !isInPlaceUpdate(store, group->second, base, at))
+      return;
+    homes.targets[group->second].push_back({base, at, store.getAccumulate()});
+    homes.stored.insert(store);
+  }
+
+  /// The last dimension of more than one element is contiguous.
+  static bool walksWell(Value value, const Placement &at) {
+    ArrayRef<int64_t> shape = tensorType(value).getShape();
+    for (size_t d = shape.size(); d-- > 0;)
+      if (shape[d] != 1)
+        return at.strides[d] == 1;
+    return true;
+  }
+
+  bool accepts(Value value, const Placement &at) {
+    Operation *op = value.getDefiningOp();
+    if (groupOf.contains(op))
+      return walksWell(value, at);
+    if (isa<nn::MatmulOp>(op))
+      return isMatrixPlace(tensorType(value).getShape(), at);
+    if (isa<nn::ConcatOp, nn::PadOp>(op))
+      return true;
+    return ArrayRef(at.strides) ==
+           ArrayRef(denseStrides(tensorType(value).getShape()));
+  }
+
+  SmallVector<OpOperand *> usesInOrder(Value value) {
+    SmallVector<OpOperand *> uses;
+    for (OpOperand &use : value.getUses())
+      uses.push_back(&use);
+    llvm::sort(uses, [&](OpOperand *a, OpOperand *b) {
+      return std::pair(order[a->getOwner()], a->getOperandNumber()) <
+             std::pair(order[b->getOwner()], b->getOperandNumber());
+    });
+    return uses;
+  }
+
+  /// A place that some use of `value` wants it in; `use` becomes that use.
+  std::optional<Placement> wanted(Value value, OpOperand *&use) {
+    for (OpOperand *candidate : usesInOrder(value)) {
+      Operation *user = candidate->getOwner();
+      if (auto store = dyn_cast<pipe::StoreOp>(user)) {
+        if (!homes.stored.contains(user) && !store.getAccumulate() &&
+            isAlone(store)) {
+          use = candidate;
+          return regionPlace(store);
+        }
+      } else if (isa<nn::ConcatOp, nn::PadOp>(user)) {
+        if (!homes.inPlace.contains(candidate)) {
+          use = candidate;
+          return partPlace(user, candidate->getOperandNumber(),
+                           homes.place[user->getResult(0)]);
+        }
+      } else if (isBijectiveView(user)) {
+        if (auto at = wanted(user->getResult(0), use))
+          if (auto back = backThroughView(user, *at))
+            return back;
+      }
+    }
+    return std::nullopt;
+  }
+
+  /// An order of elements in which a later reshape is free.
+  std::optional<Placement> reshapable(Value value, const Placement &at) {
+    for (OpOperand *use : usesInOrder(value)) {
+      Operation *user = use->getOwner();
+      if (!isBijectiveView(user))
+        continue;
+      Value result = user->getResult(0);
+      auto through = throughView(user, at);
+      auto better =
+          through ? reshapable(result, *through)
+                  : Placement{at.buffer, 0,
+                              denseStrides(tensorType(result).getShape())};
+      if (better)
+        if (auto back = backThroughView(user, *better))
+          return back;
+    }
+    return std::nullopt;
+  }
+
+  /// Whether someone reads the value from memory.
+  bool isRead(Value value, int group) {
+    return llvm::any_of(value.getUsers(), [&](Operation *user) {
+      if (auto it = groupOf.find(user); it != groupOf.end())
+        return it->second != group;
+      if (isView(user))
+        return isRead(user->getResult(0), group);
+      return !homes.stored.contains(user);
+    });
+  }
+
+  /// The accumulating store that is the only use of a contraction.
+  pipe::StoreOp onlyAccumulation(Value value, Placement &at) {
+    if (!isa<nn::MatmulOp, nn::ConvGradWeightOp, nn::ScatterAddOp>(
+            value.getDefiningOp()))
+      return {};
+    SmallVector<Operation *> views;
+    Value last = value;
+    while (last.hasOneUse() && isBijectiveView(*last.user_begin())) {
+      views.push_back(*last.user_begin());
+      last = views.back()->getResult(0);
+    }
+    auto store = last.hasOneUse() ? dyn_cast<pipe::StoreOp>(*last.user_begin())
+                                  : nullptr;
+    if (!store || !store.getAccumulate() || !isAlone(store))
+      return {};
+    at = regionPlace(store);
+    for (Operation *view : llvm::reverse(views)) {
+      auto back = backThroughView(view, at);
+      if (!back)
+        return {};
+      at = *back;
+    }
+    return accepts(value, at) ? store : pipe::StoreOp();
+  }
+
+  void findHome(Value value) {
+    auto group = groupOf.find(value.getDefiningOp());
+    int index = group == groupOf.end() ? -1 : group->second;
+    if (!isRead(value, index))
+      return;
+    if (index >= 0) {
+      for (const Target &target : homes.targets[index])
+        if (target.value == value && !target.accumulate) {
+          homes.place[value] = target.place;
+          return;
+        }
+    }
+    Placement at;
+    if (auto store = onlyAccumulation(value, at)) {
+      homes.place[value] = at;
+      homes.accumulated.insert(value);
+      homes.stored.insert(store);
+      return;
+    }
+    OpOperand *use = nullptr;
+    if (auto place = wanted(value, use); place && accepts(value, *place)) {
+      homes.place[value] = *place;
+      if (isa<pipe::StoreOp>(use->getOwner()))
+        homes.stored.insert(use->getOwner());
+      else
+        homes.inPlace.insert(use);
+    } else {
+      Placement dense = fresh(value);
+      auto better = reshapable(value, dense);
+      homes.place[value] = better && accepts(value, *better) ? *better : dense;
+    }
+    if (index >= 0)
+      homes.targets[index].push_back({value, homes.place[value], false});
+  }
+
+  TaskPlan &plan;
+  Homes homes;
+  llvm::DenseMap<Operation *, int> groupOf;
+  llvm::DenseMap<Operation *, int64_t> order;
+  SmallVector<Operation *> loads, stores;
+};
+} // namespace
+
+Homes cpu::chooseHomes(TaskPlan &plan) { return HomeFinder(plan).run(); }

@@ -1,0 +1,38 @@
+//===- Library.h - ops that call runtime/kernels/cpu -----------*- C++ -*-===//
+#pragma once
+
+#include "compiler/target/cpu/View.h"
+#include "mlir/Support/LLVM.h"
+#include <string>
+
+namespace pipec::cpu {
+
+/// One call of the kernel library.
+struct LibraryCall {
+  std::string function;
+  /// The bytes of the descriptor struct. Variable when loading fills a field.
+  std::string descriptor;
+  bool prepared = false;
+  int32_t prepareKind = 0;
+  /// Positions in (operands, results); -1 is the scratch buffer. Null when the
+  /// place has no buffer.
+  llvm::SmallVector<int> arguments;
+  /// The first result is cleared before the call.
+  bool clears = false;
+};
+
+bool isLibraryOp(mlir::Operation *op);
+
+/// `places`: operands, then results.
+mlir::FailureOr<LibraryCall> libraryCall(mlir::Operation *op,
+                                         llvm::ArrayRef<Placement> places,
+                                         bool accumulate);
+
+/// Bytes of scratch the op's call needs.
+mlir::FailureOr<int64_t> libraryScratch(mlir::Operation *op);
+
+/// The descriptor of a strided copy.
+std::string copyDescriptor(llvm::ArrayRef<int64_t> shape, const Placement &from,
+                           const Placement &to, int64_t elementBytes);
+
+} // namespace pipec::cpu

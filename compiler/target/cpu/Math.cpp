@@ -1,0 +1,266 @@
+//===- Math.cpp - math functions on scalars and vectors -------------------===//
+//
+// Coefficients are minimax fits (Lawson iteration on Chebyshev points, rounded
+// to f32) of the function named beside them.
+//
+//===----------------------------------------------------------------------===//
+#include "compiler/target/cpu/Math.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+using namespace mlir;
+using namespace pipec::cpu;
+using arith::CmpFPredicate;
+
+Type pipec::cpu::withElement(Type type, Type element) {
+  if (auto vector = dyn_cast<VectorType>(type))
+    return vector.clone(element);
+  return element;
+}
+
+static bool isF64(Value x) { return getElementTypeOrSelf(x).isF64(); }
+
+Value MathEmitter::constant(Type type, double value) {
+  auto element = cast<FloatType>(getElementTypeOrSelf(type));
+  TypedAttr attr = b.getFloatAttr(element, value);
+  if (auto vector = dyn_cast<VectorType>(type))
+    attr = SplatElementsAttr::get(vector, attr);
+  return arith::ConstantOp::create(b, attr);
+}
+
+Value MathEmitter::integer(Type type, int64_t value) {
+  TypedAttr attr = b.getIntegerAttr(getElementTypeOrSelf(type), value);
+  if (auto vector = dyn_cast<VectorType>(type))
+    attr = SplatElementsAttr::get(vector, attr);
+  return arith::ConstantOp::create(b, attr);
+}
+
+Value MathEmitter::fma(Value x, Value y, Value z) {
+  return math::FmaOp::create(b, x, y, z);
+}
+
+/// c[0] + c[1] x + c[2] x^2 + …, by Horner's rule.
+Value MathEmitter::polynomial(Value x, ArrayRef<double> coefficients) {
+  Value sum = constant(x.getType(), coefficients.back());
+  for (double c : llvm::reverse(coefficients.drop_back()))
+    sum = fma(sum, x, constant(x.getType(), c));
+  return sum;
+}
+
+namespace {
+/// Comparison and selection, the way every expansion below uses them.
+struct Choose {
+  ImplicitLocOpBuilder &b;
+  Value operator()(CmpFPredicate predicate, Value x, Value y, Value then,
+                   Value otherwise) {
+    Value condition = arith::CmpFOp::create(b, predicate, x, y);
+    return arith::SelectOp::create(b, condition, then, otherwise);
+  }
+};
+} // namespace
+
+/// 2^n r with n = x/ln 2 rounded and r in [1/sqrt 2, sqrt 2]. The scaling is
+/// two products, so that results below the normal range round once.
+Value MathEmitter::exp(Value x) {
+  if (isF64(x))
+    return library("exp", x);
+  Type type = x.getType(), ints = withElement(type, b.getI32Type());
+  Choose choose{b};
+  Value low = constant(type, -104), high = constant(type, 89);
+  Value t = choose(CmpFPredicate::OGT, x, low, x, low);
+  t = choose(CmpFPredicate::OLT, t, high, t, high);
+  Value n = math::RoundEvenOp::create(
+      b, arith::MulFOp::create(b, t, constant(type, 0x1.715476p+0)));
+  Value r = fma(n, constant(type, -0x1.62e43p-1), t);
+  r = fma(n, constant(type, 0x1.05c61p-29), r);
+  // e^r = 1 + r + r^2 (…), |r| <= ln(2)/2
+  Value e = polynomial(r, {1, 1, 0.4999999403953552, 0.16666515171527863,
+                           0.04166845604777336, 0.008369418792426586,
+                           0.0013813144760206342});
+  Value exponent = arith::FPToSIOp::create(b, ints, n);
+  Value half = arith::ShRSIOp::create(b, exponent, integer(ints, 1));
+  auto power = [&](Value k) -> Value {
+    Value biased = arith::AddIOp::create(b, k, integer(ints, 127));
+    Value bits = arith::ShLIOp::create(b, biased, integer(ints, 23));
+    return arith::BitcastOp::create(b, type, bits);
+  };
+  Value y = arith::MulFOp::create(b, e, power(half));
+  y = arith::MulFOp::create(b, y,
+                            power(arith::SubIOp::create(b, exponent, half)));
+  return choose(CmpFPredicate::UNO, x, x, x, y);
+}
+
+/// e ln 2 + log(1 + f) with 1 + f in [1/sqrt 2, sqrt 2].
+Value MathEmitter::log(Value x) {
+  if (isF64(x))
+    return library("log", x);
+  Type type = x.getType(), ints = withElement(type, b.getI32Type());
+  Choose choose{b};
+  Value zero = constant(type, 0);
+  // Below the normal range: scale up by 2^23.
+  Value tiny =
+      arith::CmpFOp::create(b, CmpFPredicate::OLT, x, constant(type, 0x1p-126));
+  Value scaled = arith::SelectOp::create(
+      b, tiny, arith::MulFOp::create(b, x, constant(type, 0x1p23)), x);
+  Value bits = arith::BitcastOp::create(b, ints, scaled);
+  Value offset =
+      arith::SubIOp::create(b, bits, integer(ints, 0x3f3504f3)); // sqrt(1/2)
+  Value exponent = arith::ShRSIOp::create(b, offset, integer(ints, 23));
+  Value mantissa = arith::BitcastOp::create(
+      b, type,
+      arith::SubIOp::create(
+          b, bits, arith::ShLIOp::create(b, exponent, integer(ints, 23))));
+  Value e = arith::SIToFPOp::create(b, type, exponent);
+  e = arith::SelectOp::create(
+      b, tiny, arith::SubFOp::create(b, e, constant(type, 23)), e);
+  Value f = arith::SubFOp::create(b, mantissa, constant(type, 1));
+  // log(1 + f) = f - f^2/2 + f^3 (…)
+  Value p = polynomial(f, {0.3333333134651184, -0.2500081956386566,
+                           0.20001226663589478, -0.16623356938362122,
+                           0.14201757311820984, -0.13160182535648346,
+                           0.1276157647371292, -0.07634496688842773});
+  Value f2 = arith::MulFOp::create(b, f, f);
+  Value tail = arith::MulFOp::create(b, arith::MulFOp::create(b, f2, f), p);
+  tail = fma(constant(type, -0.5), f2, tail);
+  tail = fma(e, constant(type, -2.12194440e-4), tail);
+  Value y =
+      fma(e, constant(type, 0.693359375), arith::AddFOp::create(b, f, tail));
+  Value infinity = constant(type, INFINITY);
+  y = choose(CmpFPredicate::OEQ, x, infinity, infinity, y);
+  y = choose(CmpFPredicate::OEQ, x, zero, constant(type, -INFINITY), y);
+  return choose(CmpFPredicate::UGE, x, zero,
+                choose(CmpFPredicate::UNO, x, x, x, y), constant(type, NAN));
+}
+
+/// log(1 + x) corrected by what rounding 1 + x loses.
+Value MathEmitter::log1p(Value x) {
+  if (isF64(x))
+    return library("log1p", x);
+  Type type = x.getType();
+  Choose choose{b};
+  Value one = constant(type, 1);
+  Value u = arith::AddFOp::create(b, x, one);
+  Value ratio = arith::DivFOp::create(b, x, arith::SubFOp::create(b, u, one));
+  Value y = arith::MulFOp::create(b, log(u), ratio);
+  y = choose(CmpFPredicate::OEQ, u, one, x, y);
+  return choose(CmpFPredicate::OEQ, x, constant(type, INFINITY), x, y);
+}
+
+Value MathEmitter::tanh(Value x) {
+  if (isF64(x))
+    return library("tanh", x);
+  Type type = x.getType();
+  Choose choose{b};
+  Value a = math::AbsFOp::create(b, x);
+  // tanh(x) = x + x^3 (…) up to 0.6
+  Value s = arith::MulFOp::create(b, a, a);
+  Value p = polynomial(s, {-0.33333298563957214, 0.13331924378871918,
+                           -0.053783830255270004, 0.020795971155166626,
+                           -0.005895158741623163});
+  Value small = fma(arith::MulFOp::create(b, a, s), p, a);
+  // 1 - 2 / (e^2x + 1) beyond
+  Value one = constant(type, 1), two = constant(type, 2);
+  Value e = exp(arith::AddFOp::create(b, a, a));
+  Value large = arith::SubFOp::create(
+      b, one, arith::DivFOp::create(b, two, arith::AddFOp::create(b, e, one)));
+  Value y = choose(CmpFPredicate::OLE, a, constant(type, 0.6), small, large);
+  return math::CopySignOp::create(b, y, x);
+}
+
+Value MathEmitter::erf(Value x) {
+  if (isF64(x))
+    return library("erf", x);
+  Type type = x.getType();
+  Choose choose{b};
+  Value a = math::AbsFOp::create(b, x);
+  // erf(x) = x (…) up to 0.93
+  Value s = arith::MulFOp::create(b, a, a);
+  Value small = arith::MulFOp::create(
+      b, a,
+      polynomial(s, {1.1283791065216064, -0.3761247992515564,
+                     0.11281682550907135, -0.026761723682284355,
+                     0.004985945299267769, -0.0005953760701231658}));
+  // log(erfc(x)) on [0.93, 4]; erf is 1 in f32 from 3.92 on
+  Value four = constant(type, 4);
+  Value t = choose(CmpFPredicate::OLT, a, four, a, four);
+  Value q = polynomial(t, {0.00017733375716488808, -1.1295276880264282,
+                           -0.6333212852478027, -0.10830825567245483,
+                           0.025137612596154213, -0.004177958704531193,
+                           0.00043588399421423674, -2.121785655617714e-05});
+  Value large = arith::SubFOp::create(b, constant(type, 1), exp(q));
+  Value y = choose(CmpFPredicate::OLE, a, constant(type, 0.93), small, large);
+  y = math::CopySignOp::create(b, y, x);
+  return choose(CmpFPredicate::UNO, x, x, x, y);
+}
+
+Value MathEmitter::sigmoid(Value x) {
+  Value one = constant(x.getType(), 1);
+  Value e = exp(arith::NegFOp::create(b, x));
+  return arith::DivFOp::create(b, one, arith::AddFOp::create(b, one, e));
+}
+
+/// Declares `name` once in the module around the builder.
+static func::FuncOp declare(ImplicitLocOpBuilder &b, StringRef name,
+                            FunctionType type) {
+  auto module =
+      b.getInsertionBlock()->getParentOp()->getParentOfType<ModuleOp>();
+  if (auto known = module.lookupSymbol<func::FuncOp>(name))
+    return known;
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(module.getBody());
+  auto function = func::FuncOp::create(b, name, type);
+  function.setPrivate();
+  return function;
+}
+
+Value MathEmitter::library(StringRef name, ValueRange arguments) {
+  Type type = arguments.front().getType();
+  Type element = getElementTypeOrSelf(type);
+  SmallVector<Type> types(arguments.size(), element);
+  func::FuncOp callee =
+      declare(b, element.isF32() ? (name + "f").str() : name.str(),
+              b.getFunctionType(types, element));
+  auto vector = dyn_cast<VectorType>(type);
+  if (!vector)
+    return func::CallOp::create(b, callee, arguments).getResult(0);
+
+  // Lanes go through memory on the stack of the kernel.
+  auto pointer = LLVM::LLVMPointerType::get(b.getContext());
+  SmallVector<Value> slots;
+  {
+    OpBuilder::InsertionGuard guard(b);
+    Operation *function = b.getInsertionBlock()->getParentOp();
+    if (!isa<func::FuncOp>(function))
+      function = function->getParentOfType<func::FuncOp>();
+    b.setInsertionPointToStart(&cast<func::FuncOp>(function).front());
+    Value one = arith::ConstantIntOp::create(b, 1, 64);
+    for (size_t i = 0; i < arguments.size(); ++i)
+      slots.push_back(LLVM::AllocaOp::create(b, pointer, vector, one, 64));
+  }
+  for (auto [slot, argument] : llvm::zip_equal(slots, arguments))
+    LLVM::StoreOp::create(b, argument, slot);
+  Value zero = arith::ConstantIntOp::create(b, 0, 64);
+  Value one = arith::ConstantIntOp::create(b, 1, 64);
+  Value lanes = arith::ConstantIntOp::create(b, vector.getNumElements(), 64);
+  auto loop = scf::ForOp::create(b, zero, lanes, one);
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    SmallVector<Value> lane;
+    Value first;
+    for (Value slot : slots) {
+      Value at =
+          LLVM::GEPOp::create(b, pointer, element, slot,
+                              ArrayRef<LLVM::GEPArg>{loop.getInductionVar()});
+      first = first ? first : at;
+      lane.push_back(LLVM::LoadOp::create(b, element, at));
+    }
+    Value y = func::CallOp::create(b, callee, lane).getResult(0);
+    LLVM::StoreOp::create(b, y, first);
+  }
+  return LLVM::LoadOp::create(b, vector, slots.front());
+}

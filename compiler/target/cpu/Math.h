@@ -1,0 +1,43 @@
+//===- Math.h - math functions on scalars and vectors ----------*- C++ -*-===//
+//
+// f32 functions are expanded here, the same operations for a scalar and for a
+// lane of a vector, so that a value does not depend on where it is computed.
+// f64, and the rare f32 functions, call the C library element by element.
+//
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "mlir/IR/ImplicitLocOpBuilder.h"
+
+namespace pipec::cpu {
+
+/// Writes arithmetic at a builder's place. Every function takes scalars or
+/// vectors of one type.
+class MathEmitter {
+public:
+  explicit MathEmitter(mlir::ImplicitLocOpBuilder &b) : b(b) {}
+
+  mlir::Value exp(mlir::Value x);
+  mlir::Value log(mlir::Value x);
+  mlir::Value log1p(mlir::Value x);
+  mlir::Value tanh(mlir::Value x);
+  mlir::Value erf(mlir::Value x);
+  mlir::Value sigmoid(mlir::Value x);
+  /// A function of the C library (its double name), element by element.
+  mlir::Value library(llvm::StringRef name, mlir::ValueRange arguments);
+
+  /// `value` in every lane of `type`, a float or integer type or vector.
+  mlir::Value constant(mlir::Type type, double value);
+  mlir::Value integer(mlir::Type type, int64_t value);
+
+private:
+  mlir::Value polynomial(mlir::Value x, llvm::ArrayRef<double> coefficients);
+  mlir::Value fma(mlir::Value x, mlir::Value y, mlir::Value z);
+
+  mlir::ImplicitLocOpBuilder &b;
+};
+
+/// The type of comparisons of `type`, and `type` with another element.
+mlir::Type withElement(mlir::Type type, mlir::Type element);
+
+} // namespace pipec::cpu

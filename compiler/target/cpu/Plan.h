@@ -1,0 +1,148 @@
+//===- Plan.h - a task as a list of units over buffers ---------*- C++ -*-===//
+#pragma once
+
+#include "compiler/target/cpu/Group.h"
+#include "compiler/target/cpu/View.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace pipec::cpu {
+
+struct Buffer {
+  enum Kind {
+    Region,   // a region of the frame, from `offset`
+    Frame,    // a field of the frame itself, at `offset`
+    Arena,    // the workspace; `offset` is set by layoutArena
+    Constant, // read-only data of the object
+  };
+  Kind kind = Arena;
+  int region = 0;
+  int64_t offset = 0, bytes = 0;
+  mlir::ElementsAttr constant;
+};
+
+/// Where a kernel writes a value that it evaluates.
+struct Target {
+  mlir::Value value;
+  Placement place;
+  bool accumulate = false;
+};
+
+/// What a kernel reads: a tensor in memory, an index (iota), or the partial
+/// column sums of the kernel before.
+struct Leaf {
+  enum Kind { Memory, Index, Partials };
+  Kind kind = Memory;
+  Placement place;
+  /// Partials: how many, and how far apart.
+  int64_t partials = 0, partialStride = 0;
+};
+
+/// A group with its loops settled. Strides are one for every loop, in the order
+/// outer, rows, walk, lane.
+struct KernelPlan {
+  const Group *group = nullptr;
+  Nest nest;
+  llvm::SmallVector<int64_t> outer, rows, walk;
+  int64_t lane = 1;
+  llvm::MapVector<mlir::Value, Leaf> leaves;
+  llvm::DenseMap<mlir::Value, llvm::SmallVector<int64_t>> leafStrides;
+  llvm::SmallVector<Target> targets;
+  llvm::SmallVector<llvm::SmallVector<int64_t>> targetStrides;
+  /// Partial sums of the column reductions: placement of each.
+  llvm::SmallVector<Placement> partials;
+  int64_t chunks = 0;
+
+  int64_t rowCount() const;
+  /// One flat loop over elements, split among threads by element.
+  bool isFlat() const;
+};
+
+/// Rows that one partial column sum covers. Part of the result's bits.
+constexpr int64_t kChunkRows = 32;
+/// Accumulators of a row reduction. Part of the result's bits.
+constexpr int64_t kLanes = 64;
+
+struct Unit {
+  enum Kind { Kernel, Library, Copy, Scalar };
+  Kind kind = Copy;
+  /// Kernel.
+  std::unique_ptr<Group> ownGroup;
+  KernelPlan kernel;
+  /// Library call, or pipe.scalar. Operands in the op's order, then results.
+  mlir::Operation *op = nullptr;
+  llvm::SmallVector<Placement> operands;
+  bool accumulate = false;
+  int scratch = -1;
+  /// Copy.
+  Placement from, to;
+  llvm::SmallVector<int64_t> shape;
+  mlir::Type element;
+
+  llvm::SmallVector<int> after;   // units that come before this one
+  llvm::SmallVector<int> touches; // buffers read or written
+  int64_t priority = 0;
+};
+
+struct TaskPlan {
+  mlir::func::FuncOp func;
+  std::string name;
+  std::vector<Buffer> buffers;
+  std::vector<Group> groups;
+  std::vector<Unit> units;
+  /// Units in the order they run.
+  std::vector<int> order;
+  int64_t workspace = 0;
+};
+
+struct PlanOptions {
+  bool fuse = true;
+};
+
+/// Groups the ops of a task (Fuse.cpp).
+std::vector<Group> formGroups(mlir::func::FuncOp func, const PlanOptions &);
+/// Buffers and units (Place.cpp).
+mlir::LogicalResult placeTask(TaskPlan &plan);
+/// Where results are written, chosen so that what reads them needs no copy
+/// (Homes.cpp).
+struct Homes {
+  llvm::DenseMap<mlir::Value, Placement> place;
+  /// Contraction and scatter results that are added to what is there.
+  llvm::DenseSet<mlir::Value> accumulated;
+  /// What each group writes.
+  std::vector<llvm::SmallVector<Target>> targets;
+  /// Stores that their producer performs.
+  llvm::DenseSet<mlir::Operation *> stored;
+  /// Operands of concat and pad written where they belong by their producer.
+  llvm::DenseSet<mlir::OpOperand *> inPlace;
+};
+Homes chooseHomes(TaskPlan &plan);
+/// Where operand `index` of a concat is in the result's place, or the operand
+/// of a pad.
+Placement partPlace(mlir::Operation *op, unsigned index,
+                    const Placement &whole);
+/// Leaves and targets (by position) that no loop nest of the kernel can walk
+/// where they are; they need a dense place.
+struct Misfits {
+  llvm::SmallVector<mlir::Value> leaves;
+  llvm::SmallVector<size_t> targets;
+  bool empty() const { return leaves.empty() && targets.empty(); }
+};
+/// Loops and strides of a kernel whose leaves and targets are placed
+/// (Loops.cpp).
+Misfits settleLoops(KernelPlan &plan);
+/// Order of the units and offsets in the workspace (Arena.cpp).
+mlir::LogicalResult orderUnits(TaskPlan &plan);
+void layoutArena(TaskPlan &plan);
+
+/// Whether a load sees what a store writes, or the other way round.
+bool mayAlias(mlir::Operation *load, mlir::Operation *store);
+/// The strides by loop dimension of a value placed with `strides`.
+llvm::SmallVector<int64_t> loopStrides(const Group &group, mlir::Value value,
+                                       llvm::ArrayRef<int64_t> strides);
+/// Whether a matrix product can address its operand or result there.
+bool isMatrixPlace(llvm::ArrayRef<int64_t> shape, const Placement &place);
+
+/// Bytes of an element in memory; i1 takes one.
+int64_t elementBytes(mlir::Type element);
+
+} // namespace pipec::cpu

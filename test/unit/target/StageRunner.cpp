@@ -1,0 +1,317 @@
+//===- StageRunner.cpp - compile a stage, run it, know what it means ------===//
+#include "test/unit/target/StageRunner.h"
+#include "dialects/pipe/Pipe.h"
+
+#include "mlir/AsmParser/AsmParser.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Parser/Parser.h"
+#include "llvm/Support/FileSystem.h"
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <random>
+
+using namespace mlir;
+using namespace pipec;
+using namespace pipec::test;
+using nn::Literal;
+
+//===----------------------------------------------------------------------===//
+// Literals in memory
+//===----------------------------------------------------------------------===//
+
+static int64_t bytesOf(Type element) {
+  return std::max<int64_t>(1, element.getIntOrFloatBitWidth() / 8);
+}
+
+static Literal readLiteral(RankedTensorType type, const char *at) {
+  Type element = type.getElementType();
+  int64_t n = type.getNumElements(), width = bytesOf(element);
+  if (isa<FloatType>(element)) {
+    std::vector<double> values(n);
+    for (int64_t i = 0; i < n; ++i) {
+      if (element.isF32()) {
+        float f;
+        memcpy(&f, at + i * width, width);
+        values[i] = f;
+      } else {
+        memcpy(&values[i], at + i * width, width);
+      }
+    }
+    return Literal(type, std::move(values));
+  }
+  std::vector<int64_t> values(n);
+  for (int64_t i = 0; i < n; ++i) {
+    uint64_t raw = 0;
+    memcpy(&raw, at + i * width, width);
+    unsigned shift = 64 - 8 * width;
+    values[i] = static_cast<int64_t>(raw << shift) >> shift;
+  }
+  return Literal(type, std::move(values));
+}
+
+static void fillRandom(RankedTensorType type, char *at, std::mt19937 &random,
+                       int64_t integerLimit) {
+  Type element = type.getElementType();
+  int64_t n = type.getNumElements(), width = bytesOf(element);
+  std::normal_distribution<double> normal;
+  for (int64_t i = 0; i < n; ++i) {
+    if (element.isF32()) {
+      float f = normal(random);
+      memcpy(at + i * width, &f, width);
+    } else if (element.isF64()) {
+      double d = normal(random);
+      memcpy(at + i * width, &d, width);
+    } else {
+      int64_t limit = element.isInteger(1) ? 2 : integerLimit;
+      int64_t value = random() % limit;
+      memcpy(at + i * width, &value, width);
+    }
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// StageRunner
+//===----------------------------------------------------------------------===//
+
+StageRunner::StageRunner(StringRef text, const target::TargetOptions &options)
+    : context(std::make_unique<MLIRContext>()) {
+  context->disableMultithreading();
+  context->loadDialect<nn::NNDialect, pipe::PipeDialect, func::FuncDialect>();
+  std::string messages;
+  ScopedDiagnosticHandler handler(context.get(), [&](Diagnostic &diagnostic) {
+    messages += diagnostic.str() + "\n";
+    return success();
+  });
+  module = parseSourceString<ModuleOp>(text, context.get());
+  if (!module) {
+    ADD_FAILURE() << "does not parse: " << messages << text.str();
+    return;
+  }
+  llvm::SmallString<128> path;
+  if (llvm::sys::fs::createTemporaryFile("pipec-test", "so", path)) {
+    ADD_FAILURE() << "no temporary file";
+    return;
+  }
+  if (failed(target::compileStage(*module, options, path, result))) {
+    ADD_FAILURE() << "does not compile: " << messages << text.str();
+    return;
+  }
+  library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  llvm::sys::fs::remove(path);
+  if (!library) {
+    ADD_FAILURE() << dlerror();
+    return;
+  }
+  EXPECT_EQ(*static_cast<int32_t *>(dlsym(library, "pipec_abi_version")),
+            PIPEC_ABI_VERSION);
+  if (auto *load = reinterpret_cast<void (*)()>(dlsym(library, "pipec_load")))
+    load();
+  frame.lr_factor = 0.5;
+  frame.grad_scale = 0.25;
+  frame.update = 3;
+  frame.step = 2;
+  frame.microbatch = 1;
+}
+
+StageRunner::~StageRunner() {
+  if (library)
+    dlclose(library);
+}
+
+Memory StageRunner::randomMemory(unsigned seed, int64_t integerLimit) const {
+  Memory memory;
+  std::mt19937 random(seed);
+  auto grow = [&](StringRef region, int64_t offset, Type type) {
+    auto &bytes = memory[pipe::regionIndex(region)];
+    size_t end = offset + nn::byteSize(type);
+    if (bytes.size() < end)
+      bytes.resize(end, 0);
+  };
+  stage().walk([&](Operation *op) {
+    if (auto load = dyn_cast<pipe::LoadOp>(op))
+      grow(load.getRegion(), load.getOffset(), load.getY().getType());
+    else if (auto store = dyn_cast<pipe::StoreOp>(op))
+      grow(store.getRegion(), store.getOffset(), store.getX().getType());
+  });
+  stage().walk([&](pipe::LoadOp load) {
+    fillRandom(nn::tensorType(load.getY()),
+               memory[pipe::regionIndex(load.getRegion())].data() +
+                   load.getOffset(),
+               random, integerLimit);
+  });
+  stage().walk([&](pipe::StoreOp store) {
+    if (store.getAccumulate())
+      fillRandom(nn::tensorType(store.getX()),
+                 memory[pipe::regionIndex(store.getRegion())].data() +
+                     store.getOffset(),
+                 random, integerLimit);
+  });
+  return memory;
+}
+
+void StageRunner::run(StringRef task, Memory &memory) const {
+  if (!ok())
+    return;
+  PipecFrame call = frame;
+  std::vector<std::vector<char>> aligned(PIPEC_REGION_COUNT);
+  int64_t workspace = 0;
+  for (const target::TaskCode &code : result.tasks)
+    if (code.name == task)
+      workspace = code.workspaceBytes;
+  memory[PIPEC_WORKSPACE].assign(workspace, '\xff');
+  // Exactly as large as promised, at the promised alignment; a red zone after.
+  constexpr int64_t kZone = 256;
+  for (int i = 0; i < PIPEC_REGION_COUNT; ++i) {
+    aligned[i].assign(memory[i].size() + 64 + kZone, '\xa5');
+    char *base = reinterpret_cast<char *>(
+        llvm::alignTo(reinterpret_cast<uintptr_t>(aligned[i].data()), 64));
+    memcpy(base, memory[i].data(), memory[i].size());
+    call.base[i] = base;
+  }
+  auto function = reinterpret_cast<PipecTask>(
+      dlsym(library, ("pipec_" + task).str().c_str()));
+  ASSERT_NE(function, nullptr) << task.str();
+  function(&call);
+  for (int i = 0; i < PIPEC_REGION_COUNT; ++i) {
+    memcpy(memory[i].data(), call.base[i], memory[i].size());
+    const char *end = call.base[i] + memory[i].size();
+    for (const char *p = end; p < aligned[i].data() + aligned[i].size(); ++p)
+      ASSERT_EQ(*p, '\xa5') << "written beyond region " << i;
+  }
+}
+
+/// Whether two numbers agree to `tolerance` of `scale`.
+static bool agrees(double got, double want, double scale, double tolerance) {
+  if (std::isnan(want))
+    return std::isnan(got);
+  if (std::isinf(want))
+    return got == want;
+  return std::abs(got - want) <= tolerance * scale;
+}
+
+void StageRunner::expectMatches(StringRef task, const Memory &before,
+                                const Memory &after, double tolerance) const {
+  func::FuncOp function;
+  for (auto candidate : stage().getOps<func::FuncOp>()) {
+    auto name = candidate->getAttrOfType<StringAttr>(pipe::kTaskAttr);
+    if (name && name == task)
+      function = candidate;
+  }
+  ASSERT_TRUE(function) << task.str();
+  llvm::DenseMap<Value, Literal> values;
+  nn::EvaluateOptions options;
+  options.round = false;
+  std::string why;
+  for (Operation &op : function.getBody().front()) {
+    if (auto load = dyn_cast<pipe::LoadOp>(op)) {
+      values[load.getY()] =
+          readLiteral(nn::tensorType(load.getY()),
+                      before[pipe::regionIndex(load.getRegion())].data() +
+                          load.getOffset());
+    } else if (auto scalar = dyn_cast<pipe::ScalarOp>(op)) {
+      StringRef name = scalar.getName();
+      double value = name == "lr_factor"    ? frame.lr_factor
+                     : name == "grad_scale" ? frame.grad_scale
+                     : name == "update"     ? frame.update
+                     : name == "step"       ? frame.step
+                                            : frame.microbatch;
+      values[scalar.getY()] =
+          Literal::splat(nn::tensorType(scalar.getY()), value);
+    } else if (auto store = dyn_cast<pipe::StoreOp>(op)) {
+      auto type = nn::tensorType(store.getX());
+      int region = pipe::regionIndex(store.getRegion());
+      Literal got = readLiteral(type, after[region].data() + store.getOffset());
+      Literal was =
+          readLiteral(type, before[region].data() + store.getOffset());
+      Literal want = values[store.getX()];
+      std::string where =
+          (store.getRegion() + "[" + Twine(store.getOffset()) + "]").str();
+      if (!got.isFloat()) {
+        auto g = got.integers(), w = want.integers(), o = was.integers();
+        for (size_t i = 0; i < g.size(); ++i)
+          ASSERT_EQ(g[i], w[i] + (store.getAccumulate() ? o[i] : 0))
+              << where << " element " << i;
+        continue;
+      }
+      auto g = got.doubles(), w = want.doubles(), o = was.doubles();
+      double scale = 1e-30;
+      for (size_t i = 0; i < w.size(); ++i) {
+        if (store.getAccumulate())
+          w[i] += o[i];
+        if (std::isfinite(w[i]))
+          scale = std::max(scale, std::abs(w[i]));
+      }
+      for (size_t i = 0; i < g.size(); ++i)
+        ASSERT_TRUE(agrees(g[i], w[i], scale, tolerance))
+            << where << " element " << i << ": " << g[i] << " instead of "
+            << w[i] << " (largest " << scale << ")";
+    } else if (op.getNumResults()) {
+      SmallVector<Literal> operands;
+      for (Value operand : op.getOperands())
+        operands.push_back(values[operand]);
+      auto results = nn::evaluate(&op, operands, options, why);
+      ASSERT_TRUE(succeeded(results)) << why;
+      for (auto [result, literal] : llvm::zip(op.getResults(), *results))
+        values[result] = literal;
+    }
+  }
+}
+
+void StageRunner::check(double tolerance, int64_t integerLimit) const {
+  if (!ok())
+    return;
+  for (const target::TaskCode &task : result.tasks) {
+    Memory before = randomMemory(17, integerLimit), after = before;
+    run(task.name, after);
+    expectMatches(task.name, before, after, tolerance);
+  }
+}
+
+//===----------------------------------------------------------------------===//
+
+std::string
+test::stageText(ArrayRef<std::string> inputs, StringRef body,
+                ArrayRef<std::pair<std::string, std::string>> outputs) {
+  MLIRContext context;
+  auto sizeOf = [&](const std::string &type) {
+    return llvm::alignTo(nn::byteSize(mlir::parseType(type, &context)), 64);
+  };
+  std::string text = "func.func @f() attributes {pipe.task = \"forward\"} {\n";
+  int64_t offset = 0;
+  for (auto [i, type] : llvm::enumerate(inputs)) {
+    text += ("  %" + Twine(i) + " = pipe.load \"in\" [" + Twine(offset) +
+             "] : " + type + "\n")
+                .str();
+    offset += sizeOf(type);
+  }
+  text += body.str() + "\n";
+  offset = 0;
+  for (const auto &[value, type] : outputs) {
+    text += ("  pipe.store " + value + ", \"out\" [" + Twine(offset) +
+             "] : " + type + "\n")
+                .str();
+    offset += sizeOf(type);
+  }
+  return text + "  return\n}\n";
+}
+
+void test::checkStage(const std::string &text, double tolerance,
+                      int64_t integerLimit) {
+  target::TargetOptions apart;
+  apart.fuse = false;
+  StageRunner fused(text), unfused(text, apart);
+  if (!fused.ok() || !unfused.ok())
+    return;
+  for (const target::TaskCode &task : fused.code().tasks) {
+    Memory before = fused.randomMemory(17, integerLimit);
+    Memory one = before, two = before;
+    fused.run(task.name, one);
+    fused.expectMatches(task.name, before, one, tolerance);
+    unfused.run(task.name, two);
+    for (int i = PIPEC_CONSTANTS; i < PIPEC_REGION_COUNT; ++i)
+      EXPECT_TRUE(one[i] == two[i])
+          << "region " << i << " differs without fusion in\n"
+          << text;
+  }
+}

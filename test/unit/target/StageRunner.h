@@ -1,0 +1,62 @@
+//===- StageRunner.h - compile a stage, run it, know what it means -*- C++ -*-//
+#pragma once
+
+#include "compiler/target/Target.h"
+#include "dialects/nn/eval/Evaluate.h"
+#include "runtime/StageAbi.h"
+
+#include "mlir/IR/OwningOpRef.h"
+#include <array>
+
+namespace pipec::test {
+
+/// The regions of a frame.
+using Memory = std::array<std::vector<char>, PIPEC_REGION_COUNT>;
+
+/// One stage module, compiled and loaded.
+class StageRunner {
+public:
+  /// Parses and compiles; fails the running test with the diagnostics.
+  explicit StageRunner(llvm::StringRef text,
+                       const target::TargetOptions &options = {});
+  ~StageRunner();
+  StageRunner(const StageRunner &) = delete;
+
+  bool ok() const { return library != nullptr; }
+  const target::StageCode &code() const { return result; }
+  mlir::ModuleOp stage() const { return module.get(); }
+
+  /// Regions as large as the loads and stores need, what is loaded filled with
+  /// numbers drawn from `seed`. Integers lie in [0, integerLimit).
+  Memory randomMemory(unsigned seed, int64_t integerLimit = 7) const;
+  /// Runs a task. The workspace is filled with NaN bytes first.
+  void run(llvm::StringRef task, Memory &memory) const;
+  /// What the task would do to `memory` in double precision: compares every
+  /// pipe.store with `after`. Errors are relative to the largest element.
+  void expectMatches(llvm::StringRef task, const Memory &before,
+                     const Memory &after, double tolerance) const;
+  /// randomMemory, run, expectMatches for every task.
+  void check(double tolerance = 2e-6, int64_t integerLimit = 7) const;
+
+  PipecFrame frame = {};
+
+private:
+  std::unique_ptr<mlir::MLIRContext> context;
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+  target::StageCode result;
+  void *library = nullptr;
+};
+
+/// A stage of one forward task: `inputs` are types loaded in order as %0, %1, …
+/// from "in"; `body` names what it stores as in
+///   "%2 = nn.add %0, %1 : …" with outputs {"%2", "tensor<…>"}.
+std::string
+stageText(llvm::ArrayRef<std::string> inputs, llvm::StringRef body,
+          llvm::ArrayRef<std::pair<std::string, std::string>> outputs);
+
+/// Compiles with and without fusion, checks the values of both and that all
+/// their bytes agree.
+void checkStage(const std::string &text, double tolerance = 2e-6,
+                int64_t integerLimit = 7);
+
+} // namespace pipec::test
