@@ -27,6 +27,8 @@ public:
         order(plan.edges.size()) {
     for (size_t r = 0; r < ranks.size(); ++r)
       ranks[r].sequence = sequenceOf(static_cast<int>(r));
+    if (plan.ranks[0].program.kind == "stream")
+      findPartners();
   }
 
   void run() {
@@ -51,6 +53,9 @@ private:
     Sequence sequence;
     int64_t next = 0;              ///< the task to run
     int64_t posting = 0;           ///< the task whose receives are to be posted
+    int64_t rounds = 0;            ///< of a stream: backwards done
+    int64_t total = 0;             ///< of a stream: backwards in all
+    std::set<int> partners;        ///< ranks it sums gradients with
     std::map<Slot, int64_t> owner; ///< slot -> microbatch
     std::map<Slot, std::set<Transfer>> out; ///< sends from a slot
   };
@@ -77,6 +82,31 @@ private:
     for (const Stage &stage : plan.stages)
       replicas = std::max<int64_t>(replicas, stage.ranks.size());
     return Sequence::stream(plan, rank, 0, rounds * replicas);
+  }
+
+  void findPartners() {
+    for (const Stage &stage : plan.stages)
+      for (int a : stage.ranks)
+        ranks[a].partners.insert(stage.ranks.begin(), stage.ranks.end());
+    for (const Tie &tie : ties(plan))
+      for (auto &[one, offset] : tie.copies)
+        for (auto &[other, place] : tie.copies)
+          for (int a : plan.stages[one].ranks)
+            ranks[a].partners.insert(plan.stages[other].ranks.begin(),
+                                     plan.stages[other].ranks.end());
+    for (RankState &state : ranks)
+      state.total = state.sequence.size() / 2;
+  }
+
+  /// True when all partners have finished this rank's last round, or have no
+  /// microbatch in it.
+  bool roundsMeet(const RankState &state) const {
+    for (int partner : state.partners) {
+      const RankState &other = ranks[partner];
+      if (other.rounds < std::min(state.rounds, other.total))
+        return false;
+    }
+    return true;
   }
 
   std::string name(const Task &task) const {
@@ -161,7 +191,7 @@ private:
     bool moved = false;
     while (post(rank))
       moved = true;
-    if (state.next >= state.posting)
+    if (state.next >= state.posting || !roundsMeet(state))
       return moved;
     const Task task = state.sequence.at(state.next);
     for (int edge : edges[task.stage].into(task.kind))
@@ -183,6 +213,7 @@ private:
       order[edge][{rank, to}].sends.push_back(task.microbatch);
     }
     release(state, task);
+    state.rounds += task.kind == 'B';
     ++state.next;
     return true;
   }

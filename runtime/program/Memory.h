@@ -23,7 +23,7 @@ namespace pipec::plan {
 constexpr int64_t kAlignment = 64;
 
 /// Collectives work on pieces of at most this many bytes.
-constexpr int64_t kPieceBytes = 256 * 1024;
+constexpr int64_t kPieceBytes = 1 << 20;
 
 /// Bytes of a rank's arena, by what they are for. `stash`: stash and wstash.
 struct RankMemory {

@@ -192,8 +192,7 @@ void checkStageWeight(const Plan &plan, const std::string &path,
          regionOf(stage, "optimizer").bytes);
 }
 
-void checkStage(const Plan &plan, size_t index,
-                std::vector<std::set<int>> &uses) {
+void checkStageRanks(const Plan &plan, size_t index) {
   const Stage &stage = plan.stages[index];
   const std::string path = at("stages", index);
   inRange(path + ".id", stage.id, index, index);
@@ -206,6 +205,12 @@ void checkStage(const Plan &plan, size_t index,
     if (!ranks.insert(rank).second)
       badPlan(path + ".ranks", "names a rank twice");
   }
+}
+
+void checkStage(const Plan &plan, size_t index,
+                std::vector<std::set<int>> &uses) {
+  const Stage &stage = plan.stages[index];
+  const std::string path = at("stages", index);
   const std::string &library = stage.library;
   if (library.empty() || library[0] == '/' ||
       ("/" + library + "/").find("/../") != std::string::npos)
@@ -314,12 +319,15 @@ void checkPlan(const Plan &plan) {
   inRange("ranks", plan.ranks.size(), 1, 1 << 14);
   checkSizes(plan);
   checkTensors(plan);
+  for (size_t i = 0; i < plan.stages.size(); ++i)
+    checkStageRanks(plan, i);
   checkRanks(plan);
   checkPrograms(plan);
   std::vector<std::set<int>> uses(plan.weights.size());
   for (size_t i = 0; i < plan.stages.size(); ++i)
     checkStage(plan, i, uses);
   checkEdges(plan);
+  checkTies(plan);
   checkMemory(plan);
   checkExecution(plan);
 }

@@ -16,6 +16,10 @@ int64_t dtypeBytes(const std::string &dtype);
 /// range; every task of every stage exactly once and on the right replica.
 void checkPrograms(const Plan &plan);
 
+/// A stream updates its stages at different times: stages that share a weight
+/// must have rounds of the same length.
+void checkTies(const Plan &plan);
+
 /// All ranks together: runs the programs as the executor does, with transfers
 /// that complete only when both sides are ready, and proves that they end, that
 /// no slot is overwritten while in use, and that the transfers of an edge

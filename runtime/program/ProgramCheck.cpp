@@ -125,6 +125,20 @@ void checkStream(const Plan &plan) {
 
 } // namespace
 
+void checkTies(const Plan &plan) {
+  if (plan.ranks[0].program.kind != "stream")
+    return;
+  for (const Tie &tie : ties(plan))
+    for (auto &[stage, offset] : tie.copies)
+      if (plan.stages[stage].ranks.size() !=
+          plan.stages[tie.copies[0].first].ranks.size())
+        badPlan("stages[" + std::to_string(stage) + "].ranks",
+                "differ in number from those of stage " +
+                    std::to_string(tie.copies[0].first) +
+                    ", with which it shares the weight '" +
+                    plan.weights[tie.weight].name + "'");
+}
+
 void checkPrograms(const Plan &plan) {
   const std::string &kind = plan.ranks[0].program.kind;
   if ((kind == "stream") != (plan.strategy.update == "round"))

@@ -1,0 +1,31 @@
+//===- Stop.cpp - a wish to stop after this step --------------------------===//
+#include "runtime/control/Stop.h"
+
+#include <atomic>
+#include <csignal>
+#include <initializer_list>
+
+namespace pipec {
+namespace {
+
+std::atomic<bool> requested{false};
+static_assert(std::atomic<bool>::is_always_lock_free);
+
+void onSignal(int) { requested.store(true, std::memory_order_relaxed); }
+
+} // namespace
+
+void catchSignals() {
+  struct sigaction action{};
+  action.sa_handler = onSignal;
+  action.sa_flags = SA_RESTART;
+  for (int signal : {SIGTERM, SIGINT, SIGUSR1})
+    sigaction(signal, &action, nullptr);
+  std::signal(SIGXFSZ, SIG_IGN);
+  std::signal(SIGPIPE, SIG_IGN);
+}
+
+bool stopRequested() { return requested.load(std::memory_order_relaxed); }
+void requestStop() { onSignal(0); }
+
+} // namespace pipec

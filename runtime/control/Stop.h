@@ -1,0 +1,13 @@
+//===- Stop.h - a wish to stop after this step ------------------*- C++ -*-===//
+#pragma once
+
+namespace pipec {
+
+/// SIGTERM, SIGINT and SIGUSR1 from now on ask for a stop; SIGXFSZ and SIGPIPE
+/// are errors of the write they interrupt.
+void catchSignals();
+
+bool stopRequested();
+void requestStop();
+
+} // namespace pipec

@@ -1,0 +1,111 @@
+//===- Watch.cpp - what a rank does now, and whether it may go on ---------===//
+#include "runtime/control/Watch.h"
+
+#include <sched.h>
+#include <time.h>
+
+namespace pipec {
+namespace {
+
+/// Polls eagerly at first, then leaves the core to others: on a machine with
+/// more ranks than cores a spinning rank slows the one it waits for.
+class Backoff {
+public:
+  void pause() {
+    if (++tries < 64) {
+      sched_yield();
+      return;
+    }
+    const long nanoseconds = tries < 20000 ? 20000 : 200000;
+    const timespec time{0, nanoseconds};
+    nanosleep(&time, nullptr);
+  }
+
+private:
+  int tries = 0;
+};
+
+} // namespace
+
+std::string describe(const Operation &operation) {
+  std::string text = operation.what;
+  if (operation.waiting && text.rfind("waiting", 0) != 0)
+    text = "waiting for the other ranks after " + text;
+  if (operation.value)
+    text += std::string(" '") + operation.value + "'";
+  if (operation.microbatch >= 0)
+    text += " of microbatch " + std::to_string(operation.microbatch);
+  if (operation.step >= 0)
+    text += std::string(operation.microbatch >= 0 ? "," : " of") + " step " +
+            std::to_string(operation.step + 1);
+  if (operation.stage >= 0)
+    text += " on stage " + std::to_string(operation.stage);
+  if (operation.peer >= 0)
+    text += ", with rank " + std::to_string(operation.peer);
+  return text;
+}
+
+void Alarm::raise(Exit code, const std::string &message, int origin) {
+  std::lock_guard lock(mutex);
+  if (up.load(std::memory_order_relaxed))
+    return;
+  if (beforeRaise)
+    beforeRaise();
+  reason = code, text = message, from = origin;
+  up.store(true, std::memory_order_release);
+}
+
+Exit Alarm::code() const {
+  std::lock_guard lock(mutex);
+  return reason;
+}
+std::string Alarm::message() const {
+  std::lock_guard lock(mutex);
+  return text;
+}
+int Alarm::origin() const {
+  std::lock_guard lock(mutex);
+  return from;
+}
+
+void Watch::enter(const Operation &operation) {
+  std::lock_guard lock(mutex);
+  current = operation;
+  ++progress;
+}
+
+void Watch::check() {
+  if (alarm.raised())
+    throw Alarmed(alarm.code(), alarm.message() + "; it was " +
+                                    describe(snapshot().operation));
+}
+
+void Watch::until(const std::function<bool()> &ready,
+                  const Operation &operation) {
+  if (ready())
+    return;
+  const Operation before = snapshot().operation;
+  Operation now = operation;
+  now.waiting = true;
+  enter(now);
+  Backoff backoff;
+  while (!ready()) {
+    check();
+    if (idle)
+      idle();
+    backoff.pause();
+  }
+  enter(before);
+}
+
+void Watch::wait(Transport &transport, Request &request,
+                 const Operation &operation) {
+  until([&] { return transport.done(request); }, operation);
+}
+
+Watch::Snapshot Watch::snapshot() const {
+  std::lock_guard lock(mutex);
+  return {current, progress};
+}
+
+} // namespace pipec

@@ -1,0 +1,91 @@
+//===- Watch.h - what a rank does now, and whether it may go on -*- C++ -*-===//
+//
+// Every wait of a rank goes through its Watch, so that the rank can say what it
+// waits for, a watchdog can see it, and an alarm ends the wait.
+//
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "runtime/transport/Transport.h"
+#include "support/Failure.h"
+
+#include <atomic>
+#include <functional>
+#include <mutex>
+#include <string>
+
+namespace pipec {
+
+/// What a rank is doing. `what`: a phrase ("waiting for activation"); fields
+/// that do not apply are -1 or null. Strings live as long as the run.
+struct Operation {
+  bool waiting = false;
+  const char *what = "starting";
+  const char *value = nullptr; ///< the tensor
+  int stage = -1, peer = -1;
+  int64_t step = -1, microbatch = -1; ///< from 0
+};
+
+/// "waiting for activation 'h' of microbatch 3, step 7, from rank 2 (stage 2)";
+/// microbatch from 0, step from 1 as in the metrics.
+std::string describe(const Operation &operation);
+
+/// Raised once for all ranks of a process, by the first failure anywhere.
+class Alarm {
+public:
+  /// `origin`: the rank that failed by itself, -1 when a watchdog noticed.
+  void raise(Exit code, const std::string &message, int origin);
+  bool raised() const { return up.load(std::memory_order_acquire); }
+  Exit code() const;
+  std::string message() const;
+  int origin() const;
+
+  /// Called once, before any rank can see the alarm.
+  std::function<void()> beforeRaise;
+
+private:
+  std::atomic<bool> up{false};
+  mutable std::mutex mutex;
+  Exit reason = Exit::Ok;
+  std::string text;
+  int from = -1;
+};
+
+/// Thrown in a rank when an alarm ends it.
+class Alarmed : public Failure {
+public:
+  using Failure::Failure;
+};
+
+class Watch {
+public:
+  Watch(int rank, Alarm &alarm) : rank(rank), alarm(alarm) {}
+
+  const int rank;
+
+  /// Says what the rank does from now on. Counts as progress.
+  void enter(const Operation &operation);
+  /// Throws Alarmed when the alarm is up.
+  void check();
+  /// Returns when `ready` says so. Throws Alarmed.
+  void until(const std::function<bool()> &ready, const Operation &operation);
+  /// Returns when the transfer is done. Throws Alarmed.
+  void wait(Transport &transport, Request &request, const Operation &operation);
+
+  struct Snapshot {
+    Operation operation;
+    uint64_t progress;
+  };
+  Snapshot snapshot() const;
+
+  /// Called again and again during every wait.
+  std::function<void()> idle;
+
+private:
+  Alarm &alarm;
+  mutable std::mutex mutex;
+  Operation current;
+  uint64_t progress = 0;
+};
+
+} // namespace pipec

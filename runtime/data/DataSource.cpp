@@ -1,0 +1,217 @@
+//===- DataSource.cpp - which sample goes where ---------------------------===//
+#include "runtime/data/DataSource.h"
+#include "runtime/program/PlanCheck.h"
+#include "support/Failure.h"
+
+#include <bit>
+#include <cstring>
+#include <numeric>
+
+namespace pipec {
+namespace {
+
+/// Arrays up to this size are checked before training begins.
+constexpr int64_t kCheckAtOnce = int64_t(256) << 20;
+
+std::string text(const std::vector<int64_t> &shape) {
+  std::string result = "[";
+  for (size_t i = 0; i < shape.size(); ++i)
+    result += (i ? ", " : "") + std::to_string(shape[i]);
+  return result + "]";
+}
+
+/// A well-mixed function of 64 bits (the finalizer of splitmix64).
+uint64_t mix(uint64_t x) {
+  x += 0x9e3779b97f4a7c15ull;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+  return x ^ (x >> 31);
+}
+
+template <class T>
+int64_t firstOutside(const char *data, int64_t count,
+                     const plan::Input &input) {
+  for (int64_t i = 0; i < count; ++i) {
+    T value;
+    std::memcpy(&value, data + i * static_cast<int64_t>(sizeof(T)),
+                sizeof value);
+    const auto wide = static_cast<int64_t>(value);
+    if ((wide < input.lower || wide >= input.upper) && wide != input.ignored)
+      return i;
+  }
+  return -1;
+}
+
+/// Index of the first of `count` values that the input does not allow, or -1.
+int64_t firstOutside(const std::string &dtype, const char *data, int64_t count,
+                     const plan::Input &input) {
+  if (dtype == "int64")
+    return firstOutside<int64_t>(data, count, input);
+  if (dtype == "int32")
+    return firstOutside<int32_t>(data, count, input);
+  if (dtype == "int16")
+    return firstOutside<int16_t>(data, count, input);
+  if (dtype == "int8")
+    return firstOutside<int8_t>(data, count, input);
+  if (dtype == "uint8")
+    return firstOutside<uint8_t>(data, count, input);
+  return -1;
+}
+
+int64_t integerAt(const Npy &array, int64_t index) {
+  int64_t value = 0;
+  std::memcpy(&value, array.data() + index * array.itemBytes,
+              static_cast<size_t>(array.itemBytes));
+  const int unused = 64 - 8 * static_cast<int>(array.itemBytes);
+  if (array.dtype[0] == 'u')
+    return value;
+  return static_cast<int64_t>(static_cast<uint64_t>(value) << unused) >> unused;
+}
+
+[[noreturn]] void outside(const Npy &array, const plan::Input &input,
+                          int64_t flat) {
+  // numpy's index of the value.
+  std::vector<int64_t> index(array.shape.size());
+  int64_t rest = flat;
+  for (size_t axis = array.shape.size(); axis-- > 0;) {
+    index[axis] = rest % array.shape[axis];
+    rest /= array.shape[axis];
+  }
+  throw Failure(Exit::BadModel, array.path + ": value " +
+                                    std::to_string(integerAt(array, flat)) +
+                                    " at " + text(index) + " is outside [" +
+                                    std::to_string(input.lower) + ", " +
+                                    std::to_string(input.upper) +
+                                    ") of input '" + input.name + "'");
+}
+
+} // namespace
+
+int64_t permuted(int64_t index, int64_t size, uint64_t seed, uint64_t epoch) {
+  if (size < 2)
+    return index;
+  const uint64_t key = mix(seed ^ mix(epoch));
+  const int half = (std::bit_width(static_cast<uint64_t>(size - 1)) + 1) / 2;
+  const uint64_t mask = (uint64_t(1) << half) - 1;
+  auto x = static_cast<uint64_t>(index);
+  // A permutation of the next power of four; walking its cycle from an element
+  // of [0, size) until it is back inside makes one of [0, size).
+  do {
+    uint64_t left = x >> half, right = x & mask;
+    for (uint64_t round = 0; round < 6; ++round) {
+      const uint64_t next = left ^ (mix(key + (round << 56) + right) & mask);
+      left = right, right = next;
+    }
+    x = left << half | right;
+  } while (x >= static_cast<uint64_t>(size));
+  return static_cast<int64_t>(x);
+}
+
+DataSource::DataSource(const plan::Plan &plan,
+                       const std::map<std::string, std::string> &files,
+                       std::optional<uint64_t> shuffle)
+    : plan(plan), shuffle(shuffle) {
+  std::string names, missing;
+  for (const plan::Input &input : plan.inputs) {
+    names += (names.empty() ? "" : ", ") + input.name;
+    if (!files.count(input.name))
+      missing += " --data " + input.name + "=FILE.npy";
+  }
+  for (auto &[name, file] : files) {
+    bool known = false;
+    for (const plan::Input &input : plan.inputs)
+      known |= input.name == name;
+    if (!known)
+      throw Failure(Exit::Usage, "--data " + name +
+                                     ": the plan has no such input; it has " +
+                                     names);
+  }
+  if (!missing.empty())
+    throw Failure(Exit::Usage, "inputs without data; add" + missing);
+  for (const plan::Input &input : plan.inputs) {
+    arrays.push_back(std::make_unique<Npy>(files.at(input.name)));
+    checkArray(input, *arrays.back());
+  }
+}
+
+void DataSource::checkArray(const plan::Input &input, const Npy &array) {
+  const bool widens = array.dtype == "int32" && input.dtype == "int64";
+  if (array.dtype != input.dtype && !widens)
+    throw Failure(Exit::BadModel, array.path + ": element type " + array.dtype +
+                                      ", input '" + input.name + "' is " +
+                                      input.dtype);
+  std::vector<int64_t> expected = input.shape;
+  const bool batched = input.batch_axis == 0;
+  if (batched && !array.shape.empty())
+    expected[0] = array.shape[0];
+  if (array.shape != expected || (batched && expected[0] < 1)) {
+    std::string wanted = text(expected);
+    if (batched)
+      wanted = "[samples" + (input.shape.size() > 1 ? ", " : std::string()) +
+               text({input.shape.begin() + 1, input.shape.end()}).substr(1);
+    throw Failure(Exit::BadModel, array.path + ": shape " + text(array.shape) +
+                                      ", input '" + input.name + "' takes " +
+                                      wanted);
+  }
+  if (!batched)
+    return;
+  if (rows && rows != array.shape[0])
+    throw Failure(Exit::BadModel, array.path + ": " +
+                                      std::to_string(array.shape[0]) +
+                                      " samples, the arrays before it have " +
+                                      std::to_string(rows));
+  rows = array.shape[0];
+}
+
+int64_t DataSource::row(int64_t sample) const {
+  const int64_t index = sample % rows;
+  if (!shuffle)
+    return index;
+  return permuted(index, rows, *shuffle, static_cast<uint64_t>(sample / rows));
+}
+
+void DataSource::copyRow(int id, int64_t row, char *to) const {
+  const plan::Input &input = plan.inputs[id];
+  const Npy &array = *arrays[id];
+  const int64_t parts = input.batch_axis == 0 ? input.shape[0] : 1;
+  const int64_t count = input.bytes / plan::dtypeBytes(input.dtype) / parts;
+  const char *from = array.data() + row * count * array.itemBytes;
+  if (input.upper >= 0) {
+    const int64_t wrong = firstOutside(array.dtype, from, count, input);
+    if (wrong >= 0)
+      outside(array, input, row * count + wrong);
+  }
+  if (array.dtype == input.dtype) {
+    std::memcpy(to, from, static_cast<size_t>(count * array.itemBytes));
+    return;
+  }
+  for (int64_t i = 0; i < count; ++i) { // int32 to int64
+    int32_t narrow;
+    std::memcpy(&narrow, from + i * 4, 4);
+    const int64_t wide = narrow;
+    std::memcpy(to + i * 8, &wide, 8);
+  }
+}
+
+void DataSource::load(int id, int64_t number, char *to) const {
+  const plan::Input &input = plan.inputs[id];
+  if (input.batch_axis != 0)
+    return copyRow(id, 0, to);
+  const int64_t samples = plan.training.microbatch_size;
+  for (int64_t i = 0; i < samples; ++i)
+    copyRow(id, row(number * samples + i), to + i * (input.bytes / samples));
+}
+
+void DataSource::checkValues(int id) const {
+  const plan::Input &input = plan.inputs[id];
+  const Npy &array = *arrays[id];
+  const int64_t count = std::accumulate(array.shape.begin(), array.shape.end(),
+                                        int64_t(1), std::multiplies<>());
+  if (input.upper < 0 || count * array.itemBytes > kCheckAtOnce)
+    return;
+  const int64_t wrong = firstOutside(array.dtype, array.data(), count, input);
+  if (wrong >= 0)
+    outside(array, input, wrong);
+}
+
+} // namespace pipec

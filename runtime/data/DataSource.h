@@ -1,0 +1,56 @@
+//===- DataSource.h - which sample goes where -------------------*- C++ -*-===//
+//
+// Sample i of microbatch k of step t is row ((t*M + k)*B + i) mod N of every
+// array, with M microbatches of B samples in a step and N rows. It never
+// depends on stages, replicas or ranks. With a shuffle seed, every pass over
+// the rows (an epoch) goes through a permutation of its own.
+//
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "runtime/data/Npy.h"
+#include "runtime/program/Plan.h"
+
+#include <map>
+#include <memory>
+#include <optional>
+
+namespace pipec {
+
+class DataSource {
+public:
+  /// Opens the array of every input of the plan, and checks its type and shape.
+  /// Failure(Usage) lists inputs without an array and names that are no input;
+  /// Failure(NoInput, BadModel) as Npy, or for a type or shape that does not go
+  /// with the input.
+  DataSource(const plan::Plan &plan,
+             const std::map<std::string, std::string> &files,
+             std::optional<uint64_t> shuffle);
+
+  /// Copies the input's rows of microbatch `number` (t*M + k, from 0) to `to`.
+  /// Failure(BadModel) names the file and index of a value out of range.
+  void load(int input, int64_t number, char *to) const;
+
+  /// Checks all values of an input's array now, unless it is large (then rows
+  /// are checked as they are used). Failure(BadModel) as load.
+  void checkValues(int input) const;
+
+  /// Samples in the arrays, N.
+  int64_t samples() const { return rows; }
+
+private:
+  int64_t row(int64_t sample) const;
+  void copyRow(int input, int64_t row, char *to) const;
+  void checkArray(const plan::Input &input, const Npy &array);
+
+  const plan::Plan &plan;
+  std::optional<uint64_t> shuffle;
+  std::vector<std::unique_ptr<Npy>> arrays; ///< by input
+  int64_t rows = 0;
+};
+
+/// The position of `index` in the permutation of [0, size) that (seed, epoch)
+/// name: a Feistel network, so that it takes no memory.
+int64_t permuted(int64_t index, int64_t size, uint64_t seed, uint64_t epoch);
+
+} // namespace pipec

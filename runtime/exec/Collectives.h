@@ -1,0 +1,56 @@
+//===- Collectives.h - sums over replicas and uses, in fixed order -*- C++ -*-//
+//
+// All sums have one order, whatever arrives first: replicas ascending, uses of
+// a weight ascending. So the bits do not depend on timing, and for uses of a
+// weight not on the partition either.
+//
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "runtime/control/Watch.h"
+#include "runtime/exec/RankState.h"
+#include "runtime/program/Memory.h"
+
+#include <functional>
+
+namespace pipec {
+
+class Collectives {
+public:
+  Collectives(RankState &state, Transport &transport, Watch &watch);
+
+  /// GRADIENTS of all replicas of the stage become their sum. Each replica adds
+  /// up one slice and hands it out, in pieces: 2(r-1)/r of the bytes are sent.
+  void reduceGradients(StageUnit &unit, int64_t step);
+
+  /// Sum over the uses of every tied weight, left in gradients[0] of every
+  /// copy. All ranks that hold a copy take part.
+  void foldTies(int64_t step);
+
+  /// A step program: every replica gets the statistics rows of all
+  /// microbatches.
+  void shareStats(StageUnit &unit, int64_t step);
+
+  /// A stream: calls use(row) for the row of each microbatch of the round, in
+  /// ascending order. `mine` is this replica's row, null when it has none;
+  /// `present` is how many replicas have one (the first ones).
+  void roundStats(StageUnit &unit, const char *mine, int present, int64_t step,
+                  const std::function<void(const char *)> &use);
+
+private:
+  void foldPiece(const plan::Tie &tie, int64_t offset, int64_t bytes,
+                 int64_t step);
+  void handOut(const plan::Tie &tie, int64_t offset, int64_t bytes,
+               int64_t step);
+  void wait(Request &request, const char *what, int stage, int peer,
+            int64_t step);
+
+  RankState &state;
+  const plan::Plan &plan;
+  Transport &transport;
+  Watch &watch;
+  std::vector<plan::Tie> ties; ///< those of this rank's stages
+  std::vector<Request> requests, more;
+};
+
+} // namespace pipec

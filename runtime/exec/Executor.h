@@ -1,0 +1,72 @@
+//===- Executor.h - a rank's program, run -----------------------*- C++ -*-===//
+#pragma once
+
+#include "runtime/exec/Collectives.h"
+#include "runtime/exec/GradientNorm.h"
+#include "runtime/exec/LossLedger.h"
+#include "runtime/exec/TaskRunner.h"
+#include "runtime/exec/Traffic.h"
+
+namespace pipec {
+
+/// What an executor works with.
+struct Crew {
+  RankState &state;
+  Transport &transport;
+  Watch &watch;
+  LossLedger &losses;
+  TaskRunner &runner;
+  Recorder &recorder;
+};
+
+/// Synchronous strategies: every rank does its tasks of the step, then sums the
+/// gradients and updates in place.
+class StepExecutor {
+public:
+  explicit StepExecutor(const Crew &crew);
+
+  /// One step's tasks.
+  void tasks(int64_t step);
+  /// Sums, running statistics, clipping, update. Nothing for a plan of forwards
+  /// alone.
+  void update(int64_t step);
+
+private:
+  Crew crew;
+  Traffic traffic;
+  Collectives collectives;
+  GradientNorm norm;
+  plan::Sequence sequence;
+};
+
+/// PipeDream: an update after every round of a stage (its replicas'
+/// microbatches j*r ... j*r + r-1), weights kept in a ring, no flush.
+class StreamExecutor {
+public:
+  explicit StreamExecutor(const Crew &crew);
+
+  /// Runs microbatches [first, last), then drains. `first` is a multiple of
+  /// roundLength. Returns where it ended: before `last` when rank 0 saw
+  /// `stop()`; a multiple of roundLength then.
+  int64_t run(int64_t first, int64_t last, const std::function<bool()> &stop);
+
+private:
+  void finishRound(int64_t round, const char *statsRow);
+  void halt(int64_t end);
+  void pollHalt(const std::function<bool()> &stop);
+  int64_t haltPoint() const;
+
+  Crew crew;
+  const plan::Plan &plan;
+  StageUnit *unit;
+  Traffic traffic;
+  Collectives collectives;
+  plan::Sequence whole, sequence; ///< as begun; as it is after a halt
+  int64_t first = 0, end = 0;
+  int64_t started = 0; ///< microbatches up to here have had their forward
+  bool halted = false;
+  int64_t haltMessage = 0;
+  Request haltRequest = kNoRequest;
+};
+
+} // namespace pipec

@@ -1,0 +1,97 @@
+//===- LossLedger.cpp - the losses of a run, at rank 0 --------------------===//
+#include "runtime/exec/LossLedger.h"
+
+#include <cmath>
+
+namespace pipec {
+
+LossLedger::LossLedger(const plan::Plan &plan, Transport &transport,
+                       Watch &watch, int64_t firstStep,
+                       std::function<void(int64_t, double)> done)
+    : plan(plan), transport(transport), watch(watch), next(firstStep),
+      done(std::move(done)) {
+  if (watch.rank != 0)
+    return;
+  for (const plan::Stage &stage : plan.stages)
+    if (stage.computes_loss)
+      for (int rank : stage.ranks)
+        if (rank != 0) {
+          Source &source = sources.emplace_back();
+          source.rank = rank;
+          source.request = transport.receive(rank, kTagLoss, &source.message,
+                                             sizeof source.message);
+        }
+}
+
+void LossLedger::record(int64_t step, int64_t microbatch, float loss) {
+  if (!std::isfinite(loss))
+    throw Failure(Exit::BadNumbers,
+                  "the loss of step " + std::to_string(step + 1) +
+                      ", microbatch " + std::to_string(microbatch) + " is " +
+                      (std::isnan(loss) ? "NaN" : "infinite") +
+                      "; try a smaller learning rate or --clip-norm");
+  const Message message{step, microbatch, loss};
+  if (watch.rank == 0)
+    return take(message);
+  poll();
+  Outgoing &entry = outgoing.emplace_back();
+  entry.message = message;
+  entry.request =
+      transport.send(0, kTagLoss, &entry.message, sizeof entry.message);
+}
+
+void LossLedger::take(const Message &message) {
+  const int count = plan.training.microbatches;
+  Partial &step = partial[message.step];
+  if (step.losses.empty())
+    step.losses.resize(count), step.missing = count;
+  step.losses[message.microbatch] = message.loss;
+  --step.missing;
+  for (auto first = partial.begin();
+       first != partial.end() && first->first == next &&
+       first->second.missing == 0;
+       first = partial.erase(first)) {
+    double sum = 0;
+    for (float loss : first->second.losses)
+      sum += loss;
+    done(next, sum / count);
+    ++next;
+  }
+}
+
+void LossLedger::poll() {
+  for (Source &source : sources)
+    while (transport.done(source.request)) {
+      const Message message = source.message;
+      source.request = transport.receive(source.rank, kTagLoss, &source.message,
+                                         sizeof source.message);
+      take(message);
+    }
+  while (!outgoing.empty() && transport.done(outgoing.front().request))
+    outgoing.pop_front();
+}
+
+void LossLedger::waitFor(int64_t step) {
+  Operation operation;
+  operation.what = "waiting for the loss";
+  if (watch.rank != 0) {
+    for (; !outgoing.empty(); outgoing.pop_front())
+      watch.wait(transport, outgoing.front().request, operation);
+    return;
+  }
+  operation.step = next;
+  watch.until(
+      [&] {
+        poll();
+        return next >= step;
+      },
+      operation);
+}
+
+void LossLedger::close() {
+  waitFor(next);
+  for (Source &source : sources)
+    transport.cancel(source.request);
+}
+
+} // namespace pipec

@@ -1,0 +1,65 @@
+//===- LossLedger.h - the losses of a run, at rank 0 ------------*- C++ -*-===//
+#pragma once
+
+#include "runtime/control/Watch.h"
+#include "runtime/program/Plan.h"
+
+#include <deque>
+#include <functional>
+#include <map>
+
+namespace pipec {
+
+/// The loss of every microbatch travels to rank 0, which makes the loss of a
+/// step of them: the mean, in double, in order of the microbatches.
+class LossLedger {
+public:
+  /// `done(step, loss)` is called at rank 0 for every step, in order, beginning
+  /// with `firstStep`.
+  LossLedger(const plan::Plan &plan, Transport &transport, Watch &watch,
+             int64_t firstStep, std::function<void(int64_t, double)> done);
+
+  /// Where the loss is computed: sends it to rank 0. Throws
+  /// Failure(BadNumbers) when it is not finite.
+  void record(int64_t step, int64_t microbatch, float loss);
+
+  /// Rank 0: takes what has arrived. Others: lets go of what has been sent.
+  void poll();
+
+  /// Returns when rank 0 has the losses of all steps before `step`.
+  void waitFor(int64_t step);
+
+  /// Ends the transfers. All steps must have been waited for.
+  void close();
+
+private:
+  struct Message {
+    int64_t step, microbatch;
+    float loss;
+  };
+  struct Source { ///< a rank that computes losses, seen from rank 0
+    int rank;
+    Message message;
+    Request request = kNoRequest;
+  };
+  struct Outgoing {
+    Message message;
+    Request request = kNoRequest;
+  };
+  void take(const Message &message);
+
+  const plan::Plan &plan;
+  Transport &transport;
+  Watch &watch;
+  int64_t next; ///< the step whose losses are not complete
+  std::function<void(int64_t, double)> done;
+  std::deque<Source> sources;
+  std::deque<Outgoing> outgoing;
+  struct Partial {
+    std::vector<float> losses;
+    int missing;
+  };
+  std::map<int64_t, Partial> partial;
+};
+
+} // namespace pipec

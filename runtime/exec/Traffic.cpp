@@ -1,0 +1,195 @@
+//===- Traffic.cpp - a rank's activations and gradients in flight ---------===//
+#include "runtime/exec/Traffic.h"
+#include "runtime/program/Memory.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace pipec {
+
+using plan::Edge;
+using plan::rankOf;
+using plan::Task;
+
+Traffic::Traffic(RankState &state, Transport &transport, Watch &watch)
+    : state(state), plan(state.plan), transport(transport), watch(watch),
+      edges(plan::stageEdges(state.plan)), owner(plan.stages.size() * 2),
+      receiving(plan.edges.size()), sending(plan.edges.size()),
+      copying(plan.edges.size()) {
+  auto slots = [&](int stage, const std::string &region) {
+    return static_cast<size_t>(
+        plan::regionOf(plan.stages[stage], region).slots);
+  };
+  for (auto &unit : state.units) {
+    owners(unit->stage->id, PIPEC_IN).assign(slots(unit->stage->id, "in"), -1);
+    owners(unit->stage->id, PIPEC_GRAD_IN)
+        .assign(slots(unit->stage->id, "grad_in"), -1);
+  }
+  for (const Edge &edge : plan.edges) {
+    if (state.has(edge.to_stage))
+      receiving[edge.id].assign(slots(edge.to_stage, edge.to_region),
+                                kNoRequest);
+    if (state.has(edge.from_stage)) {
+      sending[edge.id].assign(slots(edge.from_stage, edge.from_region),
+                              kNoRequest);
+      copying[edge.id].assign(sending[edge.id].size(), -1);
+    }
+  }
+}
+
+Operation Traffic::operation(const Edge &edge, bool receiving, int peer,
+                             int64_t microbatch) const {
+  Operation result;
+  if (receiving)
+    result.what =
+        edge.backward ? "waiting for gradient" : "waiting for activation";
+  else
+    result.what = edge.backward ? "waiting to send gradient"
+                                : "waiting to send activation";
+  result.value = edge.value.c_str();
+  result.stage = receiving ? edge.to_stage : edge.from_stage;
+  result.peer = peer;
+  const bool stream = plan.strategy.update == "round";
+  result.step = stream ? microbatch : step;
+  result.microbatch = stream ? -1 : microbatch;
+  return result;
+}
+
+void Traffic::start(const plan::Sequence &newSequence, int64_t newStep) {
+  sequence = &newSequence;
+  step = newStep;
+  cursor = 0;
+  post();
+}
+
+void Traffic::post() {
+  for (; cursor < sequence->size(); ++cursor) {
+    const Task task = sequence->at(cursor);
+    if (task.kind == 'W')
+      continue;
+    if (!claim(task))
+      return;
+    for (int edge : edges[task.stage].into(task.kind))
+      receive(edge, task);
+  }
+}
+
+bool Traffic::claim(const Task &task) {
+  const PipecRegion region = task.kind == 'F' ? PIPEC_IN : PIPEC_GRAD_IN;
+  int64_t &slot = owners(task.stage, region)[task.slot[region]];
+  if (slot >= 0)
+    return false;
+  slot = task.microbatch;
+  return true;
+}
+
+void Traffic::receive(int id, const Task &task) {
+  const Edge &edge = plan.edges[id];
+  const PipecRegion region = edge.backward ? PIPEC_GRAD_IN : PIPEC_IN;
+  const int from = rankOf(plan.stages[edge.from_stage], task.microbatch);
+  if (from == state.rank) {
+    auto &waiting = copying[id];
+    auto found = std::find(waiting.begin(), waiting.end(), task.microbatch);
+    if (found != waiting.end())
+      copyIfReady(id, static_cast<int>(found - waiting.begin()));
+    return;
+  }
+  const int slot = task.slot[region];
+  receiving[id][slot] = transport.receive(
+      from, id, state.unit(task.stage).memory.at(region, slot) + edge.to_offset,
+      edge.bytes);
+}
+
+void Traffic::copyIfReady(int id, int slot) {
+  const Edge &edge = plan.edges[id];
+  const int64_t microbatch = copying[id][slot];
+  const PipecRegion to = edge.backward ? PIPEC_GRAD_IN : PIPEC_IN;
+  const PipecRegion from = plan::regionNamed(edge.from_region);
+  auto &slots = owners(edge.to_stage, to);
+  auto found = std::find(slots.begin(), slots.end(), microbatch);
+  if (found == slots.end())
+    return; // the slot is still in use: when it is claimed
+  std::memcpy(state.unit(edge.to_stage).memory.at(to, found - slots.begin()) +
+                  edge.to_offset,
+              state.unit(edge.from_stage).memory.at(from, slot) +
+                  edge.from_offset,
+              static_cast<size_t>(edge.bytes));
+  copying[id][slot] = -1;
+}
+
+void Traffic::before(const Task &task) {
+  for (int id : edges[task.stage].into(task.kind)) {
+    const Edge &edge = plan.edges[id];
+    const int from = rankOf(plan.stages[edge.from_stage], task.microbatch);
+    const PipecRegion region = edge.backward ? PIPEC_GRAD_IN : PIPEC_IN;
+    watch.wait(transport, receiving[id][task.slot[region]],
+               operation(edge, true, from, task.microbatch));
+  }
+  for (int id : edges[task.stage].outOf(task.kind)) {
+    const Edge &edge = plan.edges[id];
+    const int slot = task.slot[plan::regionNamed(edge.from_region)];
+    const int to = rankOf(plan.stages[edge.to_stage], task.microbatch);
+    watch.wait(transport, sending[id][slot],
+               operation(edge, false, to, task.microbatch));
+    if (copying[id][slot] >= 0)
+      throw Failure(Exit::Internal,
+                    "edge " + std::to_string(id) +
+                        " is overwritten before its stage has taken it");
+  }
+}
+
+void Traffic::send(int id, const Task &task) {
+  const Edge &edge = plan.edges[id];
+  const PipecRegion region = plan::regionNamed(edge.from_region);
+  const int slot = task.slot[region];
+  const int to = rankOf(plan.stages[edge.to_stage], task.microbatch);
+  if (to == state.rank) {
+    copying[id][slot] = task.microbatch;
+    copyIfReady(id, slot);
+    return;
+  }
+  sending[id][slot] = transport.send(
+      to, id, state.unit(task.stage).memory.at(region, slot) + edge.from_offset,
+      edge.bytes);
+}
+
+void Traffic::after(const Task &task) {
+  for (int id : edges[task.stage].outOf(task.kind))
+    send(id, task);
+  if (task.kind == 'B' || task.kind == 'I')
+    owners(task.stage, PIPEC_GRAD_IN)[task.slot[PIPEC_GRAD_IN]] = -1;
+  if (task.last)
+    owners(task.stage, PIPEC_IN)[task.slot[PIPEC_IN]] = -1;
+  post();
+}
+
+void Traffic::finish() {
+  for (const Edge &edge : plan.edges)
+    for (Request &request : sending[edge.id])
+      watch.wait(transport, request, operation(edge, false, -1, -1));
+}
+
+void Traffic::shorten(const plan::Sequence &shorter, int64_t end) {
+  for (const Edge &edge : plan.edges) {
+    if (!state.has(edge.to_stage))
+      continue;
+    const PipecRegion region = edge.backward ? PIPEC_GRAD_IN : PIPEC_IN;
+    auto &slots = owners(edge.to_stage, region);
+    for (size_t slot = 0; slot < slots.size(); ++slot)
+      if (slots[slot] >= end)
+        transport.cancel(receiving[edge.id][slot]);
+  }
+  for (auto &slots : owner)
+    for (int64_t &microbatch : slots)
+      if (microbatch >= end)
+        microbatch = -1;
+  // The shorter sequence is the longer one without those microbatches.
+  int64_t kept = 0;
+  for (int64_t i = 0; i < cursor; ++i)
+    kept += sequence->at(i).microbatch < end;
+  sequence = &shorter;
+  cursor = kept;
+  post();
+}
+
+} // namespace pipec

@@ -1,0 +1,119 @@
+//===- Metrics.cpp - JSON lines of a run ----------------------------------===//
+#include "runtime/run/Metrics.h"
+#include "support/Failure.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fcntl.h>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+namespace pipec {
+
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+/// The lines of the steps up to `last` in an earlier run's file.
+std::string linesUpTo(const std::string &path, int64_t last) {
+  std::ifstream file(path);
+  std::string kept;
+  for (std::string line; std::getline(file, line);) {
+    const Json json = Json::parse(line, nullptr, false);
+    if (!json.is_object() || !json.contains("step") ||
+        !json["step"].is_number_integer() || json["step"] > last)
+      break;
+    kept += line + "\n";
+  }
+  return kept;
+}
+
+} // namespace
+
+Metrics::Metrics(const std::string &path, int64_t resumedAt) : path(path) {
+  if (path.empty())
+    return;
+  const std::string kept = resumedAt ? linesUpTo(path, resumedAt) : "";
+  file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (file < 0)
+    throw Failure(Exit::CannotWrite, path + ": " + std::strerror(errno));
+  line(kept);
+}
+
+Metrics::~Metrics() {
+  if (file >= 0)
+    ::close(file);
+}
+
+void Metrics::line(const std::string &text) {
+  for (size_t at = 0; file >= 0 && at < text.size();) {
+    const ssize_t wrote = ::write(file, text.data() + at, text.size() - at);
+    if (wrote < 0 && errno == EINTR)
+      continue;
+    if (wrote < 0)
+      throw Failure(Exit::CannotWrite, path + ": " + std::strerror(errno));
+    at += static_cast<size_t>(wrote);
+  }
+}
+
+void Metrics::step(int64_t step, double loss, double seconds,
+                   double samplesPerSecond) {
+  if (file < 0)
+    return;
+  const Json json = {{"step", step + 1},
+                     {"loss", loss},
+                     {"seconds", seconds},
+                     {"samples_per_s", samplesPerSecond}};
+  line(json.dump() + "\n");
+}
+
+void Metrics::summary(const Summary &summary) {
+  line("{\"summary\":" + toJson(summary) + "}\n");
+}
+
+std::string toJson(const Summary &summary) {
+  Json ranks = Json::array();
+  for (size_t i = 0; i < summary.ranks.size(); ++i) {
+    const RankFigures &rank = summary.ranks[i];
+    ranks.push_back({{"rank", i},
+                     {"peak_bytes", rank.peak_bytes},
+                     {"predicted_peak_bytes", rank.predicted_peak_bytes},
+                     {"busy_s", rank.busy_s},
+                     {"rss_bytes", rank.rss_bytes}});
+  }
+  return Json{{"steps", summary.steps},
+              {"ranks", ranks},
+              {"step_s", summary.step_s},
+              {"predicted_step_s", summary.predicted_step_s},
+              {"samples_per_s", summary.samples_per_s},
+              {"final_loss", summary.final_loss}}
+      .dump();
+}
+
+std::string toText(const Summary &summary) {
+  char buffer[256];
+  auto format = [&](const char *pattern, auto... values) {
+    std::snprintf(buffer, sizeof buffer, pattern, values...);
+    return std::string(buffer);
+  };
+  constexpr double kMiB = 1 << 20;
+  std::string text =
+      format("%lld steps, final loss %.6g\n",
+             static_cast<long long>(summary.steps), summary.final_loss);
+  text +=
+      format("step time    measured %10.6f s  predicted %10.6f s  "
+             "(%.2f samples/s)\n",
+             summary.step_s, summary.predicted_step_s, summary.samples_per_s);
+  for (size_t i = 0; i < summary.ranks.size(); ++i) {
+    const RankFigures &rank = summary.ranks[i];
+    text += format("rank %-3zu peak measured %10.3f MiB predicted %8.3f MiB  "
+                   "busy %.3f s  process %.1f MiB\n",
+                   i, rank.peak_bytes / kMiB, rank.predicted_peak_bytes / kMiB,
+                   rank.busy_s, rank.rss_bytes / kMiB);
+  }
+  return text;
+}
+
+} // namespace pipec

@@ -1,0 +1,49 @@
+//===- Metrics.h - JSON lines of a run --------------------------*- C++ -*-===//
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace pipec {
+
+/// What a rank reports at the end.
+struct RankFigures {
+  int64_t peak_bytes = 0, predicted_peak_bytes = 0, rss_bytes = 0;
+  double busy_s = 0;
+};
+
+struct Summary {
+  int64_t steps = 0;
+  double step_s = 0, predicted_step_s = 0, final_loss = 0;
+  double samples_per_s = 0;
+  std::vector<RankFigures> ranks;
+};
+
+/// The metrics file: a line per step, written through at once, and a summary.
+class Metrics {
+public:
+  /// `path` empty: writes nothing. A run that goes on after `resumedAt` steps
+  /// keeps the lines of those steps and drops later ones. Failure(CannotWrite).
+  Metrics(const std::string &path, int64_t resumedAt);
+  ~Metrics();
+  Metrics(const Metrics &) = delete;
+
+  /// `step` from 0; written from 1.
+  void step(int64_t step, double loss, double seconds, double samplesPerSecond);
+  void summary(const Summary &summary);
+
+private:
+  void line(const std::string &text);
+
+  std::string path;
+  int file = -1;
+};
+
+/// {"steps":…,"ranks":[…],…} in one line.
+std::string toJson(const Summary &summary);
+
+/// Predicted beside measured, as a table.
+std::string toText(const Summary &summary);
+
+} // namespace pipec

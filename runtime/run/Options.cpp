@@ -1,0 +1,141 @@
+//===- Options.cpp - the command line of pipec-run ------------------------===//
+#include "runtime/run/Options.h"
+#include "runtime/run/LearningRate.h"
+#include "runtime/transport/Transport.h"
+#include "support/Failure.h"
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <iostream>
+
+namespace pipec {
+namespace {
+
+std::map<std::string, std::string>
+parseData(const std::vector<std::string> &arguments) {
+  std::map<std::string, std::string> data;
+  for (const std::string &argument : arguments) {
+    const size_t equals = argument.find('=');
+    if (equals == std::string::npos || equals == 0 ||
+        equals + 1 == argument.size())
+      throw Failure(Exit::Usage, "--data " + argument + ": not NAME=FILE.npy");
+    if (!data.emplace(argument.substr(0, equals), argument.substr(equals + 1))
+             .second)
+      throw Failure(Exit::Usage,
+                    "--data " + argument + ": the input is given twice");
+  }
+  return data;
+}
+
+void check(const RunOptions &options) {
+  auto usage = [](const std::string &message) {
+    throw Failure(Exit::Usage, message);
+  };
+  if (options.steps < 1)
+    usage("--steps must be at least 1");
+  if (options.checkpointEvery < 0)
+    usage("--checkpoint-every must be at least 1");
+  if (options.checkpointEvery > 0 && options.checkpoint.empty())
+    usage("--checkpoint-every needs --checkpoint DIR");
+  if (!(options.timeout > 0) || !std::isfinite(options.timeout))
+    usage("--timeout must be a number of seconds above 0");
+  if (options.threads < 0)
+    usage("--threads must be at least 1");
+  if (options.oracle && options.verify)
+    usage("--oracle and --verify exclude each other");
+  if (options.oracle && (!options.checkpoint.empty() || !options.trace.empty()))
+    usage("--oracle writes neither checkpoints nor traces");
+  if (options.verify && !options.resume.empty())
+    usage("--verify compares from the first step on, it takes no --resume");
+  if (options.oracle && !options.resume.empty())
+    usage("--oracle starts from the first step, it takes no --resume");
+  if (options.transport != "auto")
+    transportNamed(options.transport);
+  learningRate(options.rate);
+}
+
+std::string transportHelp() {
+  std::string text = "auto";
+  for (const TransportRow &row : transports())
+    text += ", " + row.name + " (" + row.summary + ")";
+  return text;
+}
+
+} // namespace
+
+std::optional<RunOptions> parseOptions(int argc, char **argv) {
+  RunOptions options;
+  std::vector<std::string> data;
+  std::string format = "text";
+  CLI::App app("Runs a plan that pipec has compiled: one process per rank.",
+               "pipec-run");
+  app.set_version_flag("--version", "pipec-run " PIPEC_VERSION);
+  app.add_option("PLAN", options.plan, "the plan folder")->required();
+  app.add_option("--data", data,
+                 "one array per graph input, labels included; axis 0 counts "
+                 "samples")
+      ->type_name("NAME=FILE.npy")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_option("--steps", options.steps, "optimizer steps")->required();
+  app.add_option("--shuffle", options.shuffle,
+                 "permute the samples in each epoch")
+      ->type_name("SEED");
+  app.add_option("--seed", options.seed, "of random numbers in the model");
+  app.add_option("--metrics", options.metrics, "JSON lines, one per step")
+      ->type_name("FILE");
+  app.add_option("--trace", options.trace,
+                 "a Perfetto trace of every rank, predicted beside measured")
+      ->type_name("FILE");
+  app.add_option("--checkpoint", options.checkpoint,
+                 "where checkpoints are written")
+      ->type_name("DIR");
+  app.add_option("--checkpoint-every", options.checkpointEvery,
+                 "steps between checkpoints (default: one at the end)")
+      ->type_name("K");
+  app.add_option("--resume", options.resume,
+                 "go on from the checkpoint in DIR; --steps counts from the "
+                 "very first")
+      ->type_name("DIR");
+  app.add_option("--export", options.exportFile,
+                 "the compiled model with the trained weights")
+      ->type_name("FILE.onnx");
+  app.add_flag("--oracle", options.oracle,
+               "the same training in one process without a pipeline");
+  app.add_flag("--verify", options.verify,
+               "run both and compare losses and weights");
+  app.add_option("--lr-schedule", options.rate,
+                 "factor on the learning rate: " + learningRateNames() +
+                     ", with :warmup=STEPS,total=STEPS,min=FACTOR")
+      ->type_name("KIND");
+  app.add_option("--timeout", options.timeout,
+                 "seconds after which a peer that does not answer is lost")
+      ->type_name("SECONDS")
+      ->capture_default_str();
+  app.add_option("--transport", options.transport, transportHelp())
+      ->type_name("NAME")
+      ->capture_default_str();
+  app.add_option("--threads", options.threads,
+                 "threads of each rank (default: OMP_NUM_THREADS, or the "
+                 "cores divided by the ranks of a machine)");
+  app.add_flag("--quiet", options.quiet, "results and errors only");
+  app.add_option("--format", format, "of the summary on stdout")
+      ->type_name("text|json")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success &done) { // --help, --version
+    app.exit(done);
+    return std::nullopt;
+  } catch (const CLI::ParseError &error) {
+    throw Failure(Exit::Usage, std::string(error.what()) +
+                                   "; pipec-run --help lists the options");
+  }
+  options.json = format == "json";
+  options.data = parseData(data);
+  check(options);
+  return options;
+}
+
+} // namespace pipec

@@ -1,0 +1,34 @@
+//===- Options.h - the command line of pipec-run ----------------*- C++ -*-===//
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+namespace pipec {
+
+struct RunOptions {
+  std::string plan;                        ///< the plan folder
+  std::map<std::string, std::string> data; ///< graph input -> .npy file
+  int64_t steps = 0;
+  std::optional<uint64_t> shuffle;
+  uint64_t seed = 0;
+  std::string metrics, trace;
+  std::string checkpoint, resume;
+  int64_t checkpointEvery = 0; ///< 0: at the end only
+  std::string exportFile;
+  bool oracle = false, verify = false;
+  std::string rate = "constant";
+  double timeout = 60; ///< seconds
+  std::string transport = "auto";
+  int threads = 0; ///< 0: the cores, divided by the ranks of the machine
+  bool quiet = false;
+  bool json = false; ///< --format json
+};
+
+/// The options, or nothing when --help or --version has been answered.
+/// Failure(Usage).
+std::optional<RunOptions> parseOptions(int argc, char **argv);
+
+} // namespace pipec

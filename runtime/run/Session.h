@@ -1,0 +1,57 @@
+//===- Session.h - one rank, from loading to the summary --------*- C++ -*-===//
+#pragma once
+
+#include "runtime/control/Watch.h"
+#include "runtime/exec/Council.h"
+#include "runtime/exec/Executor.h"
+#include "runtime/run/Metrics.h"
+#include "runtime/run/Options.h"
+
+#include <memory>
+
+namespace pipec {
+
+/// All ranks make a Session each, with the same plan and options, and run it.
+class Session {
+public:
+  Session(const plan::Plan &plan, const RunOptions &options,
+          Transport &transport, Watch &watch);
+  ~Session();
+
+  /// Trains, writes what the options ask for. Ok, or Stopped when a signal
+  /// asked for it. Throws Failure.
+  Exit run();
+
+private:
+  void load();
+  void trainSteps();
+  void trainStream();
+  void stepDone(int64_t step, double loss);
+  void writeStep(int64_t step, double seconds);
+  bool decideToStop();
+  void checkpoint(bool due);
+  void report();
+  bool leads() const { return watch.rank == 0; }
+
+  const plan::Plan &plan;
+  const RunOptions &options;
+  Transport &transport;
+  Watch &watch;
+  Council council;
+
+  std::unique_ptr<DataSource> data;
+  std::unique_ptr<RankState> state;
+  std::unique_ptr<Metrics> metrics;
+  Numbers numbers;
+  Recorder recorder;
+
+  int64_t firstStep = 0; ///< not 0 after --resume
+  int64_t stepsDone = 0; ///< by all ranks
+  int64_t saved = -1;    ///< steps in the last checkpoint
+  bool stopped = false;
+  double began = 0, lastStep = 0; ///< clock at the start, at the last line
+  std::vector<double> losses;     ///< rank 0: of the steps of this run
+  std::vector<double> seconds;    ///< rank 0: of the steps of this run
+};
+
+} // namespace pipec

@@ -1,0 +1,157 @@
+//===- Mpi.cpp - ranks as processes connected by Open MPI -----------------===//
+#include "runtime/transport/Transport.h"
+#include "support/Failure.h"
+
+#define OMPI_SKIP_MPICXX 1
+#include <mpi.h>
+
+#include <algorithm>
+#include <climits>
+#include <cstdlib>
+
+namespace pipec {
+namespace {
+
+/// MPI counts in int: a longer message is several, which arrive in order.
+constexpr int64_t kMaxMessage = int64_t(1) << 30;
+
+void check(int result, const char *what) {
+  if (result == MPI_SUCCESS)
+    return;
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int length = 0;
+  MPI_Error_string(result, text, &length);
+  throw Failure(Exit::Unavailable, std::string(what) + ": " + text);
+}
+
+class Mpi : public Transport {
+public:
+  Mpi() {
+    int provided = 0;
+    check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided),
+          "MPI_Init");
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    check(MPI_Comm_rank(MPI_COMM_WORLD, &self), "MPI_Comm_rank");
+    check(MPI_Comm_size(MPI_COMM_WORLD, &ranks), "MPI_Comm_size");
+    int *bound = nullptr, found = 0;
+    MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &bound, &found);
+    if (!found || *bound < kTagHaltAck)
+      throw Failure(Exit::Unavailable, "this MPI has too few message tags");
+  }
+
+  int rank() const override { return self; }
+  int size() const override { return ranks; }
+
+  Request send(int to, int tag, const void *data, int64_t bytes) override {
+    const Request request = start();
+    auto *next = static_cast<const char *>(data);
+    do {
+      const int64_t part = std::min(bytes, kMaxMessage);
+      check(MPI_Isend(next, static_cast<int>(part), MPI_BYTE, to, tag,
+                      MPI_COMM_WORLD, &more(request)),
+            "MPI_Isend");
+      next += part, bytes -= part;
+    } while (bytes > 0);
+    return request;
+  }
+
+  Request receive(int from, int tag, void *data, int64_t bytes) override {
+    const Request request = start();
+    auto *next = static_cast<char *>(data);
+    do {
+      const int64_t part = std::min(bytes, kMaxMessage);
+      check(MPI_Irecv(next, static_cast<int>(part), MPI_BYTE, from, tag,
+                      MPI_COMM_WORLD, &more(request)),
+            "MPI_Irecv");
+      next += part, bytes -= part;
+    } while (bytes > 0);
+    return request;
+  }
+
+  bool done(Request &request) override {
+    if (request == kNoRequest)
+      return true;
+    std::vector<MPI_Request> &parts = transfers[request];
+    int all = 0;
+    check(MPI_Testall(static_cast<int>(parts.size()), parts.data(), &all,
+                      MPI_STATUSES_IGNORE),
+          "MPI_Testall");
+    if (!all)
+      return false;
+    finish(request);
+    return true;
+  }
+
+  void cancel(Request &request) override {
+    if (request == kNoRequest)
+      return;
+    for (MPI_Request &part : transfers[request])
+      if (part != MPI_REQUEST_NULL)
+        check(MPI_Cancel(&part), "MPI_Cancel");
+    while (!done(request)) {
+    }
+  }
+
+  void close() override { check(MPI_Finalize(), "MPI_Finalize"); }
+
+private:
+  Request start() {
+    if (free.empty()) {
+      transfers.emplace_back();
+      free.push_back(static_cast<Request>(transfers.size()) - 1);
+    }
+    const Request request = free.back();
+    free.pop_back();
+    transfers[request].clear();
+    return request;
+  }
+  MPI_Request &more(Request request) {
+    return transfers[request].emplace_back(MPI_REQUEST_NULL);
+  }
+  void finish(Request &request) {
+    free.push_back(request);
+    request = kNoRequest;
+  }
+
+  int self = 0, ranks = 1;
+  std::vector<std::vector<MPI_Request>> transfers;
+  std::vector<Request> free;
+};
+
+} // namespace
+
+std::vector<std::unique_ptr<Transport>> openMpi(int) {
+  std::vector<std::unique_ptr<Transport>> ends;
+  ends.push_back(std::make_unique<Mpi>());
+  return ends;
+}
+
+bool joinedMpi() {
+  // mpirun, and srun --mpi=pmix or pmi2.
+  for (const char *name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"})
+    if (std::getenv(name))
+      return true;
+  return false;
+}
+
+std::vector<std::string> launchMpi(int ranks) {
+  // Shared memory is all that is needed on one machine. A rank that dies must
+  // not take the others with it: they end by themselves, with a reason.
+  return {"mpirun",
+          "-q",
+          "-n",
+          std::to_string(ranks),
+          "--oversubscribe",
+          "--allow-run-as-root",
+          "--bind-to",
+          "none",
+          "--enable-recovery",
+          "--mca",
+          "pml",
+          "ob1",
+          "--mca",
+          "btl",
+          "self,vader"};
+}
+
+} // namespace pipec
