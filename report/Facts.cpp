@@ -1,0 +1,213 @@
+//===- Facts.cpp - what text and page say about a plan --------------------===//
+#include "report/Facts.h"
+
+#include "report/Format.h"
+#include "report/Prediction.h"
+
+#include <algorithm>
+#include <map>
+
+namespace pipec::report {
+
+namespace {
+
+int64_t elements(const plan::Weight &weight) {
+  int64_t n = 1;
+  for (int64_t dim : weight.shape)
+    n *= dim;
+  return n;
+}
+
+std::string fileName(const std::string &path) {
+  return path.substr(path.find_last_of('/') + 1);
+}
+
+template <class Map> std::string settings(const Map &map) {
+  std::string text;
+  for (const auto &[key, value] : map) {
+    text += text.empty() ? " " : ",";
+    if constexpr (std::is_arithmetic_v<std::decay_t<decltype(value)>>)
+      text += key + "=" + plain(value);
+    else
+      text += key + "=" + value;
+  }
+  return text;
+}
+
+} // namespace
+
+RoleCount countRole(const plan::Plan &plan, const std::string &role) {
+  RoleCount count;
+  for (const plan::Weight &weight : plan.weights)
+    if (weight.role == role) {
+      ++count.tensors;
+      count.elements += elements(weight);
+    }
+  return count;
+}
+
+std::string modelLine(const plan::Plan &plan) {
+  int64_t nodes = 0;
+  for (const plan::Stage &stage : plan.stages)
+    nodes = std::max(nodes, stage.last_node + 1);
+  return fileName(plan.model.path) + " · opset " +
+         std::to_string(plan.model.opset) + " · " + plural(nodes, "node");
+}
+
+std::string trainedLine(const plan::Plan &plan) {
+  RoleCount trained = countRole(plan, "weight");
+  std::string text = plural(trained.tensors, "tensor") + " with " +
+                     count(trained.elements) + " parameters train";
+  auto add = [&](const char *role, const char *what) {
+    if (RoleCount c = countRole(plan, role); c.tensors > 0)
+      text += " · " + std::to_string(c.tensors) + " " + what + " (" +
+              count(c.elements) + ")";
+  };
+  add("state", "running statistics");
+  add("frozen", "frozen");
+  add("constant", "constant");
+  return text;
+}
+
+std::vector<std::string> frozenLines(const plan::Plan &plan, int columns) {
+  std::vector<std::string> names;
+  for (const plan::Weight &weight : plan.weights)
+    if (weight.role == "frozen")
+      names.push_back(weight.name);
+  std::vector<std::string> lines;
+  std::string line = "frozen:";
+  for (size_t i = 0; i < names.size(); ++i) {
+    std::string rest = " and " + std::to_string(names.size() - i) + " more";
+    std::string next = (i ? ", " : " ") + shorten(names[i], columns - 20);
+    if (width(line + next + rest) > columns) {
+      if (lines.size() == 1) {
+        line += rest;
+        break;
+      }
+      lines.push_back(line + ",");
+      line = "       ";
+      next = " " + shorten(names[i], columns - 20);
+    }
+    line += next;
+  }
+  if (!names.empty())
+    lines.push_back(line);
+  return lines;
+}
+
+std::string trainingLine(const plan::Plan &plan) {
+  const plan::Training &t = plan.training;
+  std::string text = t.loss + settings(t.loss_options) + " · " +
+                     t.optimizer.kind + settings(t.optimizer.options) + " · " +
+                     plural(t.microbatches, "microbatch") + " of " +
+                     plural(t.microbatch_size, "sample");
+  if (t.clip_norm > 0)
+    text += " · gradient norm at most " + number(t.clip_norm);
+  return text;
+}
+
+std::string planLine(const plan::Plan &plan) {
+  const plan::Cluster &c = plan.cluster;
+  std::string text = plan.strategy.name + " · " +
+                     plural(static_cast<int64_t>(plan.stages.size()), "stage") +
+                     " on " +
+                     plural(static_cast<int64_t>(plan.ranks.size()), "rank") +
+                     " · " + plural(c.servers, "server") + " of " +
+                     plural(c.devices_per_server, c.device + " device");
+  if (plan.strategy.recompute)
+    text += " · activations are computed again";
+  if (!plan.strategy.synchronous)
+    text += " · not synchronous: stages hold several weight versions";
+  return text;
+}
+
+std::string layers(const plan::Stage &stage) {
+  return stage.first_name == stage.last_name
+             ? stage.first_name
+             : stage.first_name + " … " + stage.last_name;
+}
+
+std::string shapeText(const std::vector<int64_t> &shape) {
+  std::string text;
+  for (int64_t dim : shape)
+    text += (text.empty() ? "" : ", ") + std::to_string(dim);
+  return "[" + text + "]";
+}
+
+std::string arrayText(const plan::Input &input) {
+  if (input.batch_axis != 0 || input.shape.empty())
+    return "one array " + shapeText(input.shape);
+  std::string text = "[N";
+  for (size_t i = 1; i < input.shape.size(); ++i)
+    text += ", " + std::to_string(input.shape[i]);
+  text += "]";
+  if (input.upper >= 0)
+    text += ", values " + std::to_string(input.lower) + " to " +
+            std::to_string(input.upper - 1);
+  return text;
+}
+
+std::string scheduleLine(const plan::Plan &plan) {
+  std::string text = plan.schedule + " · bubble " +
+                     percent(plan.predicted.bubble) +
+                     " (idle share of all ranks' time in a step)";
+  if (!plan.ranks.empty() && plan.ranks[0].program.kind == "stream")
+    text += " · never flushes; shown: its first " +
+            plural(streamWindow(plan), "microbatch");
+  return text;
+}
+
+std::string predictedLine(const plan::Plan &plan) {
+  const plan::Predicted &p = plan.predicted;
+  return seconds(p.step_s) + " a step · " + number(p.samples_per_s) +
+         " samples/s · " + bytes(p.communication_bytes) + " sent in a step";
+}
+
+std::string baselineLine(const plan::Plan &plan, const plan::BaselineRow &row) {
+  std::string name =
+      row.name +
+      std::string(row.name.size() < 18 ? 18 - row.name.size() : 1, ' ');
+  std::string note = row.note.empty() ? "" : " (" + row.note + ")";
+  if (!row.fits)
+    return name + "does not fit" + note;
+  if (!(row.step_s > 0))
+    return name + "does not apply" + note;
+  return name + seconds(row.step_s) + " a step · " + number(row.samples_per_s) +
+         " samples/s · " + ratio(row.step_s, plan.predicted.step_s) +
+         " the time" + note;
+}
+
+std::vector<std::vector<int>> stagesOfWeights(const plan::Plan &plan) {
+  std::vector<std::vector<int>> stages(plan.weights.size());
+  for (const plan::Stage &stage : plan.stages)
+    for (const plan::StageWeight &weight : stage.weights)
+      stages[weight.weight].push_back(stage.id);
+  return stages;
+}
+
+std::vector<int> stagesOfInput(const plan::Plan &plan, int input) {
+  std::vector<int> stages;
+  for (const plan::Stage &stage : plan.stages)
+    for (const plan::StageInput &use : stage.inputs)
+      if (use.input == input)
+        stages.push_back(stage.id);
+  return stages;
+}
+
+std::vector<RankGroup> equalRanks(const plan::Plan &plan) {
+  std::map<std::vector<int64_t>, size_t> known;
+  std::vector<RankGroup> groups;
+  for (const plan::Rank &rank : plan.ranks) {
+    std::vector<int64_t> key(rank.stages.begin(), rank.stages.end());
+    key.insert(key.end(),
+               {-1, rank.peak_bytes, rank.weights_bytes, rank.gradients_bytes,
+                rank.optimizer_bytes, rank.stash_bytes, rank.workspace_bytes});
+    auto [it, isNew] = known.insert({key, groups.size()});
+    if (isNew)
+      groups.emplace_back();
+    groups[it->second].ranks.push_back(rank.rank);
+  }
+  return groups;
+}
+
+} // namespace pipec::report

@@ -1,0 +1,172 @@
+//===- Summary.cpp - a plan on a terminal ---------------------------------===//
+#include "compiler/schedule/Render.h"
+#include "report/Facts.h"
+#include "report/Format.h"
+#include "report/Prediction.h"
+#include "report/Report.h"
+#include "runtime/program/Memory.h"
+
+#include <algorithm>
+
+namespace pipec::report {
+
+namespace {
+
+constexpr size_t kRowsOnAScreen = 12;
+constexpr int kTimelineRanks = 16;
+
+/// "model       text".
+std::string field(const std::string &name, const std::string &text) {
+  return name + std::string(name.size() < 11 ? 11 - name.size() : 1, ' ') +
+         text + "\n";
+}
+
+std::string header(const plan::Plan &plan, const TextOptions &options) {
+  const int room = std::max(20, options.width - 11);
+  std::string text = field("model", shorten(modelLine(plan), room));
+  text += field("weights", trainedLine(plan));
+  for (const std::string &line : frozenLines(plan, room))
+    text += field("", line);
+  text += field("training", trainingLine(plan));
+  return text + field("plan", planLine(plan));
+}
+
+std::string stageTable(const plan::Plan &plan, size_t limit, int columns) {
+  const bool split = std::any_of(plan.stages.begin(), plan.stages.end(),
+                                 [](auto &s) { return s.split_backward; });
+  std::vector<std::string> names = {"stage",       "layers", ">nodes", "ranks",
+                                    ">parameters", ">F",     ">B"};
+  if (split)
+    names.push_back(">W");
+  TextTable table(names);
+  for (const plan::Stage &stage : plan.stages) {
+    double backward = stage.cost.backward_input_s +
+                      (split ? 0 : stage.cost.backward_weight_s);
+    std::vector<std::string> row = {
+        std::to_string(stage.id),
+        shorten(layers(stage), columns - 62),
+        count(stage.last_node - stage.first_node + 1),
+        ranges(stage.ranks),
+        count(stage.parameters),
+        seconds(stage.cost.forward_s),
+        seconds(backward)};
+    if (split)
+      row.push_back(seconds(stage.cost.backward_weight_s));
+    table.add(row);
+  }
+  return table.text(limit);
+}
+
+std::string memoryTable(const plan::Plan &plan, size_t limit) {
+  TextTable table({"rank", ">peak", ">weights", ">gradients", ">optimizer",
+                   ">stash", ">workspace", ">other"});
+  for (const RankGroup &group : equalRanks(plan)) {
+    const plan::Rank &rank = plan.ranks[group.ranks[0]];
+    table.add({ranges(group.ranks), bytes(rank.peak_bytes),
+               bytes(rank.weights_bytes), bytes(rank.gradients_bytes),
+               bytes(rank.optimizer_bytes), bytes(rank.stash_bytes),
+               bytes(rank.workspace_bytes), bytes(rank.other_bytes)});
+  }
+  return table.text(limit);
+}
+
+std::string timelineText(const plan::Plan &plan, const TextOptions &options,
+                         int maxRanks) {
+  auto prediction = predict(plan);
+  if (!prediction || prediction->schedule.devices() > maxRanks)
+    return "";
+  schedule::RenderOptions render;
+  render.width = options.width;
+  render.color = options.color;
+  render.devices = maxRanks;
+  return renderTimeline(prediction->schedule, prediction->timeline, render);
+}
+
+std::string outlook(const plan::Plan &plan) {
+  std::string text = field("predicted", predictedLine(plan));
+  bool first = true;
+  for (const plan::BaselineRow &row : plan.baselines) {
+    text += field(first ? "instead" : "", baselineLine(plan, row));
+    first = false;
+  }
+  return text;
+}
+
+std::string tensorTable(const plan::Plan &plan) {
+  TextTable table({"tensor", "role", "type", "shape", ">bytes", "stages"});
+  auto stages = stagesOfWeights(plan);
+  for (size_t w = 0; w < plan.weights.size(); ++w) {
+    const plan::Weight &weight = plan.weights[w];
+    table.add({weight.name, weight.role, weight.dtype, shapeText(weight.shape),
+               bytes(weight.bytes), ranges(stages[w])});
+  }
+  return table.text();
+}
+
+std::string transferTable(const plan::Plan &plan) {
+  TextTable table({"edge", "value", "direction", ">from", ">to", ">bytes"});
+  for (const plan::Edge &edge : plan.edges)
+    table.add({std::to_string(edge.id), edge.value,
+               edge.backward ? "gradient" : "activation",
+               std::to_string(edge.from_stage), std::to_string(edge.to_stage),
+               bytes(edge.bytes)});
+  return table.text();
+}
+
+std::string inputTable(const plan::Plan &plan) {
+  TextTable table({"input", "type", "shape", "stages", "array"});
+  for (size_t i = 0; i < plan.inputs.size(); ++i) {
+    const plan::Input &input = plan.inputs[i];
+    table.add({input.name, input.dtype, shapeText(input.shape),
+               ranges(stagesOfInput(plan, static_cast<int>(i))),
+               arrayText(input)});
+  }
+  return table.text();
+}
+
+} // namespace
+
+std::string summary(const plan::Plan &plan, const TextOptions &options) {
+  std::string text = header(plan, options) + "\n" +
+                     stageTable(plan, kRowsOnAScreen, options.width) + "\n" +
+                     memoryTable(plan, kRowsOnAScreen) + "\n" +
+                     field("schedule", scheduleLine(plan));
+  text += timelineText(plan, options, kTimelineRanks);
+  return text + "\n" + outlook(plan);
+}
+
+std::string inspectText(const plan::Plan &plan, const TextOptions &options) {
+  std::string text = header(plan, options) + "\n" +
+                     stageTable(plan, SIZE_MAX, std::max(options.width, 120)) +
+                     "\n" + memoryTable(plan, SIZE_MAX) + "\n" +
+                     field("schedule", scheduleLine(plan)) +
+                     timelineText(plan, options, 256) + "\n" + outlook(plan);
+  text += "\n" + inputTable(plan);
+  if (!plan.edges.empty())
+    text += "\n" + transferTable(plan);
+  return text + "\n" + tensorTable(plan);
+}
+
+std::string runSummary(const plan::Plan &plan, const MeasuredRun &run) {
+  TextTable table({"", ">predicted", ">measured", ">ratio"});
+  table.add({"step", seconds(plan.predicted.step_s), seconds(run.step_s),
+             ratio(run.step_s, plan.predicted.step_s)});
+  table.add({"samples/s", number(plan.predicted.samples_per_s),
+             number(run.samples_per_s),
+             ratio(run.samples_per_s, plan.predicted.samples_per_s)});
+  for (const MeasuredRank &rank : run.ranks) {
+    if (rank.peak_bytes == 0 ||
+        rank.rank >= static_cast<int>(plan.ranks.size()))
+      continue;
+    int64_t predicted = plan.ranks[rank.rank].peak_bytes;
+    table.add({"peak of rank " + std::to_string(rank.rank), bytes(predicted),
+               bytes(rank.peak_bytes),
+               rank.peak_bytes == predicted
+                   ? "equal"
+                   : ratio(static_cast<double>(rank.peak_bytes),
+                           static_cast<double>(predicted))});
+  }
+  return table.text();
+}
+
+} // namespace pipec::report

@@ -1,0 +1,98 @@
+//===- TextTest.cpp - the summary and inspect
+//------------------------------===//
+#include "SamplePlan.h"
+#include "report/Facts.h"
+#include "report/Format.h"
+#include "report/Report.h"
+
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+namespace pipec::report {
+
+using testing::HasSubstr;
+using testing::Not;
+
+TEST(Summary, IsOneScreenWithEveryPart) {
+  std::string text = summary(samplePlan());
+  EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 30);
+  for (const char *part :
+       {"sample <1>.onnx · opset 18 · 12 nodes",
+        "4 tensors with 1024 parameters train · 1 frozen (16)", "frozen: mask",
+        "mse · sgd lr=0.01,momentum=0.9 · 8 microbatches of 2",
+        "1f1b · 4 stages on 4 ranks", "layer2.in … layer2.out",
+        "bubble 25.0 % (idle share of all ranks' time in a step)",
+        "0 |F0F1F2F3", "12.3 ms a step · 1300 samples/s",
+        "data parallel     24.6 ms a step · 650 samples/s · 2.00x the time",
+        "even split        does not fit (needs 3 GiB)"})
+    EXPECT_THAT(text, HasSubstr(part));
+}
+
+TEST(Summary, OfALargePlanStaysOnAScreen) {
+  std::string text = summary(samplePlan({64, 64}));
+  EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 45);
+  EXPECT_THAT(text, HasSubstr("… 53 more, pipec inspect shows them"));
+  EXPECT_THAT(text, Not(HasSubstr("|F0")));
+}
+
+TEST(Summary, SaysWhatDoesNotFlush) {
+  std::string text = summary(samplePlan({2, 8, 2, true}));
+  EXPECT_THAT(text, HasSubstr("not synchronous"));
+  EXPECT_THAT(text, HasSubstr("never flushes; shown: its first 12 micro"));
+}
+
+TEST(Summary, WithoutCostsHasNoTimeline) {
+  plan::Plan plan = samplePlan();
+  for (plan::Stage &stage : plan.stages)
+    stage.cost = {};
+  EXPECT_THAT(summary(plan), Not(HasSubstr("|F0")));
+}
+
+TEST(Summary, NamesAsManyFrozenTensorsAsFit) {
+  plan::Plan plan = samplePlan();
+  for (int i = 0; i < 40; ++i) {
+    plan.weights.push_back(plan.weights[0]);
+    plan.weights.back().name = "buffer" + std::to_string(i);
+  }
+  std::vector<std::string> lines = frozenLines(plan, 60);
+  ASSERT_EQ(lines.size(), 2u);
+  for (const std::string &line : lines)
+    EXPECT_LE(width(line), 60);
+  EXPECT_THAT(lines[0], HasSubstr("frozen: mask, buffer0, buffer1"));
+  EXPECT_THAT(lines[1], HasSubstr(" more"));
+}
+
+TEST(Inspect, ListsTensorsAndTransfers) {
+  std::string text = inspectText(samplePlan({64, 64}));
+  EXPECT_THAT(text, HasSubstr("layer63.weight  weight  float32  [16, 16]"));
+  EXPECT_THAT(text, HasSubstr("layer0.out   activation     0   1  4.00 KiB"));
+  EXPECT_THAT(text, Not(HasSubstr("pipec inspect shows them")));
+}
+
+TEST(Inspect, JsonAgreesWithThePlan) {
+  plan::Plan plan = samplePlan();
+  auto json = nlohmann::json::parse(inspectJson(plan));
+  EXPECT_EQ(json["stages"].size(), 4u);
+  EXPECT_EQ(json["ranks"][2]["peak_bytes"], plan.ranks[2].peak_bytes);
+  EXPECT_EQ(json["model"]["frozen"][0], "mask");
+  auto tasks = json["timeline"]["ranks"][3];
+  EXPECT_EQ(tasks.size(), 16u);
+  EXPECT_EQ(tasks[1]["kind"], "B");
+  EXPECT_GE(tasks[1]["start_s"], tasks[0]["end_s"]);
+}
+
+TEST(RunSummary, SetsMeasuredBesidePredicted) {
+  plan::Plan plan = samplePlan();
+  MeasuredRun run;
+  run.steps = 3;
+  run.step_s = 0.0246;
+  run.samples_per_s = 650;
+  run.ranks = {{0, plan.ranks[0].peak_bytes, 0, 0.01, {}},
+               {1, 2 * plan.ranks[1].peak_bytes, 0, 0.01, {}}};
+  std::string text = runSummary(plan, run);
+  EXPECT_THAT(text, HasSubstr("step              12.3 ms   24.6 ms  2.00x"));
+  EXPECT_THAT(text, HasSubstr("peak of rank 0   75.1 KiB  75.1 KiB  equal"));
+  EXPECT_THAT(text, HasSubstr("peak of rank 1   75.0 KiB   150 KiB  2.00x"));
+}
+
+} // namespace pipec::report
