@@ -61,11 +61,9 @@ Workspace &workspace() {
 
 int64_t divideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/// Steps of k per block: near kDepth, equal, in whole units where those fit.
-int64_t depthOf(int64_t k, int64_t unit) {
-  const int64_t step = unit <= kDepth ? unit : 1;
-  const int64_t blocks = divideUp(k, kDepth / step * step);
-  return std::min(divideUp(divideUp(k, blocks), step) * step, kDepth);
+/// Steps of k per block: at most kDepth, blocks of about equal size.
+int64_t depthOf(int64_t k) {
+  return k > 0 ? divideUp(k, divideUp(k, kDepth)) : 1;
 }
 
 /// The columns [first, last) of panel `p` of [0, n): full tiles, but the last
@@ -88,13 +86,15 @@ template <typename T> class Share {
 public:
   Share(const Gemm<T> &g, int64_t m0, int64_t m1, int64_t n0, int64_t n1)
       : g(g), u(microKernels<T>()), m0(m0), m1(m1), n0(n0), n1(n1),
-        depth(g.k ? depthOf(g.k, g.unit) : 1) {}
+        depth(depthOf(g.period ? std::min(g.period, g.k) : g.k)) {}
 
   void run() {
-    // Elements packed when A stays and when B stays.
-    const int64_t m = m1 - m0, n = n1 - n0;
-    if (m + n * divideUp(m, kResidentRows) <
-        n + m * divideUp(n, kResidentColumns))
+    // What packing costs when A stays and when B stays.
+    int64_t ld;
+    const double weight = g.a.inPlace(m0, 0, ld) ? 0.25 : 1; // only read again
+    const double m = double(m1 - m0) * weight, n = double(n1 - n0);
+    if (m + n * double(divideUp(m1 - m0, kResidentRows)) <
+        n + m * double(divideUp(n1 - n0, kResidentColumns)))
       forEachBlock(m0, m1, u.rows, kResidentRows,
                    [&](int64_t r0, int64_t r1) { keepRows(r0, r1); });
     else
@@ -118,10 +118,25 @@ private:
   template <typename Body> void forEachDepth(const Body &body) const {
     int64_t k0 = 0;
     do {
-      const int64_t kc = std::min(depth, g.k - k0);
+      const int64_t end =
+          g.period ? std::min(g.k, (k0 / g.period + 1) * g.period) : g.k;
+      const int64_t kc = std::min(depth, end - k0);
       body(k0, kc);
       k0 += kc;
     } while (k0 < g.k);
+  }
+
+  /// Rows of A ready for the tiles: packed (lda 0) or where they are.
+  struct Band {
+    const T *a;
+    int64_t lda, r0, r1, panelStep;
+  };
+  Band bandOf(T *room, int64_t r0, int64_t r1, int64_t k0, int64_t kc) {
+    int64_t ld = 0;
+    if (const T *a = g.a.inPlace(r0, k0, ld))
+      return {a, ld, r0, r1, u.rows * ld};
+    g.a.packBand(room, r0, r1, k0, kc);
+    return {room, 0, r0, r1, u.rows * kc};
   }
 
   void keepRows(int64_t r0, int64_t r1) {
@@ -129,10 +144,10 @@ private:
     T *a = workspace().template packed<T>();
     T *b = a + divideUp(r1 - r0, u.rows) * u.rows * depth;
     forEachDepth([&](int64_t k0, int64_t kc) {
-      g.a.packBand(a, r0, r1, k0, kc);
+      const Band band = bandOf(a, r0, r1, k0, kc);
       for (int64_t p = 0; p < panels.count; ++p) {
         packPanel(b, panels, p, n0, k0, kc);
-        tiles(a, r0, r1, b, panels, p, n0, k0, kc, p + 1 < panels.count);
+        tiles(band, b, panels, p, n0, k0, kc, p + 1 < panels.count);
       }
     });
   }
@@ -146,11 +161,11 @@ private:
         packPanel(b + panels.start(p) * kc, panels, p, j0, k0, kc);
       for (int64_t r0 = m0; r0 < m1; r0 += kBand) {
         const int64_t r1 = std::min(r0 + kBand, m1);
-        g.a.packBand(a, r0, r1, k0, kc);
+        const Band band = bandOf(a, r0, r1, k0, kc);
         for (int64_t p = 0; p < panels.count; ++p) {
           if (r1 < m1)
             g.a.prefetch(r1, std::min(kBand, m1 - r1), k0, kc, p, panels.count);
-          tiles(a, r0, r1, b + panels.start(p) * kc, panels, p, j0, k0, kc);
+          tiles(band, b + panels.start(p) * kc, panels, p, j0, k0, kc, false);
         }
       }
     });
@@ -163,27 +178,29 @@ private:
              kc);
   }
 
-  void tiles(const T *a, int64_t r0, int64_t r1, const T *b,
-             const Panels &panels, int64_t p, int64_t base, int64_t k0,
-             int64_t kc, bool lookAhead = false) {
-    const bool add = g.add || k0 > 0;
-    const int64_t parts = divideUp(r1 - r0, u.rows);
-    for (int64_t r = r0; r < r1; r += u.rows) {
+  /// The tiles of a band and a panel; meanwhile asks for the next panel.
+  void tiles(const Band &band, const T *b, const Panels &panels, int64_t p,
+             int64_t base, int64_t k0, int64_t kc, bool lookAhead) {
+    const int64_t parts = divideUp(band.r1 - band.r0, u.rows);
+    for (int64_t i = 0; i < parts; ++i) {
       if (lookAhead)
         g.b.prefetch(base + panels.start(p + 1), panels.columns(p + 1), k0, kc,
-                     (r - r0) / u.rows, parts);
-      tile(r, std::min<int64_t>(u.rows, r1 - r), base + panels.start(p),
-           panels.columns(p), kc, a + (r - r0) * kc, b, panels.width(p), add);
+                     i, parts);
+      const int64_t row = band.r0 + i * u.rows;
+      tile(row, std::min<int64_t>(u.rows, band.r1 - row),
+           base + panels.start(p), panels.columns(p), kc,
+           band.a + i * band.panelStep, band.lda, b, panels.width(p),
+           g.add || k0 > 0);
     }
   }
 
   void tile(int64_t row, int64_t m, int64_t column, int64_t n, int64_t kc,
-            const T *a, const T *b, int64_t width, bool add) {
+            const T *a, int64_t lda, const T *b, int64_t width, bool add) {
     int64_t ld;
     if (T *c = g.c.inPlace(row, column, n, ld))
-      return u.tile(m, n, kc, a, b, width, c, ld, add);
+      return u.tile(m, n, kc, a, lda, b, width, c, ld, add);
     T *aside = workspace().template tile<T>();
-    u.tile(m, n, kc, a, b, width, aside, u.columns, false);
+    u.tile(m, n, kc, a, lda, b, width, aside, u.columns, false);
     g.c.put(row, m, column, n, aside, u.columns, add);
   }
 

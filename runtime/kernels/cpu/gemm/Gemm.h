@@ -23,6 +23,11 @@ public:
   /// [k0, k0 + kc); 0 for count <= i < width.
   virtual void pack(T *dst, int64_t width, int64_t first, int64_t count,
                     int64_t k0, int64_t kc) const = 0;
+  /// As the left operand: where element (first, k0) lies when lines are `ld`
+  /// apart and contiguous along k, so that it need not be packed; else null.
+  virtual const T *inPlace(int64_t first, int64_t k0, int64_t &ld) const {
+    return nullptr;
+  }
   /// Lines [first, last) as panels of the tile's rows, kc * rows apart.
   virtual void packBand(T *dst, int64_t first, int64_t last, int64_t k0,
                         int64_t kc) const {
@@ -63,6 +68,10 @@ public:
                                  kc);
   }
 
+  const T *inPlace(int64_t first, int64_t k0, int64_t &stride) const override {
+    stride = ld;
+    return contiguousK && ld ? data + first * ld + k0 : nullptr;
+  }
   void packBand(T *dst, int64_t first, int64_t last, int64_t k0,
                 int64_t kc) const override {
     if (contiguousK)
@@ -114,8 +123,8 @@ template <typename T> struct Gemm {
   const PanelSource<T> &a, &b;
   const TileSink<T> &c;
   bool add;
-  /// Blocks of k start at multiples of this (1 when the sources do not care).
-  int64_t unit = 1;
+  /// Blocks of k do not cross multiples of this (0: they may).
+  int64_t period = 0;
 
   /// On the pool.
   void run() const;

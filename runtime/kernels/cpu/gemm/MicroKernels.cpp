@@ -51,9 +51,9 @@ Vector<T> multiplyAdd(Vector<T> a, Vector<T> b, Vector<T> c) {
 // The register tile
 //===----------------------------------------------------------------------===//
 
-template <typename T, int M, int N>
-void tile(int64_t n, int64_t kc, const T *a, const T *b, int64_t stride, T *c,
-          int64_t ldc, bool add) {
+template <typename T, int M, int N, bool Packed>
+void tile(int64_t n, int64_t kc, const T *a, int64_t lda, const T *b,
+          int64_t stride, T *c, int64_t ldc, bool add) {
   constexpr int lanes = kLanes<T>;
   // The tile of C is needed when k is through: ask for it now.
 #pragma unroll
@@ -62,14 +62,14 @@ void tile(int64_t n, int64_t kc, const T *a, const T *b, int64_t stride, T *c,
     for (int j = 0; j < N; ++j)
       __builtin_prefetch(c + i * ldc + j * lanes, 1);
   Vector<T> sum[M][N] = {};
-  for (int64_t k = 0; k < kc; ++k, a += kRows, b += stride) {
+  for (int64_t k = 0; k < kc; ++k, a += Packed ? kRows : 1, b += stride) {
     Vector<T> row[N];
 #pragma unroll
     for (int j = 0; j < N; ++j)
       row[j] = load(b + j * lanes);
 #pragma unroll
     for (int i = 0; i < M; ++i) {
-      const Vector<T> factor = splat(a[i]);
+      const Vector<T> factor = splat(a[Packed ? i : i * lda]);
 #pragma unroll
       for (int j = 0; j < N; ++j)
         sum[i][j] = multiplyAdd<T>(factor, row[j], sum[i][j]);
@@ -97,11 +97,12 @@ void tile(int64_t n, int64_t kc, const T *a, const T *b, int64_t stride, T *c,
 }
 
 template <typename T>
-using TileFunction = void (*)(int64_t, int64_t, const T *, const T *, int64_t,
-                              T *, int64_t, bool);
+using TileFunction = void (*)(int64_t, int64_t, const T *, int64_t, const T *,
+                              int64_t, T *, int64_t, bool);
 
-#define PIPEC_TILE_ROW(M) {tile<T, M, 1>, tile<T, M, 2>, tile<T, M, 3>}
-template <typename T>
+#define PIPEC_TILE_ROW(M)                                                      \
+  {tile<T, M, 1, Packed>, tile<T, M, 2, Packed>, tile<T, M, 3, Packed>}
+template <typename T, bool Packed>
 constexpr TileFunction<T> kTiles[8][3] = {
     PIPEC_TILE_ROW(1), PIPEC_TILE_ROW(2), PIPEC_TILE_ROW(3), PIPEC_TILE_ROW(4),
 #ifdef __AVX512F__
@@ -111,9 +112,11 @@ constexpr TileFunction<T> kTiles[8][3] = {
 #undef PIPEC_TILE_ROW
 
 template <typename T>
-void anyTile(int64_t m, int64_t n, int64_t kc, const T *a, const T *b,
-             int64_t stride, T *c, int64_t ldc, bool add) {
-  kTiles<T>[m - 1][(n - 1) / kLanes<T>](n, kc, a, b, stride, c, ldc, add);
+void anyTile(int64_t m, int64_t n, int64_t kc, const T *a, int64_t lda,
+             const T *b, int64_t stride, T *c, int64_t ldc, bool add) {
+  const int64_t vectors = (n - 1) / kLanes<T>;
+  (lda ? kTiles<T, false> : kTiles<T, true>)[m - 1][vectors](
+      n, kc, a, lda, b, stride, c, ldc, add);
 }
 
 //===----------------------------------------------------------------------===//

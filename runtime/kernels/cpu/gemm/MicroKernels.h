@@ -22,11 +22,12 @@ template <typename T> struct MicroKernels {
   int vectors; ///< of B per tile
   int columns; ///< lanes * vectors
 
-  /// c[i * ldc + j] = or += sum over k < kc of a[k * rows + i] * b[k * stride +
-  /// j], for i < m <= rows and j < n <= columns. B must be readable up to the
+  /// c[i * ldc + j] = or += sum over k < kc of A(i, k) * b[k * stride + j], for
+  /// i < m <= rows and j < n <= columns. A is a packed panel when lda is 0,
+  /// else rows in place: A(i, k) = a[i * lda + k]. B must be readable up to the
   /// next multiple of `lanes`.
-  void (*tile)(int64_t m, int64_t n, int64_t kc, const T *a, const T *b,
-               int64_t stride, T *c, int64_t ldc, bool add);
+  void (*tile)(int64_t m, int64_t n, int64_t kc, const T *a, int64_t lda,
+               const T *b, int64_t stride, T *c, int64_t ldc, bool add);
 
   /// dst[k * width + i] = src[i * ld + k] for i < count, 0 for count <= i <
   /// width; k < kc. For sources that are contiguous along k.

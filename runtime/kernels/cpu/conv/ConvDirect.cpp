@@ -1,6 +1,6 @@
 //===- ConvDirect.cpp - convolution by its definition ---------------------===//
 
-#include "runtime/kernels/cpu/ConvDirect.h"
+#include "runtime/kernels/cpu/conv/ConvDirect.h"
 #include "runtime/kernels/cpu/Parallel.h"
 
 namespace pipec::cpu {

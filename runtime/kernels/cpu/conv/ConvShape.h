@@ -64,6 +64,7 @@ struct ConvShape {
     }
     x = {d.x_layout == PIPEC_BLOCKED, c, inPlane};
     y = {d.y_layout == PIPEC_BLOCKED, o, outPlane};
+    mergeTrivialAxes();
   }
 
   int64_t groupIn() const { return c / groups; }
@@ -83,6 +84,19 @@ struct ConvShape {
     const int64_t last =
         room <= 0 ? 0 : std::min(out[a], (room - 1) / stride[a] + 1);
     return {std::min(first, out[a]), std::max(std::min(first, out[a]), last)};
+  }
+
+private:
+  /// Whether output position p of axis `a` reads input position p alone.
+  bool trivial(int a) const {
+    return kernel[a] == 1 && stride[a] == 1 && lo[a] == 0 && in[a] == out[a];
+  }
+  /// Rows as long as possible: a 1 x 1 convolution has one.
+  void mergeTrivialAxes() {
+    for (int a = 1; a >= 0 && trivial(2) && trivial(a); --a) {
+      in[2] = out[2] = in[2] * in[a];
+      in[a] = out[a] = 1;
+    }
   }
 };
 

@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
-#include "runtime/kernels/cpu/ConvShape.h"
+#include "runtime/kernels/cpu/conv/ConvShape.h"
 
 namespace pipec::cpu {
 

@@ -1,0 +1,24 @@
+//===- ConvGemm.h - convolution as one product per group --------*- C++ -*-===//
+//
+// For plain layouts. No scratch.
+//
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "runtime/kernels/cpu/conv/ConvShape.h"
+
+namespace pipec::cpu {
+
+/// Whether the product path can take the shape and is worth it (groups of one
+/// or two channels are not).
+bool convGemmTakes(const ConvShape &s);
+
+template <typename T>
+void convGemmForward(const ConvShape &s, const T *x, const T *w, T *y);
+template <typename T>
+void convGemmBackwardInput(const ConvShape &s, const T *dy, const T *w, T *dx);
+template <typename T>
+void convGemmBackwardWeight(const ConvShape &s, const T *x, const T *dy, T *dw,
+                            bool accumulate);
+
+} // namespace pipec::cpu
