@@ -109,20 +109,51 @@ std::string Emitter::freshSymbol() {
   return symbol;
 }
 
+/// Dimensions along which all elements are equal shrink to size 1: a mask that
+/// came out the same for every sample is kept once.
+static nn::Literal withoutRepetition(const nn::Literal &literal) {
+  nn::Literal out = literal;
+  for (int64_t d = 0; d < literal.getRank(); ++d) {
+    if (out.getShape()[d] == 1)
+      continue;
+    bool repeats = true;
+    SmallVector<int64_t> first(out.getStrides());
+    first[d] = 0; // every index along d reads the first element
+    const nn::Literal same = out.view(out.getType(), first, out.getOffset());
+    nn::forEachPosition(
+        out.getShape(), {&out, &same}, [&](ArrayRef<int64_t> at) {
+          repeats &= out.isFloat() ? out.doubleAt(at[0]) == out.doubleAt(at[1])
+                                   : out.intAt(at[0]) == out.intAt(at[1]);
+        });
+    if (!repeats)
+      continue;
+    SmallVector<int64_t> shape(out.getShape());
+    shape[d] = 1;
+    out = out.view(out.getType().clone(shape),
+                   SmallVector<int64_t>(out.getStrides()), out.getOffset());
+  }
+  return out;
+}
+
 Value Emitter::materialize(const nn::Literal &literal) {
   if (literal.getNumElements() > 0 && literal.getStoredElements() == 1)
     return nn::ConstantOp::create(builder, literal.toAttr());
-  const nn::Literal small = literal.compressed();
+  nn::Literal small = literal.compressed();
   Value base;
   if (small.getNumElements() <= kInlineElements) {
     base = nn::ConstantOp::create(builder, small.toAttr());
   } else {
-    const std::string symbol = freshSymbol();
-    OpBuilder unplaced(context);
-    folded.push_back(nn::ParameterOp::create(
-        unplaced, location, symbol, small.getType(), "constant", IntegerAttr(),
-        IntegerAttr(), IntegerAttr(), small.toAttr(),
-        StringAttr::get(context, "folded at import")));
+    small = withoutRepetition(small);
+    const DenseElementsAttr value = small.toAttr();
+    std::string &symbol = foldedSymbols[value];
+    if (symbol.empty()) {
+      symbol = freshSymbol();
+      OpBuilder unplaced(context);
+      folded.push_back(nn::ParameterOp::create(
+          unplaced, location, symbol, small.getType(), "constant",
+          IntegerAttr(), IntegerAttr(), IntegerAttr(), value,
+          StringAttr::get(context, "folded at import")));
+    }
     base = nn::WeightOp::create(builder, small.getType(),
                                 FlatSymbolRefAttr::get(context, symbol));
   }
@@ -240,9 +271,36 @@ Val Emitter::reshape(const Val &x, ArrayRef<int64_t> shape) {
                         shapeText(shape) + ", another number of elements",
                     "check the sizes given with --dim against those the model "
                     "was exported for"};
+  if (const Val direct = reshapeOfTranspose(x, shape))
+    return direct;
   return apply({x}, [&](nn::NNBuilder &b, ArrayRef<Value> v) {
     return nn::reshape(b, v[0], shape);
   });
+}
+
+/// Exporters transpose K of attention as reshape to 3-D, transpose, reshape
+/// back: leading dimensions that are joined, stay in front, and are split
+/// again. That is one transpose of what there was before.
+Val Emitter::reshapeOfTranspose(const Val &x, ArrayRef<int64_t> shape) {
+  auto transposed =
+      x.value ? x.value.getDefiningOp<nn::TransposeOp>() : nn::TransposeOp();
+  auto joined = transposed ? transposed.getX().getDefiningOp<nn::ReshapeOp>()
+                           : nn::ReshapeOp();
+  if (!joined || transposed.getPermutation()[0] != 0)
+    return {};
+  const Val source = joined.getX();
+  const int64_t extra = source.getRank() - x.getRank();
+  if (extra < 1 || source.getRank() != static_cast<int64_t>(shape.size()) ||
+      source.getShape().drop_front(extra + 1) !=
+          nn::tensorType(joined.getY()).getShape().drop_front() ||
+      source.getShape().take_front(extra + 1) != shape.take_front(extra + 1) ||
+      x.getShape().drop_front() != shape.drop_front(extra + 1))
+    return {};
+  SmallVector<int64_t> permutation(
+      llvm::to_vector(llvm::seq<int64_t>(0, extra + 1)));
+  for (const int64_t axis : transposed.getPermutation().drop_front())
+    permutation.push_back(axis + extra);
+  return transpose(source, permutation);
 }
 
 Val Emitter::broadcast(const Val &x, ArrayRef<int64_t> shape) {
@@ -452,9 +510,36 @@ Val Emitter::matmul(const Val &x, const Val &y, bool transposeX,
     const Val sum = reduce("sum", products, {rank});
     return reshape(sum, sum.getShape().drop_back());
   }
-  return apply({x, y}, [&](nn::NNBuilder &b, ArrayRef<Value> v) {
-    return nn::matmul(b, v[0], v[1], transposeX, transposeY);
-  });
+  const Val p = withoutTranspose(x), q = withoutTranspose(y);
+  return apply(
+      {p ? p : x, q ? q : y}, [&](nn::NNBuilder &b, ArrayRef<Value> v) {
+        return nn::matmul(b, v[0], v[1], transposeX != static_cast<bool>(p),
+                          transposeY != static_cast<bool>(q));
+      });
+}
+
+/// What `x` is the transpose of (its last two dimensions swapped), looking
+/// through a product with a number; null when it is none.
+Val Emitter::withoutTranspose(const Val &x) {
+  if (!x.value)
+    return {};
+  if (auto op = x.value.getDefiningOp<nn::TransposeOp>()) {
+    SmallVector<int64_t> swap(
+        llvm::to_vector(llvm::seq<int64_t>(0, x.getRank())));
+    std::swap(swap[x.getRank() - 1], swap[x.getRank() - 2]);
+    return op.getPermutation() == ArrayRef(swap) ? Val(op.getX()) : Val();
+  }
+  if (auto op = x.value.getDefiningOp<nn::MulOp>()) {
+    auto factor = op.getB().getDefiningOp<nn::ConstantOp>();
+    auto dense = factor ? dyn_cast<DenseElementsAttr>(factor.getValue())
+                        : DenseElementsAttr();
+    if (!dense || !dense.isSplat())
+      return {};
+    if (const Val inner = withoutTranspose(op.getA()))
+      return mul(inner,
+                 Val(nn::Literal::fromAttr(dense.resizeSplat(inner.type))));
+  }
+  return {};
 }
 
 void Emitter::track(const Val &x, const Val &running, double momentum) {

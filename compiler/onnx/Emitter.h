@@ -199,6 +199,8 @@ private:
   mlir::Value materialize(const nn::Literal &literal);
   mlir::Value weight(Initializer &source);
   std::string freshSymbol();
+  Val reshapeOfTranspose(const Val &x, llvm::ArrayRef<int64_t> shape);
+  Val withoutTranspose(const Val &x);
   std::optional<Val> fold(llvm::ArrayRef<Val> operands, const Body &body);
 
   mlir::MLIRContext *context;
@@ -208,6 +210,8 @@ private:
   std::unique_ptr<mlir::Block> scratch; ///< where ops stand while they fold
   std::set<std::string> symbols;
   std::vector<nn::ParameterOp> folded;
+  /// Folded tensors of equal elements share a parameter.
+  llvm::DenseMap<mlir::Attribute, std::string> foldedSymbols;
   std::vector<std::shared_ptr<Initializer>> embedded;
   std::string nodeName;
   /// Reads of parameters by the current node: one a tensor.
