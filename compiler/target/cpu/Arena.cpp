@@ -58,8 +58,9 @@ void cpu::layoutArena(TaskPlan &plan) {
       }
       ranges[range].last = time;
     }
-  llvm::stable_sort(ranges, [&](const Range &a, const Range &b) {
-    return plan.buffers[a.buffer].bytes > plan.buffers[b.buffer].bytes;
+  llvm::sort(ranges, [&](const Range &a, const Range &b) {
+    return std::tuple(-plan.buffers[a.buffer].bytes, a.first, a.buffer) <
+           std::tuple(-plan.buffers[b.buffer].bytes, b.first, b.buffer);
   });
   std::vector<Range> settled;
   for (const Range &range : ranges) {

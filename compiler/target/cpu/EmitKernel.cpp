@@ -220,14 +220,14 @@ private:
     return factor == 1 ? x : arith::MulIOp::create(b, x, integer(factor));
   }
 
-  /// sum(index * stride) over the loops from `first` on, without the lane's;
-  /// null when nothing moves.
+  /// sum(index * stride); null when nothing moves. Outside their loops indices
+  /// are missing, and their strides zero.
   Value offset(ArrayRef<Value> indices, ArrayRef<int64_t> strides) {
     Value sum;
-    for (auto [index, stride] : llvm::zip_equal(indices, strides)) {
-      if (stride == 0)
+    for (size_t i = 0; i < strides.size(); ++i) {
+      if (strides[i] == 0)
         continue;
-      Value term = times(index, stride);
+      Value term = times(indices[i], strides[i]);
       sum = sum ? add(sum, term) : term;
     }
     return sum;

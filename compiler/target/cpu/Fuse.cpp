@@ -1,11 +1,264 @@
 //===- Fuse.cpp - which ops become one kernel -----------------------------===//
+//
+// Starts with a group for each op and unites groups while the result is one
+// loop nest and nothing outside must run between their parts: first along the
+// values that flow between them, then where they read the same tensor.
+//
+//===----------------------------------------------------------------------===//
 #include "compiler/target/cpu/Plan.h"
+#include "dialects/pipe/Pipe.h"
+
+#include <numeric>
+#include <set>
 
 using namespace mlir;
 using namespace pipec;
 using namespace pipec::cpu;
+using nn::tensorType;
 
-std::vector<Group> cpu::formGroups(func::FuncOp func, const PlanOptions &) {
+namespace {
+/// What must run before what: a node is a group or any other op that is not a
+/// view.
+class Order {
+public:
+  explicit Order(func::FuncOp func) {
+    for (Operation &op : func.getBody().front())
+      if (!isView(&op)) {
+        nodeOf[&op] = next.size();
+        next.emplace_back();
+      }
+    for (auto [op, node] : nodeOf)
+      for (Value result : op->getResults())
+        link(node, result);
+    linkMemory(func);
+    parent.resize(next.size());
+    std::iota(parent.begin(), parent.end(), 0);
+    rank();
+  }
+
+  int node(Operation *op) { return find(nodeOf.lookup(op)); }
+
+  /// Whether something else must run between the two, whichever is first.
+  bool isSeparated(int a, int b) { return reaches(a, b) || reaches(b, a); }
+
+  void unite(int a, int b) {
+    a = find(a);
+    b = find(b);
+    parent[b] = a;
+    llvm::append_range(next[a], next[b]);
+    next[b].clear();
+    rank();
+  }
+
+private:
+  int find(int node) {
+    while (parent[node] != node)
+      node = parent[node] = parent[parent[node]];
+    return node;
+  }
+
+  void link(int node, Value value) {
+    for (Operation *user : value.getUsers()) {
+      if (isView(user))
+        link(node, user->getResult(0));
+      else
+        next[node].push_back(nodeOf.lookup(user));
+    }
+  }
+
+  /// Who reads a place before it is stored runs first; who loads it afterwards,
+  /// later.
+  void linkMemory(func::FuncOp func) {
+    for (auto store : func.getOps<pipe::StoreOp>())
+      for (auto load : func.getOps<pipe::LoadOp>()) {
+        if (!mayAlias(load, store))
+          continue;
+        int stored = nodeOf.lookup(store), loaded = nodeOf.lookup(load);
+        if (store->isBeforeInBlock(load))
+          next[stored].push_back(loaded);
+        else
+          for (int reader : SmallVector<int>(next[loaded]))
+            if (reader != stored)
+              next[reader].push_back(stored);
+      }
+  }
+
+  /// Positions of the nodes in one order of execution.
+  void rank() {
+    std::vector<int> missing(next.size(), 0);
+    for (auto &successors : next) {
+      for (int &s : successors)
+        s = find(s);
+      llvm::sort(successors);
+      successors.erase(llvm::unique(successors), successors.end());
+    }
+    for (size_t i = 0; i < next.size(); ++i) {
+      llvm::erase(next[i], static_cast<int>(i));
+      for (int s : next[i])
+        ++missing[s];
+    }
+    std::vector<int> ready;
+    for (size_t i = 0; i < next.size(); ++i)
+      if (!missing[i])
+        ready.push_back(i);
+    position.assign(next.size(), 0);
+    int count = 0;
+    while (!ready.empty()) {
+      int node = ready.back();
+      ready.pop_back();
+      position[node] = count++;
+      for (int s : next[node])
+        if (--missing[s] == 0)
+          ready.push_back(s);
+    }
+  }
+
+  /// A way from `from` to `to` over a third node.
+  bool reaches(int from, int to) {
+    if (position[from] > position[to])
+      return false;
+    llvm::SmallDenseSet<int> seen;
+    SmallVector<int> stack;
+    auto push = [&](int node) {
+      if (position[node] < position[to] && seen.insert(node).second)
+        stack.push_back(node);
+    };
+    for (int s : next[from])
+      if (s != to)
+        push(s);
+    while (!stack.empty()) {
+      int node = stack.pop_back_val();
+      for (int s : next[node]) {
+        if (s == to)
+          return true;
+        push(s);
+      }
+    }
+    return false;
+  }
+
+  llvm::MapVector<Operation *, int> nodeOf;
+  std::vector<SmallVector<int>> next;
+  std::vector<int> parent, position;
+};
+
+/// More than this many tensors in one loop no longer run faster together.
+constexpr size_t kMostStreams = 40;
+constexpr size_t kMostOps = 240;
+
+class Fuser {
+public:
+  Fuser(func::FuncOp func) : func(func), order(func) {
+    for (Operation &op : func.getBody().front())
+      if (isGenerated(&op)) {
+        groupOf[&op] = groups.size();
+        groups.push_back(Group::ofOp(&op));
+      }
+  }
+
+  std::vector<Group> run() {
+    bool changed = true;
+    while (changed) {
+      changed = false;
+      for (Operation &op : func.getBody().front())
+        if (groupOf.contains(&op))
+          changed |= uniteWithSources(&op);
+      if (!changed)
+        changed = uniteReaders();
+    }
+    std::vector<Group> result;
+    for (Group &group : groups)
+      if (!group.ops.empty())
+        result.push_back(std::move(group));
+    llvm::sort(result, [](const Group &a, const Group &b) {
+      return a.ops.front()->isBeforeInBlock(b.ops.front());
+    });
+    return result;
+  }
+
+private:
+  bool uniteWithSources(Operation *op) {
+    bool changed = false;
+    for (Value operand : op->getOperands()) {
+      auto source = groupOf.find(viewBase(operand).getDefiningOp());
+      if (source != groupOf.end())
+        changed |= tryUnite(source->second, groupOf[op]);
+    }
+    return changed;
+  }
+
+  /// Groups that read one tensor, in program order.
+  bool uniteReaders() {
+    bool changed = false;
+    for (Operation &op : func.getBody().front())
+      for (Value result : op.getResults()) {
+        if (isImmediate(result))
+          continue;
+        SmallVector<Operation *> readers;
+        collectReaders(result, readers);
+        llvm::sort(readers, [](Operation *a, Operation *b) {
+          return a->isBeforeInBlock(b);
+        });
+        for (size_t i = 1; i < readers.size(); ++i)
+          for (size_t j = 0; j < i; ++j)
+            changed |= tryUnite(groupOf[readers[j]], groupOf[readers[i]]);
+      }
+    return changed;
+  }
+
+  void collectReaders(Value value, SmallVectorImpl<Operation *> &readers) {
+    for (Operation *user : value.getUsers()) {
+      if (groupOf.contains(user) && !llvm::is_contained(readers, user))
+        readers.push_back(user);
+    }
+  }
+
+  /// A full-size tensor that both read or one gives the other: otherwise
+  /// together they save nothing.
+  static bool shares(const Group &a, const Group &b) {
+    for (const auto &[value, map] : a.maps)
+      if (b.maps.contains(value) && flatten(map).size() == a.extents.size())
+        return true;
+    return false;
+  }
+
+  bool tryUnite(int a, int b) {
+    if (a == b || !refused.insert({stamp(a), stamp(b)}).second)
+      return false;
+    int nodeA = order.node(groups[a].ops.front());
+    int nodeB = order.node(groups[b].ops.front());
+    if (order.isSeparated(nodeA, nodeB))
+      return false;
+    std::optional<Group> both = unite(groups[a], groups[b]);
+    if (!both || both->ops.size() > kMostOps ||
+        both->maps.size() - both->ops.size() > kMostStreams || !nestOf(*both))
+      return false;
+    order.unite(nodeA, nodeB);
+    int into = std::min(a, b), from = std::max(a, b);
+    for (Operation *op : groups[from].ops)
+      groupOf[op] = into;
+    groups[into] = std::move(*both);
+    groups[from] = Group();
+    ++changes[into];
+    return true;
+  }
+
+  /// Names a group until it changes.
+  std::pair<int, int> stamp(int group) { return {group, changes[group]}; }
+
+  func::FuncOp func;
+  Order order;
+  std::vector<Group> groups;
+  llvm::DenseMap<Operation *, int> groupOf;
+  std::map<int, int> changes;
+  std::set<std::pair<std::pair<int, int>, std::pair<int, int>>> refused;
+};
+} // namespace
+
+std::vector<Group> cpu::formGroups(func::FuncOp func,
+                                   const PlanOptions &options) {
+  if (options.fuse)
+    return Fuser(func).run();
   std::vector<Group> groups;
   for (Operation &op : func.getBody().front())
     if (isGenerated(&op))

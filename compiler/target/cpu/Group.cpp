@@ -14,12 +14,13 @@ DimList cpu::flatten(const ValueMap &map) {
   return all;
 }
 
+bool cpu::isSplat(Value value) {
+  auto constant = dyn_cast_or_null<nn::ConstantOp>(value.getDefiningOp());
+  return constant && isa<SplatElementsAttr>(constant.getValue());
+}
+
 bool cpu::isImmediate(Value value) {
-  Operation *op = value.getDefiningOp();
-  if (isa_and_nonnull<nn::IotaOp>(op))
-    return true;
-  auto constant = dyn_cast_or_null<nn::ConstantOp>(op);
-  return constant && constant.getValue().isSplat();
+  return isa_and_nonnull<nn::IotaOp>(value.getDefiningOp()) || isSplat(value);
 }
 
 bool cpu::isGenerated(Operation *op) {
@@ -67,7 +68,8 @@ Group Group::ofOp(Operation *op) {
                                                       : op->getResult(0))
                           .getShape());
   for (Value operand : op->getOperands())
-    group.maps[operand] = map;
+    if (!isSplat(operand))
+      group.maps[operand] = map;
   if (auto reduce = dyn_cast<nn::ReduceOp>(op))
     for (int64_t axis : reduce.getAxes())
       map[axis].clear();
@@ -77,14 +79,7 @@ Group Group::ofOp(Operation *op) {
 }
 
 bool Group::computes(Value value) const {
-  while (Operation *op = value.getDefiningOp()) {
-    if (ops.contains(op))
-      return true;
-    if (!isView(op) || !maps.contains(op->getOperand(0)))
-      return false;
-    value = op->getOperand(0);
-  }
-  return false;
+  return views.contains(value) || ops.contains(value.getDefiningOp());
 }
 
 //===----------------------------------------------------------------------===//
@@ -209,7 +204,7 @@ std::optional<Nest> cpu::nestOf(const Group &group) {
   for (nn::ReduceOp op : nest.columnReductions)
     for (Operation *user : op.getY().getUsers())
       if (group.ops.contains(user) ||
-          (isView(user) && group.maps.contains(user->getResult(0))))
+          (isView(user) && group.views.contains(user->getResult(0))))
         return std::nullopt;
   if (!nest.rowReductions.empty() && nest.lane.size() > 1)
     for (const auto &[value, map] : group.maps)

@@ -26,8 +26,10 @@ struct Group {
   llvm::SmallVector<int64_t> extents;
   /// The ops computed here, in program order.
   llvm::SetVector<mlir::Operation *> ops;
-  /// Results, operands, and the views between them.
+  /// Results, operands, and the views between them; not splat constants.
   llvm::MapVector<mlir::Value, ValueMap> maps;
+  /// Views of what is computed here, resolved without memory.
+  llvm::SetVector<mlir::Value> views;
 
   /// A group of one op, or of none that only writes `value` to memory.
   static Group ofOp(mlir::Operation *op);
@@ -53,13 +55,14 @@ struct Nest {
 std::optional<Nest> nestOf(const Group &group);
 
 /// `a` and `b` as one group, when their points can be identified through every
-/// value that one computes and the other reads, or both read.
+/// value that one computes and the other reads, or both read (Unite.cpp).
 std::optional<Group> unite(const Group &a, const Group &b);
 
 /// Whether the op is evaluated in generated loops (and is not a view).
 bool isGenerated(mlir::Operation *op);
 /// iota and splat constants cost nothing and are evaluated where they are used.
 bool isImmediate(mlir::Value value);
+bool isSplat(mlir::Value value);
 /// What a value is a view of.
 mlir::Value viewBase(mlir::Value value);
 

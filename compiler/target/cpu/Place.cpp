@@ -389,12 +389,8 @@ private:
     KernelPlan &kernel = plan.units[unit].kernel;
     if (!isLeaf(kernel, value))
       return;
-    // Views that the group resolves itself end at what they view.
-    Operation *op = value.getDefiningOp();
-    if (isView(op) && kernel.group->maps.contains(op->getOperand(0)))
-      return addLeaf(unit, op->getOperand(0));
     Leaf leaf;
-    if (auto iota = dyn_cast<nn::IotaOp>(op)) {
+    if (auto iota = dyn_cast<nn::IotaOp>(value.getDefiningOp())) {
       leaf.kind = Leaf::Index;
       leaf.place.strides.assign(tensorType(value).getRank(), 0);
       leaf.place.strides[iota.getAxis()] = 1;
@@ -477,8 +473,10 @@ private:
       }
       plan.units[unit].operands.push_back(at);
     }
-    for (Value result : op->getResults()) {
+    for (OpResult result : op->getResults()) {
       Placement at = homes.place.lookup(result);
+      if (at.buffer < 0 && result.getResultNumber() == 0)
+        at = denseArena(result); // the call writes it though no one reads it
       plan.units[unit].operands.push_back(at);
       if (at.buffer >= 0)
         plan.units[unit].touches.push_back(at.buffer);
