@@ -1,4 +1,4 @@
-//===- Facts.cpp - what text and page say about a plan --------------------===//
+//===- Facts.cpp - what text and page say about a plan -------------------===//
 #include "report/Facts.h"
 
 #include "report/Format.h"

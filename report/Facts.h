@@ -1,5 +1,4 @@
-//===- Facts.h - what text and page say about a plan -------------*- C++
-//-*-===//
+//===- Facts.h - what text and page say about a plan ------------*- C++ -*-===//
 //
 // The terminal and the page use the same sentences.
 //

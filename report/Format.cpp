@@ -1,4 +1,4 @@
-//===- Format.cpp - numbers and tables as people read them ----------------===//
+//===- Format.cpp - numbers and tables as people read them ---------------===//
 #include "report/Format.h"
 
 #include <algorithm>

@@ -1,5 +1,4 @@
-//===- Format.h - numbers and tables as people read them ---------*- C++
-//-*-===//
+//===- Format.h - numbers and tables as people read them --------*- C++ -*-===//
 #pragma once
 
 #include <cstdint>

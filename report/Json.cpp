@@ -1,4 +1,4 @@
-//===- Json.cpp - a plan's figures for programs ---------------------------===//
+//===- Json.cpp - a plan's figures for programs --------------------------===//
 #include "report/Facts.h"
 #include "report/Prediction.h"
 #include "report/Report.h"

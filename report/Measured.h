@@ -1,5 +1,4 @@
-//===- Measured.h - what a run of a plan measured ----------------*- C++
-//-*-===//
+//===- Measured.h - what a run of a plan measured ---------------*- C++ -*-===//
 //
 // Filled by the runtime at the end of a run; the report shows it beside what
 // the plan predicted. Everything but `steps` and `step_s` may be left empty.

@@ -1,4 +1,4 @@
-//===- Page.cpp - the report as one offline page --------------------------===//
+//===- Page.cpp - the report as one offline page -------------------------===//
 #include "report/Facts.h"
 #include "report/Format.h"
 #include "report/Report.h"

@@ -1,4 +1,4 @@
-//===- Prediction.cpp - a plan's step as a timeline -----------------------===//
+//===- Prediction.cpp - a plan's step as a timeline ----------------------===//
 #include "report/Prediction.h"
 
 #include "runtime/program/Memory.h"

@@ -1,5 +1,4 @@
-//===- Prediction.h - a plan's step as a timeline ----------------*- C++
-//-*-===//
+//===- Prediction.h - a plan's step as a timeline ---------------*- C++ -*-===//
 #pragma once
 
 #include "compiler/schedule/Simulator.h"

@@ -1,5 +1,4 @@
-//===- Report.h - a plan for people ------------------------------*- C++
-//-*-===//
+//===- Report.h - a plan for people -----------------------------*- C++ -*-===//
 //
 // Everything here is a function of the plan (and, after a run, of what was
 // measured): equal plans give equal bytes. Nothing is computed that the plan

@@ -1,5 +1,4 @@
-//===- Style.h - the page's style sheet ---------------------------*- C++
-//-*-===//
+//===- Style.h - the page's style sheet -------------------------*- C++ -*-===//
 #pragma once
 
 namespace pipec::report {

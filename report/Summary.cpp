@@ -1,4 +1,4 @@
-//===- Summary.cpp - a plan on a terminal ---------------------------------===//
+//===- Summary.cpp - a plan on a terminal --------------------------------===//
 #include "compiler/schedule/Render.h"
 #include "report/Facts.h"
 #include "report/Format.h"

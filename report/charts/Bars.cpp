@@ -1,4 +1,4 @@
-//===- Bars.cpp - memory of the ranks, in parts ---------------------------===//
+//===- Bars.cpp - memory of the ranks, in parts --------------------------===//
 #include "report/Facts.h"
 #include "report/Format.h"
 #include "report/charts/Charts.h"

@@ -1,5 +1,4 @@
-//===- Charts.h - the pictures of the page -------------------------*- C++
-//-*-===//
+//===- Charts.h - the pictures of the page ----------------------*- C++ -*-===//
 #pragma once
 
 #include "report/Measured.h"

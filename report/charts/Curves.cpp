@@ -1,4 +1,4 @@
-//===- Curves.cpp - memory over a step, loss over steps -------------------===//
+//===- Curves.cpp - memory over a step, loss over steps ------------------===//
 #include "report/Format.h"
 #include "report/charts/Charts.h"
 #include "report/charts/Svg.h"

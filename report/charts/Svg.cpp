@@ -1,4 +1,4 @@
-//===- Svg.cpp - drawing into a string ------------------------------------===//
+//===- Svg.cpp - drawing into a string -----------------------------------===//
 #include "report/charts/Svg.h"
 
 #include <cmath>

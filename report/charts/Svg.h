@@ -1,5 +1,4 @@
-//===- Svg.h - drawing into a string ------------------------------*- C++
-//-*-===//
+//===- Svg.h - drawing into a string ----------------------------*- C++ -*-===//
 //
 // Colors come from the page's style sheet by class name, so that one drawing
 // serves light and dark. Coordinates are pixels with one decimal.

@@ -1,4 +1,4 @@
-//===- Timeline.cpp - a schedule as a picture -----------------------------===//
+//===- Timeline.cpp - a schedule as a picture ----------------------------===//
 #include "report/Format.h"
 #include "report/charts/Charts.h"
 #include "report/charts/Svg.h"

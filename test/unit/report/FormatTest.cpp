@@ -1,4 +1,4 @@
-//===- FormatTest.cpp - numbers and tables --------------------------------===//
+//===- FormatTest.cpp - numbers and tables -------------------------------===//
 #include "report/Format.h"
 
 #include <gtest/gtest.h>

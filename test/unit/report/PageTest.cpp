@@ -1,5 +1,4 @@
-//===- PageTest.cpp - the offline page
-//--------------------------------------===//
+//===- PageTest.cpp - the offline page -----------------------------------===//
 #include "SamplePlan.h"
 #include "report/Prediction.h"
 #include "report/Report.h"

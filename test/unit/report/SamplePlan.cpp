@@ -1,4 +1,4 @@
-//===- SamplePlan.cpp - a plan that was never compiled --------------------===//
+//===- SamplePlan.cpp - a plan that was never compiled -------------------===//
 #include "SamplePlan.h"
 
 #include "compiler/schedule/Generator.h"

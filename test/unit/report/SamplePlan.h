@@ -1,5 +1,4 @@
-//===- SamplePlan.h - a plan that was never compiled --------------*- C++
-//-*-===//
+//===- SamplePlan.h - a plan that was never compiled ------------*- C++ -*-===//
 #pragma once
 
 #include "runtime/program/Plan.h"

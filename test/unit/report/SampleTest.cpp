@@ -1,4 +1,4 @@
-//===- SampleTest.cpp - the plan that the other tests use is one ----------===//
+//===- SampleTest.cpp - the plan that the other tests use is one ---------===//
 #include "SamplePlan.h"
 
 #include <gtest/gtest.h>

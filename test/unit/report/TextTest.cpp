@@ -1,5 +1,4 @@
-//===- TextTest.cpp - the summary and inspect
-//------------------------------===//
+//===- TextTest.cpp - the summary and inspect ----------------------------===//
 #include "SamplePlan.h"
 #include "report/Facts.h"
 #include "report/Format.h"

@@ -1,0 +1,143 @@
+//===- ListCommand.cpp - `pipec list` ------------------------------------===//
+#include "compiler/driver/ListCommand.h"
+
+#include "compiler/plan/DeviceModel.h"
+#include "compiler/schedule/Generator.h"
+#include "compiler/strategy/Strategy.h"
+#include "report/Format.h"
+#include "support/Failure.h"
+#include "support/Version.h"
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include <iostream>
+
+namespace pipec {
+namespace {
+
+std::string yesNo(bool value) { return value ? "yes" : "no"; }
+
+std::vector<ListRow> scheduleRows() {
+  static const char *const kChunks[] = {"1", "2", "any"};
+  std::vector<ListRow> rows;
+  for (const schedule::ScheduleRow &row : schedule::schedules())
+    rows.push_back({row.name,
+                    row.summary,
+                    {{"chunks", kChunks[static_cast<int>(row.chunks)]},
+                     {"flushes", yesNo(row.synchronous)},
+                     {"splits_backward", yesNo(row.splitBackward)},
+                     {"replicas", yesNo(row.replicates)},
+                     {"source", row.source}}});
+  return rows;
+}
+
+std::vector<ListRow> strategyRows() {
+  std::vector<ListRow> rows;
+  for (const strategy::StrategyRow &row : strategy::strategies())
+    rows.push_back({row.name,
+                    row.summary,
+                    {{"schedule", row.schedule},
+                     {"versions", strategy::toString(row.versions)},
+                     {"update", strategy::toString(row.update)},
+                     {"recompute", yesNo(row.recompute)},
+                     {"synchronous", yesNo(row.synchronous())}}});
+  return rows;
+}
+
+std::vector<ListRow> deviceRows() {
+  std::vector<ListRow> rows;
+  for (const plan::DeviceModel &device : plan::deviceModels())
+    rows.push_back(
+        {device.name,
+         device.describe,
+         {{"kind", device.kind},
+          {"memory_GiB",
+           report::plain(double(device.memoryBytes) / (1LL << 30))},
+          {"fp32_TFLOPs", report::plain(device.flopsF32 / 1e12)},
+          {"bf16_TFLOPs", report::plain(device.flopsBF16 / 1e12)},
+          {"memory_GBps", report::plain(device.memoryBandwidth / 1e9)}}});
+  return rows;
+}
+
+std::vector<ListRow> lossRows() {
+  return {
+#define LOSS(NAME, SETTINGS, SUMMARY) {NAME, SUMMARY, {{"settings", SETTINGS}}},
+#include "compiler/driver/Losses.def"
+  };
+}
+
+std::vector<ListRow> rowsOf(const std::string &what, const ListTables &tables) {
+  if (what == "schedules")
+    return scheduleRows();
+  if (what == "strategies")
+    return strategyRows();
+  if (what == "devices")
+    return deviceRows();
+  if (what == "losses")
+    return lossRows();
+  return what == "ops" ? tables.ops : tables.optimizers;
+}
+
+std::string asText(const std::vector<ListRow> &rows) {
+  std::vector<std::string> header = {"name"};
+  if (!rows.empty())
+    for (const auto &[column, value] : rows[0].extra)
+      header.push_back(column);
+  header.push_back("summary");
+  report::TextTable table(header);
+  for (const ListRow &row : rows) {
+    std::vector<std::string> cells = {row.name};
+    for (const auto &[column, value] : row.extra)
+      cells.push_back(value.empty() ? "-" : value);
+    cells.push_back(row.summary);
+    table.add(cells);
+  }
+  return table.text();
+}
+
+std::string asJson(const std::vector<ListRow> &rows) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const ListRow &row : rows) {
+    nlohmann::ordered_json entry = {{"name", row.name}};
+    for (const auto &[column, value] : row.extra)
+      entry[column] = value;
+    entry["summary"] = row.summary;
+    list.push_back(entry);
+  }
+  return list.dump(1) + "\n";
+}
+
+} // namespace
+
+int listCommand(int argc, char **argv, const ListTables &tables) {
+  CLI::App app("Lists what this build knows.", "pipec list");
+  std::string what, format = "text";
+  bool quiet = false;
+  app.add_option("what", what,
+                 "ops, schedules, strategies, devices, losses or optimizers")
+      ->required()
+      ->check(CLI::IsMember({"ops", "schedules", "strategies", "devices",
+                             "losses", "optimizers"}));
+  app.add_option("--format", format, "text or json")
+      ->check(CLI::IsMember({"text", "json"}));
+  app.add_flag("--quiet", quiet, "names alone, one a line");
+  app.set_version_flag("--version", std::string("pipec ") + kVersion);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success &e) {
+    return app.exit(e, std::cout, std::cerr);
+  } catch (const CLI::ParseError &e) {
+    throw Failure(Exit::Usage,
+                  std::string(e.what()) + "; see pipec list --help");
+  }
+  std::vector<ListRow> rows = rowsOf(what, tables);
+  if (quiet)
+    for (const ListRow &row : rows)
+      std::cout << row.name << "\n";
+  else
+    std::cout << (format == "json" ? asJson(rows) : asText(rows));
+  return 0;
+}
+
+} // namespace pipec

@@ -1,0 +1,120 @@
+//===- LaunchTest.cpp - start scripts ------------------------------------===//
+#include "compiler/driver/Launch.h"
+
+#include "../report/SamplePlan.h"
+#include "support/Failure.h"
+
+#include <gmock/gmock.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <sys/wait.h>
+
+namespace pipec {
+
+using testing::HasSubstr;
+using testing::Not;
+
+namespace {
+
+plan::Plan twoServers() {
+  plan::Plan plan = samplePlan();
+  plan.cluster.servers = 2;
+  plan.cluster.devices_per_server = 2;
+  // Not in the order of the servers: stage 1 is on the second.
+  const int host[] = {0, 1, 0, 1};
+  for (plan::Rank &rank : plan.ranks)
+    rank.host = host[rank.rank];
+  return plan;
+}
+
+std::string read(const std::string &path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+struct LaunchFiles : testing::Test {
+  std::string folder = testing::TempDir() + "launch-test.plan";
+  void SetUp() override { std::filesystem::create_directories(folder); }
+  void TearDown() override { std::filesystem::remove_all(folder); }
+
+  int run(const std::string &command) {
+    int status = std::system(command.c_str());
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+};
+
+} // namespace
+
+TEST_F(LaunchFiles, AreValidScripts) {
+  writeLaunchFiles(twoServers(), folder);
+  EXPECT_EQ(run("bash -n " + folder + "/launch/mpirun.sh"), 0);
+  EXPECT_EQ(run("bash -n " + folder + "/launch/slurm.sbatch"), 0);
+  EXPECT_EQ(access((folder + "/launch/mpirun.sh").c_str(), X_OK), 0);
+  for (const char *name : {"mpirun.sh", "slurm.sbatch", "kubernetes.yaml"})
+    EXPECT_THAT(read(folder + "/launch/" + name), Not(HasSubstr("@R")));
+}
+
+TEST_F(LaunchFiles, StartEveryRankWithTheArguments) {
+  if (run("command -v mpirun >/dev/null") != 0)
+    GTEST_SKIP() << "no mpirun here";
+  writeLaunchFiles(samplePlan(), folder);
+  const std::string program = folder + "/program";
+  std::ofstream(program) << "#!/bin/sh\n"
+                            "echo \"$@\" > \"$1/$OMPI_COMM_WORLD_RANK\"\n";
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  ASSERT_EQ(run("PIPEC_RUN=" + program + " " + folder +
+                "/launch/mpirun.sh --steps 3 'a b' </dev/null"),
+            0);
+  for (int rank = 0; rank < 4; ++rank)
+    EXPECT_THAT(read(folder + "/" + std::to_string(rank)),
+                HasSubstr(" --steps 3 a b"));
+}
+
+TEST_F(LaunchFiles, GiveBackTheExitCode) {
+  if (run("command -v mpirun >/dev/null") != 0)
+    GTEST_SKIP() << "no mpirun here";
+  writeLaunchFiles(samplePlan({2, 2}), folder);
+  const std::string program = folder + "/program";
+  std::ofstream(program) << "#!/bin/sh\nexit 75\n";
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  EXPECT_EQ(run("PIPEC_RUN=" + program + " " + folder +
+                "/launch/mpirun.sh </dev/null >/dev/null 2>&1"),
+            75);
+}
+
+TEST_F(LaunchFiles, WantAsManyHostsAsThePlanHasServers) {
+  writeLaunchFiles(twoServers(), folder);
+  EXPECT_EQ(
+      run("HOSTS=alpha " + folder + "/launch/mpirun.sh 2>" + folder + "/err"),
+      64);
+  EXPECT_EQ(read(folder + "/err"),
+            "mpirun.sh: HOSTS must name 2 servers, it names 1\n");
+}
+
+TEST(Launch, KeepsTheServerOfEveryRank) {
+  EXPECT_THAT(mpirunScript(twoServers()),
+              HasSubstr("server_of_rank=(0 1 0 1)"));
+  EXPECT_THAT(slurmScript(twoServers()),
+              HasSubstr("#SBATCH --nodes=2\n#SBATCH --ntasks=4\n#SBATCH "
+                        "--ntasks-per-node=2\n"));
+  EXPECT_THAT(kubernetesManifest(twoServers()), HasSubstr("replicas: 2\n"));
+}
+
+TEST(Launch, AsksForGpusOnlyWhereThePlanHasThem) {
+  plan::Plan plan = twoServers();
+  EXPECT_THAT(slurmScript(plan), Not(HasSubstr("gpus")));
+  plan.cluster.kind = "cuda";
+  EXPECT_THAT(slurmScript(plan), HasSubstr("#SBATCH --gpus-per-node=2\n"));
+  EXPECT_THAT(kubernetesManifest(plan), HasSubstr("nvidia.com/gpu: 2"));
+}
+
+TEST(Launch, SaysWhatCannotBeWritten) {
+  EXPECT_THROW(writeLaunchFiles(samplePlan(), "/dev/null"), Failure);
+}
+
+} // namespace pipec
