@@ -60,14 +60,14 @@ static std::vector<Action> fillSlots(const VBlock &block, int p, int device,
   return order;
 }
 
-Schedule repeatBlock(const ScheduleRequest &request,
-                     VBlock (*block)(int, int)) {
+Schedule repeatBlock(const ScheduleRequest &request, VBlock (*block)(int, int),
+                     bool squeeze) {
   int p = request.devices;
   Schedule schedule = begin(request, zigzagPlacement(p, 2));
   for (int d = 0; d < p; ++d)
     schedule.order[d] = fillSlots(block(p, d), p, d, request.microbatches);
-  // Squeeze at unit cost: every task to the earliest gap that does not raise
-  // the peak.
+  if (!squeeze)
+    return schedule;
   ScheduleRequest unit;
   unit.devices = p;
   unit.microbatches = request.microbatches;
@@ -80,7 +80,8 @@ Schedule repeatBlock(const ScheduleRequest &request,
       peak = std::max(peak, held += problem.rows[problem.rowOf(t)].memory);
   }
   problem.limit.assign(p, peak);
-  order = search::justify(problem, order, false);
+  search::Result result;
+  order = search::improve(problem, order, 4, result);
   schedule.order = search::toSchedule(problem, order).order;
   return schedule;
 }

@@ -17,7 +17,9 @@ VBlock vMinBlock(int p, int i);
 VBlock vHalfBlock(int p, int i);
 
 /// The block repeated for every microbatch, weight gradients in the free slots
-/// in order; gaps at both ends closed at unit cost without raising the peak.
-Schedule repeatBlock(const ScheduleRequest &request, VBlock (*block)(int, int));
+/// in order. With `squeeze`, gaps at both ends are closed at unit cost without
+/// raising the peak: the published V-Min and V-Half.
+Schedule repeatBlock(const ScheduleRequest &request, VBlock (*block)(int, int),
+                     bool squeeze = true);
 
 } // namespace pipec::schedule

@@ -23,9 +23,9 @@ namespace {
 
 class Pass {
 public:
-  Pass(const Problem &problem, const Order &order, bool backwards)
+  Pass(const Problem &problem, const Order &order, bool backwards, Shake *shake)
       : p(problem), rows(backwards ? p.mirror : p.rows), backwards(backwards),
-        order(order), result(p.devices), agenda(p.devices) {}
+        shake(shake), order(order), result(p.devices), agenda(p.devices) {}
   Order run(Result *result);
 
 private:
@@ -55,10 +55,13 @@ private:
   void decide(int d, double now);
   bool roomToPull(int d, int position, double change) const;
   void take(int d, int position, double now);
+  bool chance(double rate);
+  int anyReady(int d, double now);
 
   const Problem &p;
   const std::vector<Row> &rows;
   const bool backwards;
+  Shake *shake;
   const Order &order;
   Order result;
   std::vector<Device> devices;
@@ -136,6 +139,9 @@ void Pass::decide(int d, double now) {
   int head = dev.next[n];
   if (head == n)
     return agenda.set(d, kNever);
+  if (shake && chance(shake->rate))
+    if (int position = anyReady(d, now); position >= 0)
+      return take(d, position, now);
   double turn = readyAt(p.rowOf(order[d][head]));
   if (turn <= now)
     return take(d, head, now);
@@ -158,6 +164,26 @@ void Pass::decide(int d, double now) {
   if (best >= 0)
     return take(d, best, now);
   agenda.set(d, wake);
+}
+
+bool Pass::chance(double rate) {
+  shake->state = shake->state * 6364136223846793005ull + 1442695040888963407ull;
+  return static_cast<double>(shake->state >> 33) < rate * 2147483648.0;
+}
+
+/// The position of some task that could run now, each with equal chance.
+int Pass::anyReady(int d, double now) {
+  int picked = -1, seen = 0;
+  for (int row : p.rowsOf[d]) {
+    if (readyAt(row) > now)
+      continue;
+    int position = positionOf[headOf(row)];
+    if (rows[row].memory > 0 && !roomToPull(d, position, rows[row].memory))
+      continue;
+    if (chance(1.0 / ++seen))
+      picked = position;
+  }
+  return picked;
 }
 
 /// Whether the device has room for `change` more until `position` comes up.
@@ -201,18 +227,23 @@ void Pass::take(int d, int position, double now) {
 } // namespace
 
 Order justify(const Problem &problem, const Order &order, bool backwards,
-              Result *result) {
-  return Pass(problem, order, backwards).run(result);
+              Result *result, Shake *shake) {
+  return Pass(problem, order, backwards, shake).run(result);
 }
 
 Order improve(const Problem &problem, const Order &order, int rounds,
-              Result &result) {
+              Result &result, int *passes) {
   Order best = order, current = order;
   result = evaluate(problem, best);
+  int made = 0;
+  if (!passes)
+    passes = &made;
+  ++*passes;
   int idle = 0;
   for (int round = 0; round < rounds && idle < 2; ++round) {
     Result r;
     ++idle;
+    *passes += 2;
     current = justify(problem, current, true);
     if (current.empty())
       break;

@@ -5,17 +5,24 @@
 
 namespace pipec::schedule::search {
 
+/// Random departures from an order, to leave a local optimum.
+struct Shake {
+  unsigned long long state = 1; ///< of the random numbers; advances
+  double rate = 0; ///< part of the decisions that take any ready task
+};
+
 /// Runs the order; where a device would wait, the first task of its list that
 /// is ready, fits the gap and keeps memory within the limit is taken earlier.
 /// `backwards` does the same with time reversed, which moves tasks later. The
 /// order must be valid and fit. The makespan (for Metric::Span: the span) does
-/// not grow. An empty order means that the given one deadlocks.
+/// not grow, unless shaken. An empty order means that the given one deadlocks.
 Order justify(const Problem &problem, const Order &order, bool backwards,
-              Result *result = nullptr);
+              Result *result = nullptr, Shake *shake = nullptr);
 
 /// Passes in both directions, at most `rounds` of them and as long as two in a
 /// row bring something; the best order met and its cost.
+/// `passes`, when given, counts passes made.
 Order improve(const Problem &problem, const Order &order, int rounds,
-              Result &result);
+              Result &result, int *passes = nullptr);
 
 } // namespace pipec::schedule::search

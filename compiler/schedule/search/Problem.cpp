@@ -70,6 +70,17 @@ Problem makeProblem(const ScheduleRequest &request,
   return p;
 }
 
+void fuse(Problem &p) {
+  for (auto *rows : {&p.rows, &p.mirror})
+    for (int r = 1; r < 3 * p.stages; r += 3) {
+      Row &i = (*rows)[r], &w = (*rows)[r + 1];
+      i.time += w.time;
+      i.memory += w.memory;
+      w.time = w.memory = 0;
+    }
+  p.fused = true;
+}
+
 Schedule toSchedule(const Problem &p, const Order &order) {
   static constexpr Kind kKinds[] = {Kind::F, Kind::I, Kind::W};
   Schedule schedule;
@@ -79,9 +90,13 @@ Schedule toSchedule(const Problem &p, const Order &order) {
     schedule.placement.push_back({p.rows[3 * s].device});
   schedule.order.resize(p.devices);
   for (int d = 0; d < p.devices; ++d)
-    for (Task t : order[d])
-      schedule.order[d].push_back(
-          {kKinds[p.rowOf(t) % 3], p.rowOf(t) / 3, p.microbatchOf(t)});
+    for (Task t : order[d]) {
+      Kind kind = kKinds[p.rowOf(t) % 3];
+      if (p.fused && kind == Kind::W)
+        continue;
+      schedule.order[d].push_back({p.fused && kind == Kind::I ? Kind::B : kind,
+                                   p.rowOf(t) / 3, p.microbatchOf(t)});
+    }
   return schedule;
 }
 

@@ -46,6 +46,7 @@ struct Problem {
   std::vector<double> residue;          ///< [device] memory after everything
   Metric metric = Metric::Makespan;
   double work = 0; ///< busiest device's
+  bool fused = false;
 
   int tasks() const { return 3 * stages * microbatches; }
   int taskIds() const { return 3 * stages << bits; }
@@ -62,6 +63,10 @@ struct Problem {
 /// The problem of placing `placement` (one copy each) under the request.
 Problem makeProblem(const ScheduleRequest &request,
                     const std::vector<std::vector<int>> &placement);
+
+/// Makes the backward one task: I takes W's time and memory, W neither. Such an
+/// order becomes a schedule of whole backwards.
+void fuse(Problem &problem);
 
 Schedule toSchedule(const Problem &problem, const Order &order);
 /// B becomes I, W; microbatches of a row are renamed to ascend.

@@ -1,0 +1,132 @@
+//===- Bounds.cpp - what no order can beat --------------------------------===//
+//
+// For one device, until the first input gradient can arrive at time R it can
+// only run forwards, and of these no more than memory holds. So of [0, R] at
+// most min(R - A, forwards that fit) is used, where A is when the first
+// microbatch can arrive. With time reversed the same holds for the end: before
+// the first forward (in reversed time) only weight and input gradients run, of
+// no more microbatches than fit. Both idle times lie in different parts of the
+// schedule, so they add up as long as all forwards that fit do not cover the
+// whole step.
+//
+//===----------------------------------------------------------------------===//
+#include "compiler/schedule/search/Bounds.h"
+
+#include <algorithm>
+
+namespace pipec::schedule::search {
+
+namespace {
+
+/// Earliest starts of the first task of each row, forwards or in reversed time.
+std::vector<double> earliest(const Problem &p, const std::vector<Row> &rows) {
+  std::vector<double> at(rows.size(), 0);
+  auto follow = [&](int row) {
+    if (rows[row].after >= 0)
+      at[row] =
+          std::max(at[row], at[rows[row].after] + rows[rows[row].after].time);
+    if (rows[row].feeds >= 0)
+      at[rows[row].feeds] = std::max(at[rows[row].feeds],
+                                     at[row] + rows[row].time + rows[row].hop);
+  };
+  bool mirrored = &rows == &p.mirror;
+  if (mirrored) {
+    for (int s = 0; s < p.stages; ++s)
+      follow(3 * s + 2), follow(3 * s + 1);
+    for (int s = p.stages; s-- > 0;)
+      follow(3 * s);
+  } else {
+    for (int s = 0; s < p.stages; ++s)
+      follow(3 * s);
+    for (int s = p.stages; s-- > 0;)
+      follow(3 * s + 1), follow(3 * s + 2);
+  }
+  return at;
+}
+
+/// What a device can run before it must wait for `turn` rows' first result.
+struct Wait {
+  double arrives = kNever; ///< its first task can start
+  double turns = kNever;   ///< the first task that gives memory back can
+  double most = 0;         ///< time of the tasks that can run before
+};
+
+} // namespace
+
+/// Forwards before the first input gradient on device d.
+static Wait warmup(const Problem &p, int d, const std::vector<double> &at) {
+  Wait wait;
+  double work = 0, rate = 0;
+  bool bounded = p.limit[d] < kNever;
+  for (int row : p.rowsOf[d]) {
+    const Row &r = p.rows[row];
+    if (row % 3 == 1)
+      wait.turns = std::min(wait.turns, at[row]);
+    if (row % 3 != 0)
+      continue;
+    wait.arrives = std::min(wait.arrives, at[row]);
+    work += r.time * p.microbatches;
+    bounded = bounded && r.memory > 0;
+    if (r.memory > 0)
+      rate = std::max(rate, r.time / r.memory);
+  }
+  wait.most = bounded ? std::min(work, (p.limit[d] + p.slack) * rate) : work;
+  return wait;
+}
+
+/// In reversed time: weight and input gradients before the first forward.
+static Wait drain(const Problem &p, int d, const std::vector<double> &at) {
+  Wait wait;
+  double work = 0, rate = 0, weights = 0;
+  bool bounded = p.limit[d] < kNever;
+  for (int row : p.rowsOf[d]) {
+    const Row &r = p.mirror[row];
+    if (row % 3 == 0) {
+      wait.turns = std::min(wait.turns, at[row]);
+      continue;
+    }
+    wait.arrives = std::min(wait.arrives, at[row]);
+    work += r.time * p.microbatches;
+    // Weight gradients may run far ahead of input gradients.
+    bounded = bounded && r.memory >= 0;
+    if (row % 3 != 1)
+      continue;
+    const Row &w = p.mirror[row + 1];
+    double both = r.memory + w.memory;
+    bounded = bounded && w.memory > 0 && both > 0;
+    if (!bounded)
+      continue;
+    weights = std::max(weights, w.time / w.memory);
+    rate = std::max(rate, (r.time + w.time) / both);
+  }
+  double best = std::max(rate, weights);
+  wait.most = bounded ? std::min(work, (p.limit[d] + p.slack) * best) : work;
+  return wait;
+}
+
+double lowerBound(const Problem &p) {
+  std::vector<double> forward = earliest(p, p.rows);
+  std::vector<double> backward = earliest(p, p.mirror);
+  bool span = p.metric == Metric::Span;
+  double bound = 0;
+  for (int d = 0; d < p.devices; ++d) {
+    double work = 0;
+    for (int row : p.rowsOf[d])
+      work += p.rows[row].time * p.microbatches;
+    auto idle = [&](const Wait &w) {
+      double from = span ? w.arrives : 0;
+      return std::max(w.arrives - from, w.turns - from - w.most);
+    };
+    bound = std::max(bound, work + idle(warmup(p, d, forward)));
+    bound = std::max(bound, work + idle(drain(p, d, backward)));
+  }
+  // The way of one microbatch.
+  double way = 0;
+  for (int row = 0; row < 3 * p.stages; ++row)
+    way = std::max(way, forward[row] + p.rows[row].time);
+  if (!span)
+    bound = std::max(bound, way);
+  return bound;
+}
+
+} // namespace pipec::schedule::search

@@ -1,0 +1,14 @@
+//===- Bounds.h - what no order can beat ------------------------*- C++ -*-===//
+#pragma once
+
+#include "compiler/schedule/search/Problem.h"
+
+namespace pipec::schedule::search {
+
+/// A lower bound of problem.metric over all orders on this placement. Counts,
+/// for each device, its work and the time it must be idle before and after:
+/// before its first microbatch arrives, between running out of memory and the
+/// first input gradient, and after its last input gradient.
+double lowerBound(const Problem &problem);
+
+} // namespace pipec::schedule::search

@@ -1,0 +1,298 @@
+//===- Search.cpp - the best order found in a fixed effort ----------------===//
+#include "compiler/schedule/search/Search.h"
+
+#include "compiler/schedule/generators/Build.h"
+#include "compiler/schedule/generators/VPattern.h"
+#include "compiler/schedule/search/Block.h"
+#include "compiler/schedule/search/Bounds.h"
+#include "compiler/schedule/search/Greedy.h"
+#include "compiler/schedule/search/Justify.h"
+#include "support/Failure.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace pipec::schedule::search {
+
+namespace {
+
+using Between = Policy::Between;
+using Pick = Policy::Pick;
+
+/// Found by a cover over some hundred instances (sizes, costs, limits, both
+/// metrics): each brings the best result after improvement somewhere, the first
+/// ones most often. test/bench/schedule_policies.py makes the list again.
+constexpr Policy kPolicies[] = {
+    {Between::Alternate, Pick::Oldest, Pick::Oldest, 0, 1, 0, 0},
+    {Between::ForwardFirst, Pick::Oldest, Pick::Deepest, 0, 0, 0, 1},
+    {Between::Alternate, Pick::Oldest, Pick::Deepest, 0, 0.5, 0, 0.5},
+    {Between::BackwardFirst, Pick::Shallowest, Pick::Oldest, 0, 1, 0, 0.5},
+    {Between::BackwardFirst, Pick::Oldest, Pick::Deepest, 0, 0.5, 0, 0.8},
+    {Between::BackwardFirst, Pick::Oldest, Pick::Oldest, 0, 1, 0, 0},
+    {Between::ForwardFirst, Pick::Oldest, Pick::Deepest, 0, 0, 0, 0.5},
+    {Between::Alternate, Pick::Oldest, Pick::Oldest, 1, 1, 0, 0.8},
+    {Between::ForwardFirst, Pick::Oldest, Pick::Oldest, 0, 0, 0, 0.8},
+    {Between::Alternate, Pick::Oldest, Pick::Oldest, 0, 0, 0, 1},
+    {Between::BackwardFirst, Pick::Shallowest, Pick::Deepest, 0, 0, 0, 0.5},
+    {Between::BackwardFirst, Pick::Shallowest, Pick::Deepest, 0, 0, 0, 0.8},
+    {Between::BackwardFirst, Pick::Shallowest, Pick::Oldest, 0, 0, 0, 1},
+    {Between::BackwardFirst, Pick::Shallowest, Pick::Oldest, 1, 0, 0, 0},
+    {Between::Alternate, Pick::Oldest, Pick::Oldest, 0, 0, 0, 0.5},
+    {Between::ForwardFirst, Pick::Shallowest, Pick::Oldest, 1, 1, 0, 1},
+    {Between::ForwardFirst, Pick::Shallowest, Pick::Deepest, 0, 1, 0, 0.5},
+};
+
+struct Candidate {
+  int problem = 0;
+  int number = 0; ///< in order of creation
+  Order order;
+  Result result;
+  std::string origin;
+};
+
+class Search {
+public:
+  Search(const ScheduleRequest &request, const SearchOptions &options);
+  std::optional<Found> run();
+
+private:
+  struct Instance {
+    Family family;
+    Problem problem;
+  };
+
+  double cost(const Candidate &c) const {
+    return c.result.cost(request.metric);
+  }
+  bool left() const { return spent < budget; }
+  void charge(const Problem &p, double passes) { spent += passes * p.tasks(); }
+
+  void seeds();
+  void publishedSeeds(int index);
+  void policySeeds(int from, int to);
+  void blockSeeds(int index);
+  void add(int index, Order order, const std::string &origin);
+  void sort();
+  void refine(std::size_t keep, int rounds);
+  void shakeUp();
+  bool optimal() const;
+
+  const ScheduleRequest &request;
+  std::vector<Instance> instances;
+  std::vector<Candidate> pool;
+  bool fused;
+  int created = 0;
+  double spent = 0, budget = 0;
+};
+
+std::vector<std::vector<int>> place(const Family &family, int devices) {
+  return family.layout == Layout::Zigzag
+             ? zigzagPlacement(devices, family.chunks)
+             : loopedPlacement(devices, family.chunks);
+}
+
+Search::Search(const ScheduleRequest &request, const SearchOptions &options)
+    : request(request), fused(options.fused) {
+  double largest = 0;
+  for (const Family &family : options.families) {
+    instances.push_back(
+        {family, makeProblem(request, place(family, request.devices))});
+    if (fused)
+      fuse(instances.back().problem);
+    largest = std::max<double>(largest, instances.back().problem.tasks());
+  }
+  constexpr double kLeast = 6e5, kPerTask = 260, kMost = 8e6;
+  budget = options.effort * std::clamp(kPerTask * largest, kLeast, kMost);
+}
+
+void Search::add(int index, Order order, const std::string &origin) {
+  const Problem &p = instances[index].problem;
+  charge(p, 1);
+  if (order.empty())
+    return;
+  Candidate c{index, created++, std::move(order), {}, origin};
+  c.result = evaluate(p, c.order);
+  if (c.result.fits)
+    pool.push_back(std::move(c));
+}
+
+void Search::publishedSeeds(int index) {
+  const Instance &instance = instances[index];
+  for (const ScheduleRow &row : schedules())
+    if (auto schedule = published(row.name, request, instance.family))
+      add(index, toOrder(instance.problem, *schedule), row.name);
+  const Family &f = instance.family;
+  if (f.layout != Layout::Zigzag || f.chunks != 2)
+    return;
+  for (auto block : {vMinBlock, vHalfBlock})
+    add(index, toOrder(instance.problem, repeatBlock(request, block, false)),
+        block == vMinBlock ? "v-min" : "v-half");
+}
+
+void Search::policySeeds(int from, int to) {
+  for (int policy = from; policy < to; ++policy)
+    for (std::size_t i = 0; i < instances.size() && left(); ++i) {
+      const Problem &p = instances[i].problem;
+      charge(p, 1);
+      add(static_cast<int>(i), greedy(p, kPolicies[policy]), "list scheduling");
+    }
+}
+
+/// The shortest periods whose block fits, a few of each family.
+void Search::blockSeeds(int index) {
+  const Problem &p = instances[index].problem;
+  constexpr int kPeriods = 24, kVariants = 12, kTaken = 3;
+  int taken = 0;
+  for (int step = 0; step < kPeriods && taken < kTaken && left(); ++step)
+    for (int variant = 0; variant < kVariants && taken < kTaken; ++variant) {
+      BlockOptions options;
+      options.period = 1 + (step < 16 ? 0.0075 * step : 0.03 * (step - 12));
+      options.tidy = variant % 2;
+      options.stretch = 0.5 * (variant / 2 % 3);
+      options.jitter = variant < 6 ? 0 : 977 * step + variant;
+      Block block = makeBlock(p, options);
+      spent += 20.0 * p.stages;
+      if (block.at.empty())
+        continue;
+      bool fits = true;
+      for (int d = 0; d < p.devices; ++d)
+        fits = fits && p.fits(block.peak[d], d);
+      if (!fits)
+        continue;
+      ++taken;
+      charge(p, 1);
+      add(index, unroll(p, block), "building block");
+    }
+}
+
+void Search::seeds() {
+  for (std::size_t i = 0; i < instances.size(); ++i)
+    publishedSeeds(static_cast<int>(i));
+  int n = static_cast<int>(std::size(kPolicies));
+  double whole = budget;
+  budget = spent + 0.4 * (whole - std::min(spent, whole));
+  policySeeds(0, 3);
+  for (std::size_t i = 0; i < instances.size(); ++i)
+    blockSeeds(static_cast<int>(i));
+  policySeeds(3, n);
+  budget = whole;
+}
+
+void Search::sort() {
+  std::sort(
+      pool.begin(), pool.end(), [&](const Candidate &a, const Candidate &b) {
+        return cost(a) != cost(b) ? cost(a) < cost(b) : a.number < b.number;
+      });
+}
+
+/// Keeps the best candidates and improves each.
+void Search::refine(std::size_t keep, int rounds) {
+  sort();
+  if (pool.size() > keep)
+    pool.resize(keep);
+  for (Candidate &c : pool) {
+    if (!left())
+      return;
+    const Problem &p = instances[c.problem].problem;
+    int passes = 0;
+    Result result;
+    Order order = improve(p, c.order, rounds, result, &passes);
+    charge(p, passes);
+    if (result.cost(request.metric) < cost(c) * (1 - 1e-9)) {
+      c.order = std::move(order);
+      c.result = result;
+    }
+  }
+}
+
+/// Iterated local search: shake the best order, improve, keep what is no worse.
+void Search::shakeUp() {
+  sort();
+  pool.resize(1);
+  Candidate &best = pool[0];
+  const Problem &p = instances[best.problem].problem;
+  Shake shake;
+  for (int turn = 0; left() && !optimal(); ++turn) {
+    shake.rate = 0.005 * (1 + turn % 7);
+    Result result;
+    Order order = justify(p, best.order, turn % 2, &result, &shake);
+    int passes = 1;
+    if (!order.empty())
+      order = improve(p, order, 2, result, &passes);
+    charge(p, passes);
+    if (result.cost(request.metric) <= cost(best)) {
+      best.order = std::move(order);
+      best.result = result;
+    }
+  }
+}
+
+/// No order can be shorter than the busiest device's work and, for the
+/// makespan, its wait for the first microbatch.
+bool Search::optimal() const {
+  const Candidate &best = pool[0];
+  const Problem &p = instances[best.problem].problem;
+  return cost(best) <= lowerBound(p) * (1 + 1e-12);
+}
+
+std::optional<Found> Search::run() {
+  seeds();
+  refine(16, 1);
+  refine(6, 2);
+  refine(3, 4);
+  if (pool.empty())
+    return std::nullopt;
+  shakeUp();
+  Candidate &best = pool[0];
+  const Problem &p = instances[best.problem].problem;
+  return Found{toSchedule(p, best.order), best.result, best.origin};
+}
+
+} // namespace
+
+std::optional<Found> findBest(const ScheduleRequest &request,
+                              const SearchOptions &options) {
+  return Search(request, options).run();
+}
+
+std::optional<Schedule> published(const char *name,
+                                  const ScheduleRequest &request,
+                                  const Family &family) {
+  const ScheduleRow *row = findSchedule(name);
+  bool plain = family.chunks == 1 && row->layout == Layout::Linear;
+  if (row->readsCosts || !row->synchronous || row->layout == Layout::Replicated)
+    return std::nullopt;
+  if (!plain && row->layout != family.layout)
+    return std::nullopt;
+  if (row->chunks == ChunkRule::Two && family.chunks != 2)
+    return std::nullopt;
+  ScheduleRequest asked = request;
+  asked.chunks = family.chunks;
+  asked.slices = 1;
+  try {
+    Schedule schedule = row->make(asked);
+    if (schedule.slices > 1)
+      return std::nullopt;
+    return schedule;
+  } catch (const Failure &) {
+    return std::nullopt; // sizes it does not serve
+  }
+}
+
+LeastLimit leastLimit(const Problem &p) {
+  LeastLimit least;
+  double worst = -kNever;
+  for (int d = 0; d < p.devices; ++d) {
+    double needed = 0;
+    for (int row : p.rowsOf[d])
+      needed +=
+          row % 3 == 0 ? p.rows[row].memory : std::max(0.0, p.rows[row].memory);
+    if (needed - p.limit[d] > worst) {
+      worst = needed - p.limit[d];
+      least = {d, needed};
+    }
+  }
+  return least;
+}
+
+} // namespace pipec::schedule::search
