@@ -76,8 +76,12 @@ void Watch::enter(const Operation &operation) {
 
 void Watch::check() {
   if (alarm.raised())
-    throw Alarmed(alarm.code(), alarm.message() + "; it was " +
-                                    describe(snapshot().operation));
+    throw Alarmed(alarm.code(), explain());
+}
+
+std::string Watch::explain() const {
+  return alarm.message() + "; " + name + " was " +
+         describe(snapshot().operation);
 }
 
 void Watch::until(const std::function<bool()> &ready,

@@ -59,14 +59,19 @@ public:
 
 class Watch {
 public:
-  Watch(int rank, Alarm &alarm) : rank(rank), alarm(alarm) {}
+  /// `name`: "rank 1 (stage 1)".
+  Watch(int rank, std::string name, Alarm &alarm)
+      : rank(rank), name(std::move(name)), alarm(alarm) {}
 
   const int rank;
+  const std::string name;
 
   /// Says what the rank does from now on. Counts as progress.
   void enter(const Operation &operation);
   /// Throws Alarmed when the alarm is up.
   void check();
+  /// The alarm's message, and what this rank was doing.
+  std::string explain() const;
   /// Returns when `ready` says so. Throws Alarmed.
   void until(const std::function<bool()> &ready, const Operation &operation);
   /// Returns when the transfer is done. Throws Alarmed.

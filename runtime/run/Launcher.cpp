@@ -1,52 +1,39 @@
 //===- Launcher.cpp - from a command line to running ranks ----------------===//
 #include "runtime/run/Launcher.h"
 #include "runtime/control/Stop.h"
-#include "runtime/run/Session.h"
+#include "runtime/data/DataSource.h"
+#include "runtime/run/Ranks.h"
 
-#include <cstdio>
-#include <thread>
+#include <csignal>
+#include <cstdlib>
+#include <sys/prctl.h>
 
 namespace pipec {
 namespace {
 
-void complain(const std::string &message) {
-  std::fprintf(stderr, "pipec-run: %s\n", message.c_str());
+/// The transport of a job that a launcher has started, if this process is part
+/// of one.
+const TransportRow *joinedTransport(const RunOptions &options) {
+  for (const TransportRow &row : transports())
+    if ((options.transport == "auto" || options.transport == row.name) &&
+        row.joined())
+      return &row;
+  return nullptr;
 }
 
-/// All ranks as threads of this process.
-Exit runThreads(const plan::Plan &plan, const RunOptions &options,
-                const TransportRow &row) {
-  const auto count = static_cast<int>(plan.ranks.size());
-  auto ends = row.open(count);
-  Alarm alarm;
-  alarm.beforeRaise = [&] {
-    for (auto &end : ends)
-      end->abandon();
-  };
-  std::vector<std::unique_ptr<Watch>> watches;
-  for (int rank = 0; rank < count; ++rank)
-    watches.push_back(std::make_unique<Watch>(rank, alarm));
-  std::vector<std::thread> threads;
-  std::vector<Exit> codes(count, Exit::Ok);
-  for (int rank = 0; rank < count; ++rank)
-    threads.emplace_back([&, rank] {
-      try {
-        codes[rank] = Session(plan, options, *ends[rank], *watches[rank]).run();
-      } catch (const Agreed &failure) {
-        codes[rank] = failure.code;
-        if (rank == 0)
-          complain(failure.what());
-      } catch (const Alarmed &failure) {
-        codes[rank] = failure.code;
-      } catch (const Failure &failure) {
-        codes[rank] = failure.code;
-        complain(RankState::nameOf(plan, rank) + ": " + failure.what());
-        alarm.raise(failure.code, failure.what(), rank);
-      }
-    });
-  for (std::thread &thread : threads)
-    thread.join();
-  return codes[0];
+Exit start(const plan::Plan &plan, const RunOptions &options, char **argv) {
+  if (const TransportRow *row = joinedTransport(options))
+    return runJoined(plan, options, *row);
+  const bool single = plan.ranks.size() == 1;
+  const TransportRow &row =
+      transportNamed(options.transport != "auto" ? options.transport
+                     : single                    ? "inproc"
+                                                 : "mpi");
+  if (row.launch(1).empty())
+    return runThreads(plan, options, row);
+  // What every rank would find wrong is said once.
+  DataSource(plan, options.data, options.shuffle);
+  return runLocalJob(plan, options, row, argv);
 }
 
 } // namespace
@@ -57,9 +44,10 @@ int pipecRun(int argc, char **argv) {
     if (!options)
       return 0;
     catchSignals();
+    if (std::getenv(kControlVariable)) // no rank outlives its launcher
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
     const plan::Plan plan = plan::readPlan(options->plan);
-    return static_cast<int>(
-        runThreads(plan, *options, transportNamed("inproc")));
+    return static_cast<int>(start(plan, *options, argv));
   } catch (const Failure &failure) {
     complain(failure.what());
     return static_cast<int>(failure.code);

@@ -70,7 +70,10 @@ void Metrics::step(int64_t step, double loss, double seconds,
 }
 
 void Metrics::summary(const Summary &summary) {
-  line("{\"summary\":" + toJson(summary) + "}\n");
+  Json json = Json::parse(toJson(summary));
+  json.erase("samples_per_s");
+  json.erase("final_loss");
+  line(Json{{"summary", json}}.dump() + "\n");
 }
 
 std::string toJson(const Summary &summary) {

@@ -1,0 +1,97 @@
+//===- ControlServer.h - who watches the ranks ------------------*- C++ -*-===//
+//
+// One process of a job, the one that started it or else rank 0, holds a line to
+// every rank. Lines, from a rank:
+//   hello TOKEN RANK PID | beat PROGRESS WAITING OPERATION | fail CODE MESSAGE
+//   stop | done CODE
+// and to a rank:
+//   beat | lost MESSAGE | fail CODE RANK MESSAGE | stop
+// A rank whose line closes before `done` has died; one that is silent for half
+// the timeout has stopped; when all wait and nothing moves, the job is stuck.
+//
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "runtime/control/LineSocket.h"
+#include "support/Failure.h"
+
+#include <atomic>
+#include <functional>
+#include <list>
+#include <mutex>
+#include <optional>
+#include <sys/types.h>
+#include <thread>
+#include <vector>
+
+namespace pipec {
+
+class ControlServer {
+public:
+  /// `nameOf(rank)`: "rank 1 (stage 1)". Everywhere: for ranks on other hosts.
+  ControlServer(int ranks, double timeout, bool everywhere,
+                std::function<std::string(int)> nameOf);
+  ~ControlServer();
+
+  /// What a ControlClient connects to.
+  std::string address() const { return where; }
+
+  /// All ranks are to stop after this step.
+  void stop() { stopping = true; }
+
+  struct Trouble {
+    Exit code;
+    std::string message;
+    int origin; ///< the rank that failed, -1 when a rank was lost
+  };
+  /// The first failure, if there was one.
+  std::optional<Trouble> trouble() const;
+  /// Raises one from outside.
+  void fail(Exit code, const std::string &message, int origin);
+
+  struct RankView {
+    pid_t pid = 0;          ///< 0 before it has said hello
+    bool connected = false; ///< its line is open
+    bool lost = false;
+    std::optional<int> code; ///< what it exits with
+  };
+  std::vector<RankView> ranks() const;
+
+private:
+  struct Client {
+    explicit Client(LineSocket socket) : socket(std::move(socket)) {}
+    LineSocket socket;
+    int rank = -1;
+    double heard = 0;
+    uint64_t progress = 0;
+    bool waiting = false;
+    std::string operation = "starting";
+  };
+  void serve();
+  void accept();
+  void handle(Client &client, const std::string &line);
+  void closed(Client &client);
+  void lose(int rank, const std::string &how);
+  void lookForSilence(double now);
+  void lookForStall(double now);
+  void broadcast(const std::string &line);
+  bool flushAll();
+
+  const int count;
+  const double timeout;
+  const std::function<std::string(int)> nameOf;
+  std::string token, where;
+  int listener = -1;
+  std::list<Client> clients;
+  double began, moved; ///< clock at the start, at the last progress
+  uint64_t lastProgress = 0;
+  bool announced = false, stopSent = false;
+
+  mutable std::mutex mutex; ///< of the two below
+  std::vector<RankView> views;
+  std::optional<Trouble> first;
+  std::atomic<bool> stopping{false}, ending{false};
+  std::thread thread;
+};
+
+} // namespace pipec

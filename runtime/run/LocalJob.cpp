@@ -1,0 +1,215 @@
+//===- LocalJob.cpp - ranks as processes of this machine ------------------===//
+//
+// The process the user started stays, as the one that watches: it knows when a
+// rank dies or stops, tells the others, sees to it that no process remains, and
+// has the last word about the exit code.
+//
+//===----------------------------------------------------------------------===//
+#include "runtime/control/ControlServer.h"
+#include "runtime/control/Stop.h"
+#include "runtime/exec/RankState.h"
+#include "runtime/exec/Recorder.h"
+#include "runtime/run/Ranks.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <filesystem>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace pipec {
+namespace {
+
+/// A folder for the launched programs' own files, gone with this object: what a
+/// killed process leaves behind must not fill the disk.
+class ScratchFolder {
+public:
+  explicit ScratchFolder(const std::string &parent) {
+    std::string pattern = parent + "/pipec-run-XXXXXX";
+    if (char *made = mkdtemp(pattern.data()))
+      path = made;
+  }
+  ~ScratchFolder() {
+    std::error_code ignored;
+    if (!path.empty())
+      std::filesystem::remove_all(path, ignored);
+  }
+  ScratchFolder(const ScratchFolder &) = delete;
+  std::string path; ///< empty when there is none
+};
+
+/// Passes on what the launched program says, except what it always says when a
+/// rank is lost: we have said more.
+class ErrorStream {
+public:
+  void take(int descriptor) {
+    char buffer[4096];
+    ssize_t got = 0;
+    while ((got = ::read(descriptor, buffer, sizeof buffer)) > 0)
+      text.append(buffer, static_cast<size_t>(got));
+    size_t end = 0;
+    while ((end = text.find('\n')) != std::string::npos) {
+      const std::string line = text.substr(0, end + 1);
+      text.erase(0, end + 1);
+      if (line.find("PMIX ERROR") == std::string::npos)
+        std::fputs(line.c_str(), stderr);
+    }
+    std::fflush(stderr);
+  }
+  ~ErrorStream() { std::fputs(text.c_str(), stderr); }
+
+private:
+  std::string text;
+};
+
+class LocalJob {
+public:
+  LocalJob(const plan::Plan &plan, const RunOptions &options)
+      : temporary("/tmp"), shared("/dev/shm"), timeout(options.timeout),
+        server(static_cast<int>(plan.ranks.size()), options.timeout, false,
+               [&plan](int rank) { return RankState::nameOf(plan, rank); }) {}
+
+  ~LocalJob() {
+    killAll();
+    if (errors >= 0)
+      ::close(errors);
+  }
+
+  void start(std::vector<std::string> command, char **argv) {
+    if (!temporary.path.empty())
+      command.insert(command.begin() + 1,
+                     {"--mca", "orte_tmpdir_base", temporary.path});
+    if (!shared.path.empty())
+      command.insert(command.begin() + 1,
+                     {"--mca", "btl_vader_backing_directory", shared.path});
+    char self[4096] = "";
+    if (::readlink("/proc/self/exe", self, sizeof self - 1) < 0)
+      throw Failure(Exit::Unavailable, "cannot find my own program file");
+    std::vector<char *> arguments;
+    for (std::string &word : command)
+      arguments.push_back(word.data());
+    arguments.push_back(self);
+    for (char **word = argv + 1; *word; ++word)
+      arguments.push_back(*word);
+    arguments.push_back(nullptr);
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0)
+      throw Failure(Exit::Unavailable,
+                    std::string("pipe: ") + std::strerror(errno));
+    setenv(kControlVariable, server.address().c_str(), 1);
+    const pid_t parent = ::getpid();
+    child = ::fork();
+    if (child < 0)
+      throw Failure(Exit::Unavailable,
+                    std::string("fork: ") + std::strerror(errno));
+    if (child == 0) {
+      ::setsid(); // signals of the terminal are ours alone
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      if (::getppid() != parent)
+        _exit(1);
+      const int nothing = ::open("/dev/null", O_RDONLY);
+      ::dup2(nothing, STDIN_FILENO);
+      ::dup2(ends[1], STDERR_FILENO);
+      ::execvp(arguments[0], arguments.data());
+      dprintf(STDERR_FILENO,
+              "pipec-run: %s: %s; install it, or give --transport "
+              "inproc\n",
+              arguments[0], std::strerror(errno));
+      _exit(127);
+    }
+    ::close(ends[1]);
+    errors = ends[0];
+    ::fcntl(errors, F_SETFL, ::fcntl(errors, F_GETFL) | O_NONBLOCK);
+  }
+
+  Exit supervise() {
+    ErrorStream stream;
+    double troubleAt = 0;
+    int status = 0;
+    while (true) {
+      pollfd waiting{errors, POLLIN, 0};
+      ::poll(&waiting, 1, 10);
+      stream.take(errors);
+      if (::waitpid(child, &status, WNOHANG) == child)
+        break;
+      if (stopRequested())
+        server.stop();
+      if (server.trouble()) {
+        troubleAt = troubleAt ? troubleAt : now();
+        endLost(now() - troubleAt);
+      }
+    }
+    child = -1;
+    stream.take(errors);
+    return verdict(status);
+  }
+
+private:
+  /// After a failure: the ranks that were given up are killed as soon as all
+  /// others have left, and everything when that takes too long.
+  void endLost(double since) {
+    const auto ranks = server.ranks();
+    const bool othersLeft =
+        std::none_of(ranks.begin(), ranks.end(),
+                     [](auto &rank) { return rank.connected && !rank.lost; });
+    const bool late = since > std::min(5.0, timeout / 3);
+    for (auto &rank : ranks)
+      if (rank.connected && ((rank.lost && othersLeft) || late))
+        ::kill(rank.pid, SIGKILL);
+    if (late && since > std::min(6.0, timeout / 2.5))
+      ::kill(child, SIGKILL);
+  }
+
+  void killAll() {
+    if (child <= 0)
+      return;
+    for (auto &rank : server.ranks())
+      if (rank.connected)
+        ::kill(rank.pid, SIGKILL);
+    ::kill(child, SIGKILL);
+    ::waitpid(child, nullptr, 0);
+  }
+
+  Exit verdict(int status) {
+    const auto ranks = server.ranks();
+    if (auto trouble = server.trouble())
+      return trouble->code;
+    int code = 0;
+    bool all = true;
+    for (auto &rank : ranks) {
+      all &= rank.code.has_value();
+      code = std::max(code, rank.code.value_or(0));
+    }
+    if (all)
+      return static_cast<Exit>(code);
+    complain("the ranks could not be started (the launcher's exit status is " +
+             std::to_string(WIFEXITED(status) ? WEXITSTATUS(status)
+                                              : 128 + WTERMSIG(status)) +
+             ")");
+    return Exit::Unavailable;
+  }
+
+  ScratchFolder temporary, shared;
+  double timeout;
+  ControlServer server;
+  pid_t child = -1;
+  int errors = -1;
+};
+
+} // namespace
+
+Exit runLocalJob(const plan::Plan &plan, const RunOptions &options,
+                 const TransportRow &row, char **argv) {
+  LocalJob job(plan, options);
+  job.start(row.launch(static_cast<int>(plan.ranks.size())), argv);
+  return job.supervise();
+}
+
+} // namespace pipec

@@ -1,0 +1,245 @@
+//===- Ranks.cpp - the ranks that live in this process --------------------===//
+#include "runtime/run/Ranks.h"
+#include "runtime/control/ControlClient.h"
+#include "runtime/control/ControlServer.h"
+#include "runtime/run/Session.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <dlfcn.h>
+#include <sched.h>
+#include <thread>
+#include <unistd.h>
+
+namespace pipec {
+
+void complain(const std::string &message) {
+  std::fprintf(stderr, "pipec-run: %s\n", message.c_str());
+}
+
+void chooseThreads(const plan::Plan &plan, const RunOptions &options,
+                   int rank) {
+  int threads = options.threads;
+  if (threads == 0 && std::getenv("OMP_NUM_THREADS"))
+    return;
+  if (threads == 0) {
+    cpu_set_t cores;
+    CPU_ZERO(&cores);
+    const int available =
+        sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
+    int neighbours = 0;
+    for (const plan::Rank &other : plan.ranks)
+      neighbours += other.host == plan.ranks[rank].host;
+    threads = std::max(1, available / std::max(1, neighbours));
+  }
+  // Whatever OpenMP the kernel library has brought along.
+  if (void *set = dlsym(RTLD_DEFAULT, "omp_set_num_threads"))
+    reinterpret_cast<void (*)(int)>(set)(threads);
+}
+
+namespace {
+
+/// Ends a job of threads in which everyone waits for someone.
+class StallWatch {
+public:
+  StallWatch(std::vector<std::unique_ptr<Watch>> &watches, Alarm &alarm,
+             double timeout)
+      : watches(watches), alarm(alarm), timeout(timeout), moved(now()) {}
+
+  void look() {
+    uint64_t progress = 0;
+    bool allWait = true;
+    std::string text = "no rank makes progress:";
+    for (auto &watch : watches) {
+      const Watch::Snapshot state = watch->snapshot();
+      progress += state.progress;
+      allWait &= state.operation.waiting;
+      text += " " + watch->name + " is " + describe(state.operation) + ";";
+    }
+    if (progress != last || !allWait)
+      last = progress, moved = now();
+    if (now() - moved > timeout / 2)
+      alarm.raise(Exit::PeerLost, text, -1);
+  }
+
+private:
+  std::vector<std::unique_ptr<Watch>> &watches;
+  Alarm &alarm;
+  double timeout, moved;
+  uint64_t last = 0;
+};
+
+} // namespace
+
+Exit runThreads(const plan::Plan &plan, const RunOptions &options,
+                const TransportRow &row) {
+  const auto count = static_cast<int>(plan.ranks.size());
+  auto ends = row.open(count);
+  Alarm alarm;
+  alarm.beforeRaise = [&] {
+    for (auto &end : ends)
+      end->abandon();
+  };
+  std::vector<std::unique_ptr<Watch>> watches;
+  for (int rank = 0; rank < count; ++rank)
+    watches.push_back(
+        std::make_unique<Watch>(rank, RankState::nameOf(plan, rank), alarm));
+  std::vector<std::thread> threads;
+  std::vector<Exit> codes(count, Exit::Ok);
+  std::atomic<int> running{count};
+  auto body = [&](int rank) {
+    try {
+      chooseThreads(plan, options, rank);
+      codes[rank] = Session(plan, options, *ends[rank], *watches[rank]).run();
+    } catch (const Agreed &failure) {
+      codes[rank] = failure.code;
+      if (rank == 0)
+        complain(failure.what());
+    } catch (const Alarmed &failure) {
+      codes[rank] = failure.code;
+      if (failure.code == Exit::PeerLost)
+        complain(failure.what());
+    } catch (const Failure &failure) {
+      codes[rank] = failure.code;
+      complain(watches[rank]->name + ": " + failure.what());
+      alarm.raise(failure.code, failure.what(), rank);
+    }
+    --running;
+  };
+  for (int rank = 0; rank < count; ++rank)
+    threads.emplace_back(body, rank);
+  StallWatch stall(watches, alarm, options.timeout);
+  while (running > 0) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    stall.look();
+  }
+  for (std::thread &thread : threads)
+    thread.join();
+  return codes[0];
+}
+
+namespace {
+
+/// Waits, not for ever, until all ranks have said that they are done.
+void waitForOthers(const ControlServer &server, double limit) {
+  const double until = now() + limit;
+  auto left = [&] {
+    const auto ranks = server.ranks();
+    return std::any_of(ranks.begin(), ranks.end(), [](auto &rank) {
+      return rank.connected && !rank.code && !rank.lost;
+    });
+  };
+  while (left() && now() < until)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+}
+
+/// One rank's process, and what it needs to leave in order.
+struct JoinedRank {
+  const plan::Plan &plan;
+  const RunOptions &options;
+  std::unique_ptr<Transport> transport;
+  Alarm alarm;
+  std::unique_ptr<Watch> watch;
+  std::unique_ptr<ControlServer> server; ///< rank 0, when nobody else watches
+  std::unique_ptr<ControlClient> client;
+
+  [[noreturn]] void leave(Exit code) {
+    if (client)
+      client->done(code);
+    client.reset();
+    if (server)
+      waitForOthers(*server, 2);
+    server.reset();
+    std::fflush(nullptr);
+    _exit(static_cast<int>(code));
+  }
+
+  void meet(const TransportRow &row) {
+    transport = std::move(row.open(1).front());
+    const auto count = static_cast<int>(plan.ranks.size());
+    if (transport->size() != count)
+      throw Failure(Exit::Usage, "the plan has " + std::to_string(count) +
+                                     " ranks, the launcher has started " +
+                                     std::to_string(transport->size()));
+  }
+
+  /// No launcher of ours watches: rank 0 does.
+  void watchOurselves() {
+    char address[1024] = "";
+    if (watch->rank == 0) {
+      server = std::make_unique<ControlServer>(
+          transport->size(), options.timeout, true,
+          [this](int rank) { return RankState::nameOf(plan, rank); });
+      server->address().copy(address, sizeof address - 1);
+    }
+    Council(*transport, *watch)
+        .tell("waiting to start", address, sizeof address);
+    client = std::make_unique<ControlClient>(
+        address, RankState::nameOf(plan, 0), options.timeout, *watch, alarm);
+  }
+
+  void say(const std::string &message) {
+    complain((watch ? watch->name + ": " : "") + message);
+  }
+};
+
+/// The rank that a launcher has given this process, before the transport knows.
+int rankFromLauncher() {
+  for (const char *name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"})
+    if (const char *text = std::getenv(name))
+      return std::atoi(text);
+  return 0;
+}
+
+} // namespace
+
+Exit runJoined(const plan::Plan &plan, const RunOptions &options,
+               const TransportRow &row) {
+  JoinedRank self{plan, options, nullptr, {}, nullptr, nullptr, nullptr};
+  try {
+    const char *launcher = std::getenv(kControlVariable);
+    const int rank = rankFromLauncher();
+    if (launcher) { // watched before the transport connects
+      self.watch =
+          std::make_unique<Watch>(rank,
+                                  rank < static_cast<int>(plan.ranks.size())
+                                      ? RankState::nameOf(plan, rank)
+                                      : "rank " + std::to_string(rank),
+                                  self.alarm);
+      self.client = std::make_unique<ControlClient>(
+          launcher, "the launcher", options.timeout, *self.watch, self.alarm);
+      self.meet(row);
+    } else {
+      self.meet(row);
+      self.watch = std::make_unique<Watch>(
+          self.transport->rank(),
+          RankState::nameOf(plan, self.transport->rank()), self.alarm);
+      self.watchOurselves();
+    }
+    chooseThreads(plan, options, self.watch->rank);
+    const Exit code =
+        Session(plan, options, *self.transport, *self.watch).run();
+    self.transport->close();
+    self.client->done(code);
+    if (self.server)
+      waitForOthers(*self.server, 5);
+    return code;
+  } catch (const Agreed &failure) {
+    if (self.watch && self.watch->rank == 0)
+      complain(failure.what());
+    self.leave(failure.code);
+  } catch (const Alarmed &failure) {
+    if (failure.code == Exit::PeerLost)
+      complain(failure.what());
+    self.leave(failure.code);
+  } catch (const Failure &failure) {
+    self.say(failure.what());
+    if (self.client)
+      self.client->fail(failure.code, failure.what());
+    self.leave(failure.code);
+  }
+}
+
+} // namespace pipec

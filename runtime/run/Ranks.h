@@ -1,0 +1,35 @@
+//===- Ranks.h - the ranks that live in this process ------------*- C++ -*-===//
+#pragma once
+
+#include "runtime/program/Plan.h"
+#include "runtime/run/Options.h"
+#include "runtime/transport/Transport.h"
+#include "support/Failure.h"
+
+namespace pipec {
+
+/// All ranks as threads of this process. Prints one line for each failure.
+Exit runThreads(const plan::Plan &plan, const RunOptions &options,
+                const TransportRow &row);
+
+/// This process is one rank of a job that a launcher has started. Does not
+/// return when the job fails: the process then exits without the transport's
+/// farewell, which would wait for lost peers.
+Exit runJoined(const plan::Plan &plan, const RunOptions &options,
+               const TransportRow &row);
+
+/// Starts the ranks as processes on this machine and watches over them. `argv`
+/// is the command line to give them.
+Exit runLocalJob(const plan::Plan &plan, const RunOptions &options,
+                 const TransportRow &row, char **argv);
+
+/// The variable that tells a started process where its launcher listens.
+constexpr const char *kControlVariable = "PIPEC_CONTROL";
+
+/// Sets this thread's number of OpenMP threads.
+void chooseThreads(const plan::Plan &plan, const RunOptions &options, int rank);
+
+/// "pipec-run: MESSAGE" on stderr.
+void complain(const std::string &message);
+
+} // namespace pipec
