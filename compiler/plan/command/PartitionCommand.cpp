@@ -1,0 +1,198 @@
+#include "compiler/plan/command/PartitionCommand.h"
+
+#include "compiler/plan/command/PartitionOutput.h"
+#include "support/Failure.h"
+
+#include <CLI/CLI.hpp>
+
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+
+namespace pipec {
+
+namespace {
+
+using published::GraphFormat;
+using published::Objective;
+using published::PartitionOptions;
+
+struct Arguments {
+  std::string graph, format, devices, bandwidth, memory,
+      shape = "contiguous", objective, straddle = "off", output = "text", dot,
+      strategy = "1f1b";
+  int microbatches = 0;
+  bool quiet = false;
+};
+
+[[noreturn]] void usage(const std::string &message) {
+  throw Failure(Exit::Usage, message);
+}
+
+std::string readFile(const std::string &path) {
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream text;
+  if (!in || !(text << in.rdbuf()))
+    throw Failure(Exit::NoInput, "cannot read the graph " + path);
+  return text.str();
+}
+
+int parseCount(const std::string &text, const std::string &option) {
+  bool digits = !text.empty() && text.size() <= 6 &&
+                text.find_first_not_of("0123456789") == std::string::npos;
+  int value = digits ? std::stoi(text) : 0;
+  if (value < 1)
+    usage(option + ": '" + text + "' is not a whole number of at least 1");
+  return value;
+}
+
+double parsePositive(const std::string &text, const std::string &option) {
+  size_t end = 0;
+  double value = 0;
+  try {
+    value = std::stod(text, &end);
+  } catch (const std::exception &) {
+    end = 0;
+  }
+  if (end == 0 || end != text.size() || !std::isfinite(value) || value <= 0)
+    usage(option + ": '" + text + "' is not a number above 0");
+  return value;
+}
+
+/// Bytes, with an optional KiB/MiB/GiB/TiB or KB/MB/GB/TB.
+double parseBytes(const std::string &text, const std::string &option) {
+  size_t unit = text.find_first_not_of("0123456789.eE+-");
+  std::string suffix = unit == std::string::npos ? "" : text.substr(unit);
+  static const std::pair<const char *, double> units[] = {
+      {"", 1},
+      {"B", 1},
+      {"KiB", 1024.0},
+      {"MiB", 1048576.0},
+      {"KB", 1e3},
+      {"MB", 1e6},
+      {"GiB", 1073741824.0},
+      {"GB", 1e9},
+      {"TB", 1e12},
+      {"TiB", 1099511627776.0}};
+  for (auto [name, factor] : units)
+    if (suffix == name)
+      return parsePositive(text.substr(0, unit), option) * factor;
+  usage(option + ": '" + text + "' is not a number of bytes, such as 16GiB");
+}
+
+PartitionOptions interpret(const Arguments &a) {
+  PartitionOptions o;
+  o.path = a.graph;
+  if (!a.format.empty())
+    o.format = a.format == "pipedream"   ? GraphFormat::PipeDream
+               : a.format == "placement" ? GraphFormat::Placement
+                                         : GraphFormat::Piper;
+  if (!a.objective.empty())
+    o.objective = a.objective == "pipedream"   ? Objective::PipeDream
+                  : a.objective == "placement" ? Objective::Placement
+                  : a.objective == "piper"     ? Objective::Piper
+                                               : Objective::Step;
+  if (!a.devices.empty()) {
+    size_t x = a.devices.find('x');
+    o.servers = x == std::string::npos
+                    ? 1
+                    : parseCount(a.devices.substr(0, x), "--devices");
+    o.devices =
+        parseCount(x == std::string::npos ? a.devices : a.devices.substr(x + 1),
+                   "--devices");
+    if (static_cast<long>(o.servers) * o.devices > 1'000'000)
+      usage("--devices: more than a million");
+  }
+  if (!a.bandwidth.empty()) {
+    size_t comma = a.bandwidth.find(',');
+    o.interBandwidth =
+        parsePositive(a.bandwidth.substr(0, comma), "--bandwidth");
+    if (comma != std::string::npos)
+      o.intraBandwidth =
+          parsePositive(a.bandwidth.substr(comma + 1), "--bandwidth");
+  }
+  if (!a.memory.empty())
+    o.memoryLimit = parseBytes(a.memory, "--memory-limit");
+  o.microbatches = a.microbatches;
+  o.contiguous = a.shape == "contiguous";
+  o.straddle = a.straddle == "on";
+  o.strategy = a.strategy;
+  o.text = readFile(a.graph);
+  return o;
+}
+
+} // namespace
+
+int partitionCommand(int argc, char **argv) {
+  Arguments a;
+  CLI::App app{"Cuts a cost graph into pipeline stages: PipeDream profiles, "
+               "dnn-partitioning\n"
+               "placement graphs, Piper instances.",
+               "pipec partition"};
+  app.set_version_flag("--version", "pipec " PIPEC_VERSION);
+  app.add_option("graph", a.graph, "the cost graph")->required();
+  app.add_option("--graph-format", a.format,
+                 "guessed from the file when absent")
+      ->check(CLI::IsMember({"pipedream", "placement", "piper"}));
+  app.add_option(
+      "--devices", a.devices,
+      "NxM: N servers of M devices, or M; JSON graphs carry their own");
+  app.add_option(
+      "--bandwidth", a.bandwidth,
+      "INTER,INTRA in bytes/s, between and inside servers; one for both");
+  app.add_option("--memory-limit", a.memory,
+                 "bytes of a device, such as 16GiB");
+  app.add_option("--microbatches", a.microbatches, "in a batch or step")
+      ->check(CLI::Range(1, 1 << 24));
+  app.add_option("--shape", a.shape,
+                 "contiguous: a device's nodes form a convex part; free: they "
+                 "need not (placement)")
+      ->check(CLI::IsMember({"contiguous", "free"}))
+      ->capture_default_str();
+  app.add_option(
+         "--objective", a.objective,
+         "the graph's published cost model, or step: our predicted step time")
+      ->check(CLI::IsMember({"pipedream", "placement", "piper", "step"}));
+  app.add_option("--straddle", a.straddle,
+                 "let a stage's replicas straddle servers (pipedream); off is "
+                 "its own space")
+      ->check(CLI::IsMember({"on", "off"}))
+      ->capture_default_str();
+  app.add_option("--strategy", a.strategy,
+                 "the training strategy that --objective step prices")
+      ->capture_default_str();
+  app.add_option("--format", a.output, "text or json")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
+  app.add_option("--dot", a.dot,
+                 "write the graph, colored by stage, for Graphviz");
+  app.add_flag("--quiet", a.quiet,
+               "print nothing but errors and --format json");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success &success) {
+    return app.exit(success);
+  } catch (const CLI::ParseError &error) {
+    usage(std::string(error.what()) + "; see pipec partition --help");
+  }
+  PartitionOptions options = interpret(a);
+  published::Partition result = published::partitionGraph(options);
+  if (!a.dot.empty()) {
+    std::ofstream out(a.dot, std::ios::binary);
+    if (!(out << partitionDot(result)) || !out.flush()) {
+      std::remove(a.dot.c_str());
+      throw Failure(Exit::CannotWrite, "cannot write " + a.dot);
+    }
+  }
+  if (a.output == "json")
+    std::cout << partitionJson(result);
+  else if (!a.quiet)
+    std::cout << partitionText(result);
+  if (!std::cout.flush())
+    throw Failure(Exit::CannotWrite, "cannot write to standard output");
+  return 0;
+}
+
+} // namespace pipec

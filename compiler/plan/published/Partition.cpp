@@ -1,0 +1,365 @@
+#include "compiler/plan/published/Partition.h"
+
+#include "compiler/plan/Infeasible.h"
+#include "compiler/plan/published/PublishedVerifier.h"
+#include "compiler/plan/published/StepObjective.h"
+#include "compiler/plan/published/StraddleSearch.h"
+#include "support/Failure.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <numeric>
+
+namespace pipec::published {
+
+namespace {
+
+std::string short4(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4g", value);
+  return text;
+}
+
+std::string formatName(GraphFormat format) {
+  return format == GraphFormat::PipeDream   ? "pipedream"
+         : format == GraphFormat::Placement ? "placement"
+                                            : "piper";
+}
+
+//===----------------------------------------------------------------------===//
+// PipeDream
+//===----------------------------------------------------------------------===//
+
+std::vector<PipeDreamLevel> levelsOf(const PartitionOptions &options) {
+  if (options.devices < 1)
+    throw Failure(Exit::Usage, "a PipeDream profile needs --devices NxM or M");
+  int servers = std::max(1, options.servers);
+  double inter = options.interBandwidth, intra = options.intraBandwidth;
+  if (inter <= 0 && intra <= 0)
+    throw Failure(
+        Exit::Usage,
+        "a PipeDream profile needs --bandwidth INTER,INTRA in bytes/s");
+  if (intra <= 0)
+    intra = inter;
+  if (inter <= 0)
+    inter = intra;
+  if (servers == 1)
+    return {{options.devices, intra}};
+  if (options.devices == 1)
+    return {{servers, inter}};
+  return {{options.devices, intra}, {servers, inter}};
+}
+
+/// Bytes the weights of a stage keep: PipeDream's own test counts stashed
+/// weights and activations of the microbatches in flight; here the live copy
+/// counts too.
+double pipeDreamBytes(const PipeDreamProfile &profile,
+                      const std::vector<int> &nodes, int inFlight) {
+  double bytes = 0;
+  for (int v : nodes) {
+    const ProfileNode &node = profile.nodes[static_cast<size_t>(v)];
+    bytes += node.activationBytes + node.parameterBytes;
+  }
+  return bytes * inFlight;
+}
+
+void checkPipeDreamMemory(const PipeDreamProfile &profile,
+                          const CutStates &states, const PipeDreamPlan &plan,
+                          double limit) {
+  if (limit <= 0)
+    return;
+  int suffix = 0;
+  double most = 0;
+  for (size_t s = plan.stages.size(); s-- > 0;) {
+    const PipeDreamStage &stage = plan.stages[s];
+    suffix += stage.replicas;
+    int inFlight = (suffix + stage.replicas - 1) / stage.replicas;
+    most = std::max(
+        most, pipeDreamBytes(profile, states.between(stage.before, stage.after),
+                             inFlight));
+  }
+  if (most > limit)
+    throw Failure(
+        Exit::NoFit,
+        "the fastest plan needs " +
+            plan::formatBytes(static_cast<int64_t>(most)) +
+            " on a device for weights and activations in flight, " +
+            plan::formatBytes(static_cast<int64_t>(most - limit)) +
+            " more than --memory-limit; it would fit with --memory-limit " +
+            std::to_string(static_cast<int64_t>(std::ceil(most))) +
+            "; --objective step searches under a limit");
+}
+
+Partition partitionPipeDream(const PartitionOptions &options) {
+  PipeDreamProfile profile = parsePipeDreamProfile(options.text, options.path);
+  std::vector<PipeDreamLevel> levels = levelsOf(options);
+  int devices = 1;
+  for (const PipeDreamLevel &level : levels)
+    devices *= level.machines;
+  if (devices > 1024)
+    throw Failure(
+        Exit::Usage,
+        "PipeDream's objective uses every device and is searched for at "
+        "most 1024; --objective step plans larger clusters");
+  // Straddling plans are tabulated for every pair of device counts.
+  size_t cuts = 4000;
+  bool straddles = options.straddle && levels.size() == 2;
+  if (straddles)
+    cuts = std::clamp<size_t>(
+        static_cast<size_t>(4e6 / ((devices + 1) * (devices + 1))), 64, cuts);
+  CutStates states = cutStates(profile, cuts);
+  PipeDreamPlan plan = searchPipeDream(states, levels);
+  bool crosses = false;
+  if (straddles) {
+    PipeDreamPlan other =
+        searchStraddling(states, levels[0], levels[1], plan.seconds);
+    if (other.seconds < plan.seconds)
+      plan = std::move(other), crosses = true;
+  }
+  verifyPipeDream(profile, states, levels, plan, crosses);
+  checkPipeDreamMemory(profile, states, plan, options.memoryLimit);
+
+  Partition result;
+  result.objectiveName = "pipedream";
+  result.unit = "ms";
+  result.objective = plan.seconds * 1000;
+  result.dataParallel = dataParallelSeconds(states, levels) * 1000;
+  result.bound = states.seconds.back() / devices * 1000;
+  result.exact = states.complete;
+  result.states = states.size();
+  double slowest = -1;
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    const PipeDreamStage &from = plan.stages[s];
+    PartitionStage stage;
+    for (int v : states.between(from.before, from.after))
+      stage.nodes.push_back(profile.nodes[static_cast<size_t>(v)].id);
+    stage.replicas = from.replicas;
+    stage.devices = from.devices;
+    double compute =
+        (states.seconds[from.after] - states.seconds[from.before]) /
+        from.replicas * 1000;
+    stage.load = compute;
+    if (compute > slowest) {
+      slowest = compute;
+      bool bound = compute >= result.objective * (1 - 1e-9);
+      result.binding = bound ? "compute of stage " + std::to_string(s)
+                             : "communication; stage " + std::to_string(s) +
+                                   " computes longest, " + short4(compute) +
+                                   " ms";
+    }
+    result.stages.push_back(std::move(stage));
+  }
+  for (const ProfileNode &node : profile.nodes)
+    result.nodes.push_back({node.id, node.description});
+  for (int v = 0; v < profile.dag.size(); ++v)
+    for (int w : profile.dag.out[v])
+      result.edges.push_back({profile.nodes[static_cast<size_t>(v)].id,
+                              profile.nodes[static_cast<size_t>(w)].id});
+  return result;
+}
+
+//===----------------------------------------------------------------------===//
+// dnn-partitioning
+//===----------------------------------------------------------------------===//
+
+[[noreturn]] void placementDoesNotFit(const PlacementGraph &graph,
+                                      const PlacementUnits &units,
+                                      const PlacementMachine &machine) {
+  double total = std::accumulate(units.bytes.begin(), units.bytes.end(), 0.0);
+  PlacementMachine larger = machine;
+  double low = machine.bytes, high = std::max(total, machine.bytes + 1);
+  for (int i = 0; i < 30 && high - low > 1e-3 * high; ++i) {
+    larger.bytes = 0.5 * (low + high);
+    bool fits = !searchContiguous(units, larger, 0).devices.empty();
+    (fits ? high : low) = larger.bytes;
+  }
+  larger.bytes = high;
+  if (searchContiguous(units, larger, 0).devices.empty())
+    throw Failure(Exit::NoFit,
+                  "nothing fits: some nodes run on a CPU only, and there are " +
+                      std::to_string(machine.cpus) +
+                      " CPUs; add one (maxCPUs)");
+  (void)graph;
+  throw Failure(Exit::NoFit,
+                "nothing fits in " +
+                    plan::formatBytes(static_cast<int64_t>(machine.bytes)) +
+                    " an accelerator; it would fit with --memory-limit " +
+                    std::to_string(static_cast<int64_t>(std::ceil(high))));
+}
+
+Partition partitionPlacement(const PartitionOptions &options) {
+  PlacementGraph graph = parsePlacementGraph(options.text, options.path);
+  PlacementMachine machine{graph.accelerators, graph.cpus, graph.deviceBytes};
+  if (options.devices > 0)
+    machine.accelerators = std::max(1, options.servers) * options.devices;
+  if (options.memoryLimit > 0)
+    machine.bytes = graph.deviceBytes = options.memoryLimit;
+  if (machine.accelerators > 256 || machine.cpus > 64)
+    throw Failure(
+        Exit::Usage,
+        "placement is searched for at most 256 accelerators and 64 CPUs");
+  PlacementUnits units = placementUnits(graph);
+  PlacementPlan plan = searchContiguous(units, machine, 100'000);
+  if (plan.devices.empty())
+    placementDoesNotFit(graph, units, machine);
+  Partition result;
+  if (!options.contiguous) {
+    plan = searchFree(units, machine, plan, 2'000'000);
+    plan.exact = plan.load <= placementBound(units, machine) * (1 + 1e-9);
+  }
+  verifyPlacement(graph, units, machine, plan, options.contiguous);
+  result.objectiveName = "placement";
+  result.unit = "ms";
+  result.objective = plan.load;
+  result.bound = placementBound(units, machine);
+  result.exact = plan.exact;
+  result.states = plan.states;
+  int accelerator = 0, cpu = machine.accelerators;
+  size_t slowest = 0;
+  for (const auto &device : plan.devices) {
+    PartitionStage stage;
+    std::vector<int> members;
+    for (int u : device.units)
+      members.insert(members.end(), units.members[u].begin(),
+                     units.members[u].end());
+    std::sort(members.begin(), members.end());
+    for (int v : members)
+      stage.nodes.push_back(graph.nodes[static_cast<size_t>(v)].id);
+    stage.kind = device.cpu ? "cpu" : "gpu";
+    stage.devices = {device.cpu ? cpu++ : accelerator++};
+    stage.load = device.load;
+    if (device.load > plan.devices[slowest].load)
+      slowest = result.stages.size();
+    result.stages.push_back(std::move(stage));
+  }
+  double compute = 0;
+  for (int u : plan.devices[slowest].units)
+    compute +=
+        plan.devices[slowest].cpu ? units.cpuLatency[u] : units.latency[u];
+  result.binding = "device " +
+                   std::to_string(result.stages[slowest].devices[0]) + ": " +
+                   short4(compute) + " compute, " +
+                   short4(plan.load - compute) + " transfers";
+  for (const PlacementNode &node : graph.nodes)
+    result.nodes.push_back({node.id, node.name});
+  for (const auto &edge : graph.edges)
+    result.edges.push_back({graph.nodes[static_cast<size_t>(edge.from)].id,
+                            graph.nodes[static_cast<size_t>(edge.to)].id});
+  return result;
+}
+
+//===----------------------------------------------------------------------===//
+// Piper
+//===----------------------------------------------------------------------===//
+
+Partition partitionPiper(const PartitionOptions &options) {
+  PiperGraph graph = parsePiperGraph(options.text, options.path);
+  if (options.devices > 0)
+    graph.devices = std::max(1, options.servers) * options.devices;
+  if (options.microbatches > 0)
+    graph.microbatches = options.microbatches;
+  if (options.memoryLimit > 0)
+    graph.memory = options.memoryLimit;
+  if (options.interBandwidth > 0)
+    graph.bandwidth = options.interBandwidth;
+  constexpr size_t cuts = 300;
+  PiperPlan plan = searchPiper(graph, cuts);
+  if (plan.stages.empty()) {
+    double enough = std::ceil(leastPiperMemory(graph, cuts));
+    throw Failure(
+        Exit::NoFit,
+        "nothing fits in " +
+            plan::formatBytes(static_cast<int64_t>(graph.memory)) +
+            " a device: " +
+            plan::formatBytes(static_cast<int64_t>(enough - graph.memory)) +
+            " are missing; it would fit with --memory-limit " +
+            std::to_string(static_cast<int64_t>(enough)));
+  }
+  verifyPiper(graph, plan);
+  Partition result;
+  result.objectiveName = "piper";
+  result.unit = "s";
+  result.objective = plan.seconds;
+  double alone = piperDataParallel(graph);
+  if (std::isfinite(alone))
+    result.dataParallel = alone;
+  result.bound = plan.bound;
+  result.exact = plan.complete;
+  result.states = plan.states;
+  int device = 0;
+  size_t slowest = 0;
+  for (const PiperPlanStage &from : plan.stages) {
+    PartitionStage stage;
+    for (size_t i = 0; i < from.nodes.size(); ++i) {
+      const PiperNode &node = graph.nodes[static_cast<size_t>(from.nodes[i])];
+      stage.nodes.push_back(node.id);
+      const auto &variants = node.variants.at(from.degree);
+      const PiperVariant &chosen =
+          variants[static_cast<size_t>(from.variants[i])];
+      bool slimmer = std::any_of(
+          variants.begin(), variants.end(),
+          [&](const PiperVariant &v) { return v.seconds < chosen.seconds; });
+      if (slimmer)
+        stage.recomputed.push_back(node.id);
+    }
+    stage.replicas = from.replicas;
+    stage.tensorParallel = from.degree;
+    for (int d = 0; d < from.replicas * from.degree; ++d)
+      stage.devices.push_back(device++);
+    stage.load = from.seconds;
+    if (from.seconds > plan.stages[slowest].seconds)
+      slowest = result.stages.size();
+    result.stages.push_back(std::move(stage));
+  }
+  result.binding = "stage " + std::to_string(slowest);
+  for (const PiperNode &node : graph.nodes)
+    result.nodes.push_back({node.id, node.name});
+  for (int v = 0; v < graph.dag.size(); ++v)
+    for (int w : graph.dag.out[v])
+      result.edges.push_back({graph.nodes[static_cast<size_t>(v)].id,
+                              graph.nodes[static_cast<size_t>(w)].id});
+  return result;
+}
+
+} // namespace
+
+GraphFormat guessFormat(const std::string &text, const std::string &path) {
+  size_t first = text.find_first_not_of(" \t\r\n");
+  if (first == std::string::npos)
+    throw Failure(Exit::BadModel, path + " is empty");
+  if (text[first] != '{')
+    return GraphFormat::PipeDream;
+  return text.find("\"TMPCs\"") != std::string::npos ? GraphFormat::Piper
+                                                     : GraphFormat::Placement;
+}
+
+Partition partitionGraph(const PartitionOptions &options) {
+  auto began = std::chrono::steady_clock::now();
+  GraphFormat format = options.format ? *options.format
+                                      : guessFormat(options.text, options.path);
+  Objective own = format == GraphFormat::PipeDream   ? Objective::PipeDream
+                  : format == GraphFormat::Placement ? Objective::Placement
+                                                     : Objective::Piper;
+  Objective objective = options.objective.value_or(own);
+  Partition result;
+  if (objective == Objective::Step)
+    result = partitionByStep(options, format);
+  else if (objective != own)
+    throw Failure(Exit::Usage, "a " + formatName(format) +
+                                   " graph has the objectives " +
+                                   formatName(format) + " and step");
+  else if (format == GraphFormat::PipeDream)
+    result = partitionPipeDream(options);
+  else if (format == GraphFormat::Placement)
+    result = partitionPlacement(options);
+  else
+    result = partitionPiper(options);
+  result.seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - began)
+          .count();
+  return result;
+}
+
+} // namespace pipec::published

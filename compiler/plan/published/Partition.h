@@ -1,0 +1,67 @@
+//===- Partition.h - the planner on published inputs ------------*- C++ -*-===//
+//
+// Reads a PipeDream profile, a dnn-partitioning placement graph or a Piper
+// instance, solves it under its own published objective, has the result
+// recomputed by PublishedVerifier and returns it in one form.
+//
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace pipec::published {
+
+enum class GraphFormat { PipeDream, Placement, Piper };
+enum class Objective { PipeDream, Placement, Piper, Step };
+
+struct PartitionOptions {
+  std::string path; ///< for messages
+  std::string text;
+  std::optional<GraphFormat> format;  ///< guessed when absent
+  std::optional<Objective> objective; ///< the format's own when absent
+  /// Servers and devices in each; 0 where the user said nothing.
+  int servers = 0, devices = 0;
+  double interBandwidth = 0,
+         intraBandwidth = 0; ///< bytes/s; 0: the file's, or none given
+  double memoryLimit = 0;    ///< bytes; 0: the file's
+  int microbatches = 0;      ///< 0: the file's
+  bool contiguous = true;
+  bool straddle = false;
+  std::string strategy = "1f1b"; ///< for Objective::Step
+};
+
+struct PartitionStage {
+  std::vector<std::string> nodes;
+  int replicas = 1;
+  int tensorParallel = 1;
+  std::vector<int> devices;
+  std::string kind = "gpu";            ///< or "cpu"
+  std::vector<std::string> recomputed; ///< nodes that run a slimmer variant
+  double load = 0;                     ///< in the objective's unit
+};
+
+struct Partition {
+  std::string objectiveName, unit;
+  double objective = 0;
+  std::optional<double> dataParallel; ///< absent when it does not fit or apply
+  std::optional<double> bound;        ///< nothing can be below
+  bool exact = false; ///< proved optimal within its search space
+  size_t states = 0;  ///< cuts considered
+  std::vector<PartitionStage> stages;
+  std::string binding; ///< the slowest stage and what makes it slow
+  double seconds = 0;  ///< this took
+
+  /// For drawing: every node's id and label, and the edges.
+  std::vector<std::pair<std::string, std::string>> nodes;
+  std::vector<std::pair<std::string, std::string>> edges;
+};
+
+GraphFormat guessFormat(const std::string &text, const std::string &path);
+
+/// Throws Failure: Exit::BadModel, Exit::Usage, Exit::NoFit.
+Partition partitionGraph(const PartitionOptions &options);
+
+} // namespace pipec::published

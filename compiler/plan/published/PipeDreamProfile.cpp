@@ -1,0 +1,185 @@
+#include "compiler/plan/published/PipeDreamProfile.h"
+
+#include "support/Failure.h"
+
+#include <charconv>
+#include <cmath>
+#include <map>
+#include <sstream>
+#include <string_view>
+
+namespace pipec::published {
+
+namespace {
+
+struct Reader {
+  const std::string &origin;
+  int line = 0;
+
+  [[noreturn]] void bad(const std::string &reason) const {
+    throw Failure(Exit::BadModel,
+                  origin + ":" + std::to_string(line) + ": " + reason);
+  }
+
+  double number(std::string_view text, const std::string &what) const {
+    while (!text.empty() && text.front() == ' ')
+      text.remove_prefix(1);
+    while (!text.empty() && (text.back() == ' ' || text.back() == '\r'))
+      text.remove_suffix(1);
+    double value = 0;
+    auto [end, error] =
+        std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || end != text.data() + text.size())
+      bad(what + " '" + std::string(text) + "' is not a number");
+    if (!std::isfinite(value) || value < 0)
+      bad(what + " is " + std::string(text) +
+          "; it must be a number of at least 0");
+    return value;
+  }
+
+  /// A number, or a list [a; b; …] that is summed.
+  double total(std::string_view text, const std::string &what) const {
+    if (text.empty() || text.front() != '[')
+      return number(text, what);
+    if (text.back() != ']')
+      bad(what + " has an unclosed list");
+    text = text.substr(1, text.size() - 2);
+    double sum = 0;
+    while (!text.empty()) {
+      size_t next = text.find(';');
+      sum += number(text.substr(0, next), what);
+      text = next == std::string_view::npos ? std::string_view()
+                                            : text.substr(next + 1);
+    }
+    return sum;
+  }
+};
+
+std::vector<std::string> splitOn(const std::string &text,
+                                 const std::string &separator) {
+  std::vector<std::string> parts;
+  size_t from = 0;
+  while (true) {
+    size_t at = text.find(separator, from);
+    parts.push_back(text.substr(from, at - from));
+    if (at == std::string::npos)
+      return parts;
+    from = at + separator.size();
+  }
+}
+
+ProfileNode parseNode(const Reader &reader, const std::string &line) {
+  std::vector<std::string> parts = splitOn(line, " -- ");
+  if (parts.size() < 3)
+    reader.bad("expected 'id -- description -- times and sizes'");
+  // A description may itself contain the separator; the last part but an
+  // optional stage_id holds the numbers.
+  size_t numbers = parts.size() - 1;
+  if (parts[numbers].rfind("stage_id=", 0) == 0)
+    --numbers;
+  if (numbers < 2)
+    reader.bad("expected 'id -- description -- times and sizes'");
+  ProfileNode node;
+  node.id = parts[0];
+  node.description = parts[1];
+  for (size_t p = 2; p < numbers; ++p)
+    node.description += " -- " + parts[p];
+  std::map<std::string, std::string> fields;
+  for (const std::string &field : splitOn(parts[numbers], ", ")) {
+    size_t equals = field.find('=');
+    if (equals == std::string::npos)
+      reader.bad("'" + field + "' is not key=value");
+    fields[field.substr(0, equals)] = field.substr(equals + 1);
+  }
+  auto take = [&](const char *key) {
+    auto it = fields.find(key);
+    if (it == fields.end())
+      reader.bad("node " + node.id + " has no " + key);
+    return reader.total(it->second, key);
+  };
+  node.forwardMs = take("forward_compute_time");
+  node.backwardMs = take("backward_compute_time");
+  node.activationBytes = take("activation_size");
+  node.parameterBytes = take("parameter_size");
+  return node;
+}
+
+} // namespace
+
+PipeDreamProfile parsePipeDreamProfile(const std::string &text,
+                                       const std::string &origin) {
+  Reader reader{origin, 0};
+  std::vector<ProfileNode> nodes;
+  std::map<std::string, int> number;
+  std::vector<std::pair<int, int>> edges;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) {
+    ++reader.line;
+    if (!line.empty() && line.back() == '\r')
+      line.pop_back();
+    if (line.find_first_not_of(" \t") == std::string::npos)
+      continue;
+    if (line[0] != '\t') {
+      ProfileNode node = parseNode(reader, line);
+      if (!number.emplace(node.id, static_cast<int>(nodes.size())).second)
+        reader.bad("node " + node.id + " appears twice");
+      nodes.push_back(std::move(node));
+      continue;
+    }
+    std::vector<std::string> ends = splitOn(line.substr(1), " -- ");
+    if (ends.size() != 2)
+      reader.bad("expected '<tab>source -- destination'");
+    int at[2];
+    for (int e = 0; e < 2; ++e) {
+      auto it = number.find(ends[static_cast<size_t>(e)]);
+      if (it == number.end())
+        reader.bad("edge names unknown node '" + ends[static_cast<size_t>(e)] +
+                   "'");
+      at[e] = it->second;
+    }
+    if (at[0] == at[1])
+      reader.bad("node " + ends[0] + " has an edge to itself");
+    edges.push_back({at[0], at[1]});
+  }
+  if (nodes.empty())
+    throw Failure(Exit::BadModel,
+                  origin + ": no nodes; is this a PipeDream profile?");
+
+  Dag whole(static_cast<int>(nodes.size()));
+  for (auto [a, b] : edges)
+    whole.edge(a, b);
+  whole.finish();
+  if (auto cycle = findCycle(whole); !cycle.empty()) {
+    std::string path;
+    for (int v : cycle)
+      path += nodes[static_cast<size_t>(v)].id + " -> ";
+    throw Failure(Exit::BadModel, origin + ": the graph has a cycle: " + path +
+                                      nodes[static_cast<size_t>(cycle[0])].id);
+  }
+  if (int parts = weakComponents(whole); parts > 1)
+    throw Failure(Exit::BadModel, origin + ": the graph falls into " +
+                                      std::to_string(parts) +
+                                      " parts without an edge between them");
+
+  PipeDreamProfile profile;
+  std::vector<int> kept(nodes.size(), -1);
+  for (size_t v = 0; v < nodes.size(); ++v) {
+    if (whole.in[v].empty() && nodes[v].description.rfind("Input", 0) == 0) {
+      profile.inputs.push_back(nodes[v].id);
+      continue;
+    }
+    kept[v] = static_cast<int>(profile.nodes.size());
+    profile.nodes.push_back(nodes[v]);
+  }
+  if (profile.nodes.empty())
+    throw Failure(Exit::BadModel, origin + ": only inputs, nothing to place");
+  profile.dag = Dag(static_cast<int>(profile.nodes.size()));
+  for (auto [a, b] : edges)
+    if (kept[static_cast<size_t>(a)] >= 0)
+      profile.dag.edge(kept[static_cast<size_t>(a)],
+                       kept[static_cast<size_t>(b)]);
+  profile.dag.finish();
+  return profile;
+}
+
+} // namespace pipec::published

@@ -1,0 +1,323 @@
+#include "compiler/plan/published/PipeDreamSearch.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace pipec::published {
+
+namespace {
+
+constexpr double inf = std::numeric_limits<double>::infinity();
+
+/// Where a table entry comes from: the cut before its last stage and that
+/// stage's machines; `cut` = the row's own start for a single stage.
+struct From {
+  uint32_t cut = 0;
+  int machines = 0;
+};
+
+/// One level's table for intervals that start at one state: best seconds with
+/// exactly m machines, m = 1..machines, for every end.
+///
+/// Only plans of at most `cap` seconds are wanted, and only ends that reach at
+/// least `reach` seconds of work. A machine covers at most cap * within seconds
+/// (within = machines of a component below), so an entry that leaves too much
+/// for the machines it leaves is dropped: near the optimum few entries stay.
+class Row {
+public:
+  Row(const CutStates &states, const PipeDreamLevel &level, int within);
+
+  /// Fills the row for intervals from `start`. compute(k, row) writes the
+  /// compute seconds from k to each state above it, inf where they exceed what
+  /// is useful.
+  template <typename Compute>
+  void solve(size_t start, double cap, double reach, Compute compute);
+
+  double best(size_t end, int machines) const {
+    return value[index(end, machines)];
+  }
+  From from(size_t end, int machines) const {
+    return origin[index(end, machines)];
+  }
+  int machines() const { return machines_; }
+
+private:
+  size_t index(size_t end, int machines) const {
+    return end * static_cast<size_t>(machines_) +
+           static_cast<size_t>(machines - 1);
+  }
+  void relax(size_t k, size_t j, double seconds, int low, int high);
+
+  const CutStates &states;
+  const int machines_;
+  const double bandwidth, within;
+  double cap_ = 0, reach_ = 0;
+  std::vector<double> value;
+  std::vector<From> origin;
+  std::vector<double> compute_;
+};
+
+Row::Row(const CutStates &states, const PipeDreamLevel &level, int within)
+    : states(states), machines_(level.machines), bandwidth(level.bandwidth),
+      within(within),
+      value(states.size() * static_cast<size_t>(level.machines), inf),
+      origin(states.size() * static_cast<size_t>(level.machines)) {}
+
+/// Tries a last stage from k to j after prefixes of low..high machines.
+void Row::relax(size_t k, size_t j, double seconds, int low, int high) {
+  double weights = states.weights[j] - states.weights[k];
+  bool last = j + 1 == states.size();
+  double edges =
+      2 * std::max(states.cut[k], last ? 0.0 : states.cut[j]) / bandwidth;
+  const double *prefix = &value[index(k, 1)];
+  double *mine = &value[index(j, 1)];
+  From *mineFrom = &origin[index(j, 1)];
+  int least = std::max(1, static_cast<int>(seconds / cap_));
+  for (int used = least; used + low <= machines_; ++used) {
+    double stage =
+        (seconds + 4 * (used - 1) * weights / (bandwidth * used)) / used;
+    stage = std::max(stage, edges / used);
+    if (stage > cap_)
+      continue;
+    for (int m = used + low; m <= std::min(machines_, used + high); ++m) {
+      double t = std::max(prefix[m - used - 1], stage);
+      if (t < mine[m - 1]) {
+        mine[m - 1] = t;
+        mineFrom[m - 1] = {static_cast<uint32_t>(k), used};
+      }
+    }
+  }
+}
+
+template <typename Compute>
+void Row::solve(size_t start, double cap, double reach, Compute compute) {
+  cap_ = cap;
+  reach_ = reach;
+  const auto &ends = states.above[start];
+  compute_.assign(states.size(), inf);
+  compute(start, compute_);
+  for (uint32_t j : ends) {
+    double weights = states.weights[j] - states.weights[start];
+    for (int m = 1; m <= machines_; ++m) {
+      double t =
+          (compute_[j] + 4 * (m - 1) * weights / (bandwidth * m) / within) / m;
+      value[index(j, m)] = t <= cap ? t : inf;
+      origin[index(j, m)] = {static_cast<uint32_t>(start), m};
+    }
+  }
+  for (uint32_t k : ends) {
+    // Prefixes that end at k and can still be completed.
+    double left = (reach - states.seconds[k]) / (cap * within);
+    int high = std::min(machines_ - 1,
+                        machines_ - static_cast<int>(std::ceil(left - 1e-9)));
+    int low = 1;
+    while (low <= high && value[index(k, low)] > cap)
+      ++low;
+    while (high >= low && value[index(k, high)] > cap)
+      --high;
+    // The stage after this cut receives over it, on at most what is left.
+    if (low > high || 2 * states.cut[k] / (bandwidth * (machines_ - low)) > cap)
+      continue;
+    compute(k, compute_);
+    double most = cap * (machines_ - low);
+    for (uint32_t j : states.above[k])
+      if (compute_[j] <= most)
+        relax(k, j, compute_[j], low, high);
+  }
+}
+
+/// Compute seconds from k to every state above.
+void computeBetween(const CutStates &states, size_t k,
+                    std::vector<double> &row) {
+  for (uint32_t j : states.above[k])
+    row[j] = states.seconds[j] - states.seconds[k];
+}
+
+/// The stages of one level's best plan from `start` to `end`, first to last, as
+/// (before, after, machines).
+struct Piece {
+  size_t before, after;
+  int machines;
+};
+std::vector<Piece> unwind(const Row &row, size_t start, size_t end,
+                          int machines) {
+  std::vector<Piece> pieces;
+  while (true) {
+    From from = row.from(end, machines);
+    pieces.push_back({from.cut, end, from.machines});
+    if (from.cut == start)
+      break;
+    machines -= from.machines;
+    end = from.cut;
+  }
+  std::reverse(pieces.begin(), pieces.end());
+  return pieces;
+}
+
+class TwoLevels {
+public:
+  TwoLevels(const CutStates &states, const PipeDreamLevel &inner,
+            const PipeDreamLevel &outer)
+      : states(states), inner(inner), outer(outer), innerRow(states, inner, 1) {
+  }
+
+  PipeDreamPlan solve(double incumbent);
+
+private:
+  void solveInner(size_t k, double cap, double reach);
+  void innerFrom(size_t k, double cap, int serversBefore,
+                 std::vector<double> &row);
+
+  const CutStates &states;
+  const PipeDreamLevel inner, outer;
+  Row innerRow;
+};
+
+void TwoLevels::solveInner(size_t k, double cap, double reach) {
+  innerRow.solve(k, cap, reach, [&](size_t from, std::vector<double> &compute) {
+    computeBetween(states, from, compute);
+  });
+}
+
+/// The inner level's best with all its machines, from k to every state above.
+/// An outer stage on c servers may take c caps, and must leave no more than the
+/// other servers can do.
+void TwoLevels::innerFrom(size_t k, double cap, int serversBefore,
+                          std::vector<double> &row) {
+  for (uint32_t j : states.above[k])
+    row[j] = inf;
+  double end = states.seconds.back();
+  for (int c = 1; c <= outer.machines - serversBefore; ++c) {
+    int after = outer.machines - serversBefore - c;
+    double reach = end - cap * inner.machines * after;
+    solveInner(k, cap * c, reach - 1e-9 * end);
+    for (uint32_t j : states.above[k])
+      row[j] = std::min(row[j], innerRow.best(j, inner.machines));
+  }
+}
+
+PipeDreamPlan TwoLevels::solve(double incumbent) {
+  Row outerRow(states, outer, inner.machines);
+  double cap = incumbent * (1 + 1e-12);
+  size_t end = states.size() - 1;
+  outerRow.solve(0, cap, states.seconds[end],
+                 [&](size_t from, std::vector<double> &compute) {
+                   int before = 0;
+                   if (from != 0)
+                     for (before = 1; outerRow.best(from, before) > cap;)
+                       ++before;
+                   innerFrom(from, cap, before, compute);
+                 });
+  PipeDreamPlan plan;
+  plan.seconds = outerRow.best(end, outer.machines);
+  if (!std::isfinite(plan.seconds))
+    return plan;
+  int server = 0;
+  for (const Piece &piece : unwind(outerRow, 0, end, outer.machines)) {
+    solveInner(piece.before, cap * piece.machines,
+               states.seconds[piece.after] * (1 - 1e-9));
+    PipeDreamPlan::Outer group{piece.before, piece.after, piece.machines, {}};
+    int offset = 0;
+    for (const Piece &in :
+         unwind(innerRow, piece.before, piece.after, inner.machines)) {
+      PipeDreamStage stage{
+          in.before, in.after, in.machines * piece.machines, {}};
+      for (int s = 0; s < piece.machines; ++s)
+        for (int r = 0; r < in.machines; ++r)
+          stage.devices.push_back((server + s) * inner.machines + offset + r);
+      offset += in.machines;
+      group.inner.push_back({in.before, in.after, in.machines, {}});
+      plan.stages.push_back(std::move(stage));
+    }
+    server += piece.machines;
+    plan.outer.push_back(std::move(group));
+  }
+  return plan;
+}
+
+PipeDreamPlan oneLevel(const CutStates &states, const PipeDreamLevel &level,
+                       double incumbent) {
+  Row row(states, level, 1);
+  size_t end = states.size() - 1;
+  row.solve(0, incumbent * (1 + 1e-12), states.seconds[end],
+            [&](size_t from, std::vector<double> &compute) {
+              computeBetween(states, from, compute);
+            });
+  PipeDreamPlan plan;
+  plan.seconds = row.best(end, level.machines);
+  if (!std::isfinite(plan.seconds))
+    return plan;
+  int device = 0;
+  for (const Piece &piece : unwind(row, 0, end, level.machines)) {
+    PipeDreamStage stage{piece.before, piece.after, piece.machines, {}};
+    for (int r = 0; r < piece.machines; ++r)
+      stage.devices.push_back(device++);
+    plan.stages.push_back(std::move(stage));
+  }
+  plan.outer.push_back({0, end, 1, plan.stages});
+  return plan;
+}
+
+PipeDreamPlan solveLevels(const CutStates &states,
+                          const std::vector<PipeDreamLevel> &levels,
+                          double incumbent) {
+  if (levels.size() == 1)
+    return oneLevel(states, levels[0], incumbent);
+  return TwoLevels(states, levels[0], levels[1]).solve(incumbent);
+}
+
+/// Every so many states, the first and the last among them, supersets
+/// recomputed.
+CutStates thin(const CutStates &states, size_t want) {
+  CutStates few;
+  few.groups = states.groups;
+  few.sets = BitRows(states.groups.size());
+  std::vector<int> number(states.size(), -1);
+  for (size_t i = 0; i < want; ++i) {
+    size_t s = i * (states.size() - 1) / (want - 1);
+    if (number[s] >= 0)
+      continue;
+    number[s] = static_cast<int>(few.seconds.size());
+    few.seconds.push_back(states.seconds[s]);
+    few.weights.push_back(states.weights[s]);
+    few.cut.push_back(states.cut[s]);
+    few.sets.push(states.sets.row(s));
+  }
+  few.above.resize(few.size());
+  for (size_t s = 0; s < states.size(); ++s)
+    if (number[s] >= 0)
+      for (uint32_t t : states.above[s])
+        if (number[t] >= 0)
+          few.above[static_cast<size_t>(number[s])].push_back(
+              static_cast<uint32_t>(number[t]));
+  return few;
+}
+
+} // namespace
+
+double dataParallelSeconds(const CutStates &states,
+                           const std::vector<PipeDreamLevel> &levels) {
+  double seconds = states.seconds.back(), weights = states.weights.back();
+  int within = 1;
+  for (const PipeDreamLevel &level : levels) {
+    int m = level.machines;
+    seconds =
+        (seconds + 4 * (m - 1) * weights / (level.bandwidth * m) / within) / m;
+    within = m;
+  }
+  return seconds;
+}
+
+PipeDreamPlan searchPipeDream(const CutStates &states,
+                              const std::vector<PipeDreamLevel> &levels) {
+  // A plan over few states bounds the search over all.
+  double incumbent = dataParallelSeconds(states, levels);
+  constexpr size_t few = 64;
+  if (states.size() > 2 * few)
+    incumbent = std::min(
+        incumbent, solveLevels(thin(states, few), levels, incumbent).seconds);
+  return solveLevels(states, levels, incumbent);
+}
+
+} // namespace pipec::published

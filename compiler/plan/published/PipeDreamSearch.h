@@ -1,0 +1,54 @@
+//===- PipeDreamSearch.h - PipeDream's dynamic program ----------*- C++ -*-===//
+//
+// The cost model of its published optimizer (activation traffic included),
+// level by level. With cut states i < k < j, M machines and bandwidth b at a
+// level and n machines in a component below:
+//   A[i][j][m] = (C + 4(m-1)W/(bm)/n)/m              one stage, or the best of
+//   max(A[i][k][m-m'], (C + 4(m'-1)W/(bm'))/m', 2 cut(k)/(bm'), 2 cut(j)/(bm'))
+// where C is the compute time between the states, or A[..][M] of the level
+// below, and W their weights; the last term falls away at the end of the model.
+// Every machine is used. Cut bytes are exact (the published program counts some
+// outputs that stay inside, so its figures are never lower for the same plan).
+//
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "compiler/plan/published/CutStates.h"
+
+namespace pipec::published {
+
+/// Machines and bytes/s; inner level first.
+struct PipeDreamLevel {
+  int machines = 1;
+  double bandwidth = 0;
+};
+
+/// One stage of the flattened plan.
+struct PipeDreamStage {
+  size_t before = 0, after = 0; ///< cut states
+  int replicas = 1;
+  std::vector<int> devices;
+};
+
+struct PipeDreamPlan {
+  double seconds = 0; ///< per minibatch, the slowest stage
+  std::vector<PipeDreamStage> stages;
+  /// Stages of the outer level as (before, after, machines); one per stage of
+  /// the inner level's pipelines when there is no outer one.
+  struct Outer {
+    size_t before, after;
+    int machines;
+    std::vector<PipeDreamStage> inner;
+  };
+  std::vector<Outer> outer;
+};
+
+/// The published search space and objective; one or two levels.
+PipeDreamPlan searchPipeDream(const CutStates &states,
+                              const std::vector<PipeDreamLevel> &levels);
+
+/// Data parallelism over all devices under the same model.
+double dataParallelSeconds(const CutStates &states,
+                           const std::vector<PipeDreamLevel> &levels);
+
+} // namespace pipec::published

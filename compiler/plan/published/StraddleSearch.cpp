@@ -1,0 +1,205 @@
+#include "compiler/plan/published/StraddleSearch.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+namespace pipec::published {
+
+namespace {
+
+constexpr double inf = std::numeric_limits<double>::infinity();
+
+/// How many servers a run of devices touches, and the most of it in one server.
+struct Span {
+  int servers = 1, most = 1;
+};
+Span spanOf(int first, int replicas, int each) {
+  int last = first + replicas - 1;
+  Span span;
+  span.servers = last / each - first / each + 1;
+  if (span.servers == 1)
+    span.most = replicas;
+  else if (span.servers > 2)
+    span.most = each;
+  else
+    span.most = std::max(each - first % each, last % each + 1);
+  return span;
+}
+
+/// Share of all minibatches that the busiest server's card carries over a
+/// border.
+double busiestCard(int border, int a, int b, int each) {
+  int period = std::lcm(a, b);
+  int firstServer = (border - a) / each, lastServer = (border + b - 1) / each;
+  std::vector<int> card(static_cast<size_t>(lastServer - firstServer + 1), 0);
+  for (int k = 0; k < period; ++k) {
+    int from = (border - a + k % a) / each, to = (border + k % b) / each;
+    if (from != to)
+      ++card[from - firstServer], ++card[to - firstServer];
+  }
+  return static_cast<double>(*std::max_element(card.begin(), card.end())) /
+         period;
+}
+
+} // namespace
+
+double straddlingStage(const PipeDreamLevel &inner, const PipeDreamLevel &outer,
+                       int first, int replicas, double compute,
+                       double weights) {
+  Span span = spanOf(first, replicas, inner.machines);
+  double reduce =
+      4 * (span.most - 1) * weights / (inner.bandwidth * span.most) +
+      4 * (span.servers - 1) * weights / (outer.bandwidth * span.servers);
+  return (compute + reduce) / replicas;
+}
+
+double straddlingBoundary(const PipeDreamLevel &inner,
+                          const PipeDreamLevel &outer, int border, int a, int b,
+                          double bytes) {
+  double own = 2 * bytes / (inner.bandwidth * std::min(a, b));
+  double card =
+      2 * bytes * busiestCard(border, a, b, inner.machines) / outer.bandwidth;
+  return std::max(own, card);
+}
+
+namespace {
+
+class Search {
+public:
+  Search(const CutStates &states, const PipeDreamLevel &inner,
+         const PipeDreamLevel &outer, double incumbent)
+      : states(states), inner(inner), outer(outer),
+        devices(inner.machines * outer.machines), cap(incumbent),
+        value(states.size() * width(), inf), origin(states.size() * width()),
+        boundaryPerByte(static_cast<size_t>(devices + 1) * width(), -1),
+        reducePerByte(width(), 0) {}
+
+  PipeDreamPlan run();
+
+private:
+  struct From {
+    uint32_t cut = 0;
+    uint16_t replicasBefore = 0;
+  };
+  size_t width() const {
+    return static_cast<size_t>((devices + 1) * (devices + 1));
+  }
+  /// Entry of a prefix that ends at a state, uses `used` devices, `last` of
+  /// them for its last stage.
+  size_t index(size_t state, int used, int last) const {
+    return state * width() + static_cast<size_t>(used * (devices + 1) + last);
+  }
+  double perByte(int border, int a, int b) {
+    double &known = boundaryPerByte[static_cast<size_t>(border) * width() +
+                                    static_cast<size_t>(a * (devices + 1) + b)];
+    if (known < 0)
+      known = straddlingBoundary(inner, outer, border, a, b, 1.0);
+    return known;
+  }
+  void expand(size_t k);
+  void relax(size_t k, size_t j, int used, int next, double before,
+             uint16_t replicasBefore);
+
+  const CutStates &states;
+  const PipeDreamLevel inner, outer;
+  const int devices;
+  double cap;
+  std::vector<double> value;
+  std::vector<From> origin;
+  std::vector<double> boundaryPerByte, reducePerByte;
+};
+
+void Search::relax(size_t k, size_t j, int used, int next, double before,
+                   uint16_t replicasBefore) {
+  double compute = states.seconds[j] - states.seconds[k];
+  double weights = states.weights[j] - states.weights[k];
+  double reduce =
+      reducePerByte[static_cast<size_t>(used * (devices + 1) + next)] * weights;
+  double t = std::max(before, (compute + reduce) / next);
+  size_t at = index(j, used + next, next);
+  if (t < value[at] && t < cap) {
+    value[at] = t;
+    origin[at] = {static_cast<uint32_t>(k), replicasBefore};
+  }
+}
+
+/// Starts every next stage after the prefixes that end at k.
+void Search::expand(size_t k) {
+  double end = states.seconds.back();
+  for (int used = k == 0 ? 0 : 1; used < (k == 0 ? 1 : devices); ++used) {
+    // What is left must fit on the devices that are left.
+    if (end - states.seconds[k] > cap * (devices - used))
+      continue;
+    bool any = k == 0;
+    for (int last = 1; last <= used && !any; ++last)
+      any = value[index(k, used, last)] < cap;
+    if (!any)
+      continue;
+    for (int next = 1; used + next <= devices; ++next) {
+      double before = k == 0 ? 0 : inf;
+      uint16_t replicasBefore = 0;
+      for (int last = 1; k != 0 && last <= used; ++last) {
+        double prefix = value[index(k, used, last)];
+        if (prefix >= before)
+          continue;
+        double t = std::max(prefix, perByte(used, last, next) * states.cut[k]);
+        if (t < before)
+          before = t, replicasBefore = static_cast<uint16_t>(last);
+      }
+      if (before >= cap)
+        continue;
+      double most = cap * next,
+             least = end - states.seconds[k] - cap * (devices - used);
+      for (uint32_t j : states.above[k]) {
+        double compute = states.seconds[j] - states.seconds[k];
+        bool last = j + 1 == states.size();
+        if (compute <= most && compute >= least &&
+            last == (used + next == devices))
+          relax(k, j, used, next, before, replicasBefore);
+      }
+    }
+  }
+}
+
+PipeDreamPlan Search::run() {
+  for (int used = 0; used < devices; ++used)
+    for (int next = 1; used + next <= devices; ++next)
+      reducePerByte[static_cast<size_t>(used * (devices + 1) + next)] =
+          straddlingStage(inner, outer, used, next, 0, 1.0) * next;
+  for (size_t k = 0; k + 1 < states.size(); ++k)
+    expand(k);
+  size_t state = states.size() - 1;
+  int used = devices, last = 0;
+  PipeDreamPlan plan;
+  plan.seconds = cap;
+  for (int r = 1; r <= devices; ++r)
+    if (value[index(state, devices, r)] < plan.seconds)
+      plan.seconds = value[index(state, devices, r)], last = r;
+  if (last == 0) {
+    plan.seconds = inf;
+    return plan;
+  }
+  while (used > 0) {
+    From from = origin[index(state, used, last)];
+    PipeDreamStage stage{from.cut, state, last, {}};
+    for (int d = used - last; d < used; ++d)
+      stage.devices.push_back(d);
+    plan.stages.insert(plan.stages.begin(), stage);
+    state = from.cut;
+    used -= last;
+    last = from.replicasBefore;
+  }
+  return plan;
+}
+
+} // namespace
+
+PipeDreamPlan searchStraddling(const CutStates &states,
+                               const PipeDreamLevel &inner,
+                               const PipeDreamLevel &outer, double incumbent) {
+  return Search(states, inner, outer, incumbent).run();
+}
+
+} // namespace pipec::published
