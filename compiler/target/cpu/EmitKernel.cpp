@@ -36,7 +36,8 @@ class KernelEmitter {
 public:
   KernelEmitter(ModuleOp module, StringRef name, const KernelPlan &plan)
       : plan(plan),
-        b(UnknownLoc::get(module.getContext()), module.getContext()), math(b) {
+        b(UnknownLoc::get(module.getContext()), module.getContext()), math(b),
+        phases(*plan.group) {
     b.setInsertionPointToEnd(module.getBody());
     pointerType = LLVM::LLVMPointerType::get(module.getContext());
     Type i64 = b.getI64Type();
@@ -111,6 +112,16 @@ private:
     }
   }
 
+  /// Targets, then spills.
+  Value valueOf(size_t i) const {
+    size_t n = plan.targets.size();
+    return i < n ? plan.targets[i].value : plan.spills[i - n].value;
+  }
+  bool isReadable(size_t i) const {
+    return !isRowTarget(i) &&
+           (targets[i].strides.back() == 1 || plan.lane == 1);
+  }
+
   void loadPointers(Value array) {
     for (size_t i = 0; i < code.arguments.size(); ++i) {
       Value at =
@@ -155,21 +166,7 @@ private:
   // Phases and levels
   //===--------------------------------------------------------------------===//
 
-  /// The reductions of a row that must be complete before the value is known.
-  int phaseOf(Value value) {
-    auto known = phases.find(value);
-    if (known != phases.end())
-      return known->second;
-    int phase = 0;
-    Operation *op = value.getDefiningOp();
-    if (!leaves.count(value) && plan.group->computes(value)) {
-      for (Value operand : op->getOperands())
-        phase = std::max(phase, phaseOf(operand));
-      if (plan.group->ops.contains(op) && isa<nn::ReduceOp>(op))
-        ++phase;
-    }
-    return phases[value] = phase;
-  }
+  int phaseOf(Value value) { return phases.of(value); }
 
   void countPhases() {
     phaseCount = 1;
@@ -177,8 +174,9 @@ private:
       phaseCount = std::max(phaseCount, phaseOf(op.getX()) + 1);
     for (nn::ReduceOp op : plan.nest.columnReductions)
       phaseCount = std::max(phaseCount, phaseOf(op.getX()) + 1);
-    for (const Target &target : plan.targets)
-      phaseCount = std::max(phaseCount, phaseOf(target.value) + 1);
+    for (size_t i = 0; i < targets.size(); ++i)
+      if (!isRowTarget(i))
+        phaseCount = std::max(phaseCount, phaseOf(valueOf(i)) + 1);
   }
 
   Level levelOf(ArrayRef<int64_t> strides) const {
@@ -347,6 +345,9 @@ private:
   /// agree, otherwise a vector.
   Value evaluate(Value value) {
     Level level = levelOf(value);
+    auto slot = stored.find(value);
+    bool inMemory = slot != stored.end() && phaseOf(value) < currentPhase &&
+                    level == Level::Lane;
     auto &known = level == Level::Entry ? atEntry
                   : level == Level::Row ? atRow
                                         : atPoint;
@@ -357,7 +358,7 @@ private:
       b.setInsertionPoint(entryAnchor);
     else if (level == Level::Row && rowAnchor)
       b.setInsertionPoint(rowAnchor);
-    Value result = compute(value);
+    Value result = inMemory ? loadAt(targets[slot->second]) : compute(value);
     known[value] = result;
     return result;
   }
@@ -480,8 +481,8 @@ private:
 
   void emitRow() {
     atRow.clear();
-    for (int phase = 0; phase < phaseCount; ++phase)
-      emitPhase(phase);
+    for (currentPhase = 0; currentPhase < phaseCount; ++currentPhase)
+      emitPhase(currentPhase);
     rowAnchor = nullptr;
     for (size_t i = 0; i < targets.size(); ++i)
       if (isRowTarget(i))
@@ -489,8 +490,8 @@ private:
   }
 
   void write(size_t i) {
-    Value value = evaluate(plan.targets[i].value);
-    if (plan.targets[i].accumulate) {
+    Value value = evaluate(valueOf(i));
+    if (i < plan.targets.size() && plan.targets[i].accumulate) {
       Value old = loadAt(targets[i]);
       if (isa<VectorType>(old.getType()))
         value = spread(value);
@@ -510,7 +511,7 @@ private:
         });
     bool stores = false;
     for (size_t i = 0; i < targets.size(); ++i)
-      stores |= !isRowTarget(i) && phaseOf(plan.targets[i].value) == phase;
+      stores |= !isRowTarget(i) && phaseOf(valueOf(i)) == phase;
     if (reductions.empty() && !columns && !stores)
       return;
     SmallVector<Value> sums;
@@ -620,7 +621,7 @@ private:
         storeAt(access, emitCombine(b, op.getKind(), loadAt(access), x));
       }
     for (size_t i = 0; i < targets.size(); ++i)
-      if (!isRowTarget(i) && phaseOf(plan.targets[i].value) == phase)
+      if (!isRowTarget(i) && phaseOf(valueOf(i)) == phase)
         write(i);
   }
 
@@ -743,7 +744,10 @@ private:
   std::vector<Access> targets, partials;
   SmallVector<nn::ReduceOp> columnOps;
   SmallVector<Value> pointers;
-  llvm::DenseMap<Value, int> phases;
+  Phases phases;
+  int currentPhase = 0;
+  /// Values in memory since an earlier phase: positions in `targets`.
+  llvm::DenseMap<Value, size_t> stored;
   llvm::DenseMap<Value, Level> levels;
   llvm::DenseMap<Value, Value> atEntry, atRow, atPoint;
   Operation *entryAnchor = nullptr, *rowAnchor = nullptr;

@@ -165,6 +165,8 @@ public:
           changed |= uniteWithSources(&op);
       if (!changed)
         changed = uniteReaders();
+      if (!changed)
+        changed = uniteScalars();
     }
     std::vector<Group> result;
     for (Group &group : groups)
@@ -206,20 +208,25 @@ private:
     return changed;
   }
 
+  bool uniteScalars() {
+    bool changed = false;
+    int first = -1;
+    for (size_t i = 0; i < groups.size(); ++i) {
+      if (groups[i].ops.empty() || !groups[i].extents.empty())
+        continue;
+      if (first >= 0 && tryUnite(first, i))
+        changed = true;
+      else
+        first = i;
+    }
+    return changed;
+  }
+
   void collectReaders(Value value, SmallVectorImpl<Operation *> &readers) {
     for (Operation *user : value.getUsers()) {
       if (groupOf.contains(user) && !llvm::is_contained(readers, user))
         readers.push_back(user);
     }
-  }
-
-  /// A full-size tensor that both read or one gives the other: otherwise
-  /// together they save nothing.
-  static bool shares(const Group &a, const Group &b) {
-    for (const auto &[value, map] : a.maps)
-      if (b.maps.contains(value) && flatten(map).size() == a.extents.size())
-        return true;
-    return false;
   }
 
   bool tryUnite(int a, int b) {

@@ -212,3 +212,18 @@ std::optional<Nest> cpu::nestOf(const Group &group) {
         return std::nullopt;
   return nest;
 }
+
+int Phases::of(Value value) {
+  auto it = known.find(value);
+  if (it != known.end())
+    return it->second;
+  int phase = 0;
+  if (group.computes(value)) {
+    Operation *op = value.getDefiningOp();
+    for (Value operand : op->getOperands())
+      phase = std::max(phase, of(operand));
+    if (group.ops.contains(op) && isa<nn::ReduceOp>(op))
+      ++phase;
+  }
+  return known[value] = phase;
+}

@@ -54,6 +54,19 @@ struct Nest {
 /// The nest of a group; nothing when its ops do not fit in one.
 std::optional<Nest> nestOf(const Group &group);
 
+/// How many row reductions, one after the other, must be complete before a
+/// value of the group is known at a point. A row of a kernel is walked once a
+/// phase.
+class Phases {
+public:
+  explicit Phases(const Group &group) : group(group) {}
+  int of(mlir::Value value);
+
+private:
+  const Group &group;
+  llvm::DenseMap<mlir::Value, int> known;
+};
+
 /// `a` and `b` as one group, when their points can be identified through every
 /// value that one computes and the other reads, or both read (Unite.cpp).
 std::optional<Group> unite(const Group &a, const Group &b);

@@ -74,10 +74,15 @@ Misfits cpu::settleLoops(KernelPlan &plan) {
   std::vector<Strides> targets;
   for (Target &target : plan.targets)
     targets.push_back(loopStrides(group, target.value, target.place.strides));
+  std::vector<Strides> spills;
+  for (Target &spill : plan.spills)
+    spills.push_back(loopStrides(group, spill.value, spill.place.strides));
   SmallVector<Strides *> accesses;
   for (auto &[value, strides] : leaves)
     accesses.push_back(&strides);
   for (Strides &strides : targets)
+    accesses.push_back(&strides);
+  for (Strides &strides : spills)
     accesses.push_back(&strides);
 
   // The run of a row reduction is one loop whatever the operands look like.
@@ -142,5 +147,8 @@ Misfits cpu::settleLoops(KernelPlan &plan) {
   plan.targetStrides.clear();
   for (Strides &strides : targets)
     plan.targetStrides.push_back(inOrder(strides));
+  plan.spillStrides.clear();
+  for (Strides &strides : spills)
+    plan.spillStrides.push_back(inOrder(strides));
   return {};
 }

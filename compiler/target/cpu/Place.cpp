@@ -434,6 +434,7 @@ private:
       plan.units[unit].touches.push_back(
           plan.units[unit].kernel.targets[i].place.buffer);
     }
+    placeSpills(unit);
     while (true) {
       Misfits misfits = settleLoops(plan.units[unit].kernel);
       if (misfits.empty())
@@ -442,6 +443,16 @@ private:
         replaceLeaf(unit, value);
       for (size_t target : misfits.targets)
         replaceTarget(unit, target);
+    }
+  }
+
+  void placeSpills(int unit) {
+    for (const Spill &spill : chooseSpills(plan.units[unit].kernel)) {
+      KernelPlan &kernel = plan.units[unit].kernel;
+      Placement at = spill.target >= 0 ? kernel.targets[spill.target].place
+                                       : denseArena(spill.value);
+      kernel.spills.push_back({spill.value, at, false});
+      plan.units[unit].touches.push_back(at.buffer);
     }
   }
 

@@ -48,6 +48,9 @@ struct KernelPlan {
   llvm::DenseMap<mlir::Value, llvm::SmallVector<int64_t>> leafStrides;
   llvm::SmallVector<Target> targets;
   llvm::SmallVector<llvm::SmallVector<int64_t>> targetStrides;
+  /// Values that are dear to compute, kept in memory for a later phase.
+  llvm::SmallVector<Target> spills;
+  llvm::SmallVector<llvm::SmallVector<int64_t>> spillStrides;
   /// Partial sums of the column reductions: placement of each.
   llvm::SmallVector<Placement> partials;
   int64_t chunks = 0;
@@ -133,6 +136,15 @@ Misfits settleLoops(KernelPlan &plan);
 /// Order of the units and offsets in the workspace (Arena.cpp).
 mlir::LogicalResult orderUnits(TaskPlan &plan);
 void layoutArena(TaskPlan &plan);
+
+/// A value that a later phase should read rather than compute again.
+struct Spill {
+  mlir::Value value;
+  /// Position of a target whose place is free until then; -1 when there is
+  /// none.
+  int target = -1;
+};
+llvm::SmallVector<Spill> chooseSpills(const KernelPlan &plan);
 
 /// Whether a load sees what a store writes, or the other way round.
 bool mayAlias(mlir::Operation *load, mlir::Operation *store);

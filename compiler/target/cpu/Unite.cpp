@@ -22,7 +22,8 @@ public:
   }
 
   std::optional<Group> run() {
-    bool linked = false;
+    // Scalars of one task are all at one point.
+    bool linked = extents.empty();
     if (!linkReads(first, second, linked) || !linkReads(second, first, linked))
       return std::nullopt;
     // What both read must be at the same point for both.

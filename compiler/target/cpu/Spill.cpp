@@ -1,0 +1,114 @@
+//===- Spill.cpp - what a later phase reads instead of computing ----------===//
+//
+// A row of a kernel is walked once a phase. What an earlier phase computed at a
+// point is gone; cheap values are computed again, dear ones (exponentials and
+// the like) are kept in memory, if possible where a result will be written.
+//
+//===----------------------------------------------------------------------===//
+#include "compiler/target/cpu/Plan.h"
+
+using namespace mlir;
+using namespace pipec;
+using namespace pipec::cpu;
+
+/// Whether one element costs more than writing and reading it.
+static bool isDear(Operation *op) {
+  return isa<nn::ExpOp, nn::LogOp, nn::Log1pOp, nn::TanhOp, nn::ErfOp,
+             nn::SigmoidOp, nn::SinOp, nn::CosOp, nn::PowOp, nn::ModOp>(op);
+}
+
+namespace {
+class SpillFinder {
+public:
+  SpillFinder(const KernelPlan &plan)
+      : plan(plan), group(*plan.group), phases(group) {}
+
+  SmallVector<Spill> run() {
+    for (nn::ReduceOp op : plan.nest.rowReductions)
+      need(op.getX(), phases.of(op.getX()));
+    for (nn::ReduceOp op : plan.nest.columnReductions)
+      need(op.getX(), phases.of(op.getX()));
+    for (const Target &target : plan.targets)
+      if (isPoint(target.value))
+        need(target.value, phases.of(target.value));
+    SmallVector<Spill> spills;
+    for (auto &[value, phase] : lastUse)
+      spills.push_back({value, borrow(value, phase)});
+    return spills;
+  }
+
+private:
+  bool isPoint(Value value) const {
+    auto map = group.maps.find(value);
+    return map != group.maps.end() &&
+           flatten(map->second).size() == group.extents.size();
+  }
+  bool isTarget(Value value) const {
+    return llvm::any_of(plan.targets, [&](const Target &target) {
+      return target.value == value && !target.accumulate;
+    });
+  }
+
+  /// Walks what the value is computed from at `phase`.
+  void need(Value value, int phase) {
+    Operation *op = value.getDefiningOp();
+    if (!group.computes(value) || !isPoint(value) ||
+        !seen.insert({value, phase}).second)
+      return;
+    if (phases.of(value) < phase && group.ops.contains(op)) {
+      if (isTarget(value))
+        return;
+      if (isDearChain(value)) {
+        int &last = lastUse[value];
+        last = std::max(last, phase);
+        return;
+      }
+    }
+    if (group.ops.contains(op) && isa<nn::ReduceOp>(op))
+      return;
+    for (Value operand : op->getOperands())
+      need(operand, phase);
+  }
+
+  bool isDearChain(Value value) {
+    if (!group.computes(value) || !isPoint(value))
+      return false;
+    Operation *op = value.getDefiningOp();
+    if (group.ops.contains(op)) {
+      if (isa<nn::ReduceOp>(op))
+        return false;
+      if (isDear(op))
+        return true;
+    }
+    return llvm::any_of(op->getOperands(), [&](Value operand) {
+      return !isTarget(operand) && isDearChain(operand);
+    });
+  }
+
+  /// A target that is written when the value is last used, or later.
+  int borrow(Value value, int lastPhase) {
+    for (auto [i, target] : llvm::enumerate(plan.targets)) {
+      if (target.accumulate || !isPoint(target.value) || borrowed.contains(i) ||
+          target.value.getType() != value.getType() ||
+          group.maps.find(target.value)->second !=
+              group.maps.find(value)->second ||
+          phases.of(target.value) < lastPhase)
+        continue;
+      borrowed.insert(i);
+      return i;
+    }
+    return -1;
+  }
+
+  const KernelPlan &plan;
+  const Group &group;
+  Phases phases;
+  llvm::MapVector<Value, int> lastUse;
+  llvm::DenseSet<std::pair<Value, int>> seen;
+  llvm::SmallDenseSet<size_t> borrowed;
+};
+} // namespace
+
+SmallVector<Spill> cpu::chooseSpills(const KernelPlan &plan) {
+  return SpillFinder(plan).run();
+}
