@@ -17,6 +17,7 @@ golden.json
 import copy
 import json
 import sys
+import sysconfig
 import warnings
 from collections import namedtuple
 from pathlib import Path
@@ -181,9 +182,11 @@ def export(case, path):
                           dynamo=False, dynamic_axes={n: {0: "batch"} for n in [*names, "logits"]},
                           training=torch.onnx.TrainingMode.PRESERVE, do_constant_folding=False)
     proto = onnx.load(path, load_external_data=False)
+    folders = (str(HERE) + "/", sysconfig.get_paths()["purelib"] + "/")
     for node in proto.graph.node:  # no paths of this machine in the stack traces
         for item in node.metadata_props:
-            item.value = item.value.replace(str(HERE) + "/", "")
+            for prefix in folders:
+                item.value = item.value.replace(prefix, "")
     path.write_bytes(proto.SerializeToString())
     return onnx.load(path)
 
