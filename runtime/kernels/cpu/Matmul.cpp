@@ -62,7 +62,9 @@ template <typename T> struct Product {
     for (int64_t term = 0; term < std::max<int64_t>(batch.terms, 1); ++term) {
       const Offset in = offsetOf(batch.sum, batch.terms ? batch.sums : 0, term);
       const MatrixSource<T> left(a + at.a + in.a, d.lda, !d.transpose_a);
-      const MatrixSource<T> right(b + at.b + in.b, d.ldb, d.transpose_b);
+      // With so few rows, packing b would cost more than reading it in place.
+      const MatrixSource<T> right(b + at.b + in.b, d.ldb, d.transpose_b,
+                                  d.m <= 16);
       // No terms at all: a product of depth 0.
       body(Gemm<T>{d.m, d.n, batch.terms ? d.k : 0, left, right, sink,
                    d.accumulate || term > 0});

@@ -26,6 +26,9 @@ namespace {
 /// Rows of A or columns of B that stay; rows of A that stream past B.
 constexpr int64_t kResidentRows = 512, kResidentColumns = 528, kBand = 96;
 
+/// Panels of a block of columns: no tile has fewer than 4 columns.
+constexpr int64_t kMaxPanels = kResidentColumns / 4;
+
 /// Lines of both packed operands together, with room for rounding up.
 constexpr int64_t kPackedLines = 704;
 constexpr int64_t kBlockBytes = kPackedLines * kDepth * sizeof(double);
@@ -139,6 +142,22 @@ private:
     return {room, 0, r0, r1, u.rows * kc};
   }
 
+  /// Columns of B ready for the tiles: packed or where they are.
+  struct Panel {
+    const T *b;
+    int64_t stride, first, count;
+  };
+  Panel panelOf(T *room, const Panels &panels, int64_t p, int64_t base,
+                int64_t k0, int64_t kc) {
+    const int64_t first = base + panels.start(p), count = panels.columns(p);
+    const int64_t width = panels.width(p);
+    int64_t stride = 0;
+    if (const T *b = g.b.panelInPlace(first, count, width, k0, stride))
+      return {b, stride, first, count};
+    g.b.pack(room, width, first, count, k0, kc);
+    return {room, width, first, count};
+  }
+
   void keepRows(int64_t r0, int64_t r1) {
     const Panels panels(n1 - n0, u.lanes, u.vectors);
     T *a = workspace().template packed<T>();
@@ -146,8 +165,12 @@ private:
     forEachDepth([&](int64_t k0, int64_t kc) {
       const Band band = bandOf(a, r0, r1, k0, kc);
       for (int64_t p = 0; p < panels.count; ++p) {
-        packPanel(b, panels, p, n0, k0, kc);
-        tiles(band, b, panels, p, n0, k0, kc, p + 1 < panels.count);
+        const Panel panel = panelOf(b, panels, p, n0, k0, kc);
+        tiles(band, panel, k0, kc, [&](int64_t part, int64_t parts) {
+          if (p + 1 < panels.count) // meanwhile ask for the next panel
+            g.b.prefetch(n0 + panels.start(p + 1), panels.columns(p + 1), k0,
+                         kc, part, parts);
+        });
       }
     });
   }
@@ -157,51 +180,42 @@ private:
     T *b = workspace().template packed<T>();
     T *a = b + panels.vectors * u.lanes * depth;
     forEachDepth([&](int64_t k0, int64_t kc) {
+      Panel ready[kMaxPanels];
       for (int64_t p = 0; p < panels.count; ++p)
-        packPanel(b + panels.start(p) * kc, panels, p, j0, k0, kc);
+        ready[p] = panelOf(b + panels.start(p) * kc, panels, p, j0, k0, kc);
       for (int64_t r0 = m0; r0 < m1; r0 += kBand) {
         const int64_t r1 = std::min(r0 + kBand, m1);
         const Band band = bandOf(a, r0, r1, k0, kc);
         for (int64_t p = 0; p < panels.count; ++p) {
-          if (r1 < m1)
+          if (r1 < m1) // meanwhile ask for the next band
             g.a.prefetch(r1, std::min(kBand, m1 - r1), k0, kc, p, panels.count);
-          tiles(band, b + panels.start(p) * kc, panels, p, j0, k0, kc, false);
+          tiles(band, ready[p], k0, kc, [](int64_t, int64_t) {});
         }
       }
     });
   }
 
-  /// Panel `p` of the columns that start at `base`.
-  void packPanel(T *to, const Panels &panels, int64_t p, int64_t base,
-                 int64_t k0, int64_t kc) {
-    g.b.pack(to, panels.width(p), base + panels.start(p), panels.columns(p), k0,
-             kc);
-  }
-
-  /// The tiles of a band and a panel; meanwhile asks for the next panel.
-  void tiles(const Band &band, const T *b, const Panels &panels, int64_t p,
-             int64_t base, int64_t k0, int64_t kc, bool lookAhead) {
-    const int64_t parts = divideUp(band.r1 - band.r0, u.rows);
-    for (int64_t i = 0; i < parts; ++i) {
-      if (lookAhead)
-        g.b.prefetch(base + panels.start(p + 1), panels.columns(p + 1), k0, kc,
-                     i, parts);
+  /// The tiles of a band and a panel; meanwhile(i, n) comes before tile i of n.
+  template <typename Meanwhile>
+  void tiles(const Band &band, const Panel &panel, int64_t k0, int64_t kc,
+             const Meanwhile &meanwhile) {
+    const int64_t count = divideUp(band.r1 - band.r0, u.rows);
+    for (int64_t i = 0; i < count; ++i) {
+      meanwhile(i, count);
       const int64_t row = band.r0 + i * u.rows;
-      tile(row, std::min<int64_t>(u.rows, band.r1 - row),
-           base + panels.start(p), panels.columns(p), kc,
-           band.a + i * band.panelStep, band.lda, b, panels.width(p),
-           g.add || k0 > 0);
+      tile(row, std::min<int64_t>(u.rows, band.r1 - row), kc,
+           band.a + i * band.panelStep, band.lda, panel, g.add || k0 > 0);
     }
   }
 
-  void tile(int64_t row, int64_t m, int64_t column, int64_t n, int64_t kc,
-            const T *a, int64_t lda, const T *b, int64_t width, bool add) {
+  void tile(int64_t row, int64_t m, int64_t kc, const T *a, int64_t lda,
+            const Panel &p, bool add) {
     int64_t ld;
-    if (T *c = g.c.inPlace(row, column, n, ld))
-      return u.tile(m, n, kc, a, lda, b, width, c, ld, add);
+    if (T *c = g.c.inPlace(row, p.first, p.count, ld))
+      return u.tile(m, p.count, kc, a, lda, p.b, p.stride, c, ld, add);
     T *aside = workspace().template tile<T>();
-    u.tile(m, n, kc, a, lda, b, width, aside, u.columns, false);
-    g.c.put(row, m, column, n, aside, u.columns, add);
+    u.tile(m, p.count, kc, a, lda, p.b, p.stride, aside, u.columns, false);
+    g.c.put(row, m, p.first, p.count, aside, u.columns, add);
   }
 
   const Gemm<T> &g;

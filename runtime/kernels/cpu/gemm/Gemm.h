@@ -28,6 +28,13 @@ public:
   virtual const T *inPlace(int64_t first, int64_t k0, int64_t &ld) const {
     return nullptr;
   }
+  /// As the right operand: where element (first, k0) lies when `width` lines
+  /// are neighbours and steps of k are `stride` apart, so that the panel need
+  /// not be packed; else null.
+  virtual const T *panelInPlace(int64_t first, int64_t count, int64_t width,
+                                int64_t k0, int64_t &stride) const {
+    return nullptr;
+  }
   /// Lines [first, last) as panels of the tile's rows, kc * rows apart.
   virtual void packBand(T *dst, int64_t first, int64_t last, int64_t k0,
                         int64_t kc) const {
@@ -53,11 +60,14 @@ public:
                      int64_t &ld) const = 0;
 };
 
-/// A matrix in memory, as an operand. `lineStep` and `kStep`: one is 1.
+/// A matrix in memory, as an operand: contiguous along k, lines `ld` apart, or
+/// contiguous along the lines, steps of k `ld` apart. In the second case panels
+/// of the right operand are read where they are if `direct`: no packing, but
+/// worse locality; for matrices read once or twice.
 template <typename T> class MatrixSource final : public PanelSource<T> {
 public:
-  MatrixSource(const T *data, int64_t ld, bool contiguousK)
-      : data(data), ld(ld), contiguousK(contiguousK) {}
+  MatrixSource(const T *data, int64_t ld, bool contiguousK, bool direct = false)
+      : data(data), ld(ld), contiguousK(contiguousK), direct(direct) {}
   void pack(T *dst, int64_t width, int64_t first, int64_t count, int64_t k0,
             int64_t kc) const override {
     if (contiguousK)
@@ -71,6 +81,12 @@ public:
   const T *inPlace(int64_t first, int64_t k0, int64_t &stride) const override {
     stride = ld;
     return contiguousK && ld ? data + first * ld + k0 : nullptr;
+  }
+  const T *panelInPlace(int64_t first, int64_t count, int64_t width, int64_t k0,
+                        int64_t &stride) const override {
+    stride = ld;
+    return direct && !contiguousK && count == width ? data + k0 * ld + first
+                                                    : nullptr;
   }
   void packBand(T *dst, int64_t first, int64_t last, int64_t k0,
                 int64_t kc) const override {
@@ -98,7 +114,7 @@ public:
 private:
   const T *data;
   int64_t ld;
-  bool contiguousK;
+  bool contiguousK, direct;
 };
 
 /// A matrix in memory, as the result.

@@ -1,5 +1,6 @@
 //===- Level.cpp - which copy of the micro kernels this processor runs ----===//
 
+#include "runtime/kernels/cpu/conv/WinogradTiles.h"
 #include "runtime/kernels/cpu/gemm/MicroKernels.h"
 
 #include <algorithm>
@@ -10,7 +11,8 @@ namespace pipec::cpu {
 
 #define PIPEC_DECLARE(level)                                                   \
   extern const MicroKernels<float> floatKernels_##level;                       \
-  extern const MicroKernels<double> doubleKernels_##level;
+  extern const MicroKernels<double> doubleKernels_##level;                     \
+  extern const WinogradTiles winogradTiles_##level;
 PIPEC_DECLARE(baseline)
 #ifdef __x86_64__
 PIPEC_DECLARE(v3)
@@ -51,24 +53,19 @@ Level level() {
 
 } // namespace
 
-template <> const MicroKernels<float> &microKernels() {
 #ifdef __x86_64__
-  if (level() == V4)
-    return floatKernels_v4;
-  if (level() == V3)
-    return floatKernels_v3;
+#define PIPEC_CHOOSE(name)                                                     \
+  (level() == V4 ? name##_v4 : level() == V3 ? name##_v3 : name##_baseline)
+#else
+#define PIPEC_CHOOSE(name) name##_baseline
 #endif
-  return floatKernels_baseline;
-}
 
-template <> const MicroKernels<double> &microKernels() {
-#ifdef __x86_64__
-  if (level() == V4)
-    return doubleKernels_v4;
-  if (level() == V3)
-    return doubleKernels_v3;
-#endif
-  return doubleKernels_baseline;
+template <> const MicroKernels<float> &microKernels() {
+  return PIPEC_CHOOSE(floatKernels);
 }
+template <> const MicroKernels<double> &microKernels() {
+  return PIPEC_CHOOSE(doubleKernels);
+}
+const WinogradTiles &winogradTiles() { return PIPEC_CHOOSE(winogradTiles); }
 
 } // namespace pipec::cpu

@@ -151,23 +151,82 @@ template <int Bit, int Lines, typename T> void exchangeAll(Vector<T> *v) {
   }
 }
 
-/// dst[k * width + i] = lines[i][k] for i < Lines and k < lanes. Lines is a
-/// power of two, at most the number of lanes.
+/// The first `count` lanes; the others are zero, or not touched.
+template <typename T> Vector<T> loadLanes(const T *p, int64_t count) {
+  if (count >= kLanes<T>)
+    return load(p);
+#ifdef __AVX512F__
+  if constexpr (sizeof(T) == 4)
+    return Vector<T>(_mm512_maskz_loadu_ps(__mmask16((1u << count) - 1), p));
+#endif
+  Vector<T> v = {};
+  for (int64_t l = 0; l < count; ++l)
+    v[l] = p[l];
+  return v;
+}
+template <typename T> void storeLanes(T *p, Vector<T> v, int64_t count) {
+  if (count >= kLanes<T>)
+    return store<T>(p, v);
+#ifdef __AVX512F__
+  if constexpr (sizeof(T) == 4)
+    return _mm512_mask_storeu_ps(p, __mmask16((1u << count) - 1), __m512(v));
+#endif
+  for (int64_t l = 0; l < count; ++l)
+    p[l] = v[l];
+}
+
+/// Lines i < count of `src`, `depth` elements long, zero elsewhere.
 template <int Lines, typename T>
-void transpose(T *dst, int64_t width, const T *src, int64_t ld, int64_t count) {
-  constexpr int lanes = kLanes<T>;
-  Vector<T> v[Lines];
+void loadLines(Vector<T> *v, const T *src, int64_t ld, int64_t count,
+               int64_t depth) {
 #pragma unroll
   for (int i = 0; i < Lines; ++i)
-    v[i] = i < count ? load(src + i * ld) : Vector<T>{};
+    v[i] = i < count ? loadLanes(src + i * ld, depth) : Vector<T>{};
+}
+
+/// A full square, its edges cut off on both sides.
+template <typename T>
+void transposeSquare(T *dst, int64_t ldDst, const T *src, int64_t ldSrc,
+                     int64_t rows, int64_t columns) {
+  constexpr int lanes = kLanes<T>;
+  Vector<T> v[lanes];
+  loadLines<lanes, T>(v, src, ldSrc, rows, columns);
+  exchangeAll<1, lanes, T>(v);
+  const int64_t last = columns < lanes ? columns : lanes;
+#pragma unroll
+  for (int i = 0; i < lanes; ++i)
+    if (i < last)
+      storeLanes<T>(dst + i * ldDst, v[i], rows);
+}
+
+template <typename T>
+void transpose(T *dst, int64_t ldDst, const T *src, int64_t ldSrc, int64_t rows,
+               int64_t columns) {
+  constexpr int lanes = kLanes<T>;
+  for (int64_t r = 0; r < rows; r += lanes)
+    for (int64_t c = 0; c < columns; c += lanes)
+      transposeSquare<T>(dst + c * ldDst + r, ldDst, src + r * ldSrc + c, ldSrc,
+                         rows - r, columns - c);
+}
+
+/// dst[k * width + i] = lines[i][k] for i < Lines and k < depth <= lanes. Lines
+/// is a power of two, at most the number of lanes.
+template <int Lines, typename T>
+void packSquare(T *dst, int64_t width, const T *src, int64_t ld, int64_t count,
+                int64_t depth) {
+  constexpr int lanes = kLanes<T>;
+  Vector<T> v[Lines];
+  loadLines<Lines, T>(v, src, ld, count, depth);
   exchangeAll<1, Lines, T>(v);
   // Row i now holds k = i, i + Lines, ...: `Lines` lanes each.
   typedef T Part
       __attribute__((vector_size(Lines * sizeof(T)), aligned(alignof(T))));
 #pragma unroll
-  for (int i = 0; i < Lines; ++i)
+  for (int g = 0; g < lanes / Lines; ++g)
 #pragma unroll
-    for (int g = 0; g < lanes / Lines; ++g) {
+    for (int i = 0; i < Lines; ++i) {
+      if (g * Lines + i >= depth)
+        return;
       Part part;
       __builtin_memcpy(&part, reinterpret_cast<T *>(&v[i]) + g * Lines,
                        sizeof(part));
@@ -175,39 +234,27 @@ void transpose(T *dst, int64_t width, const T *src, int64_t ld, int64_t count) {
     }
 }
 
-template <typename T>
-void packLinesPlain(T *dst, int64_t width, const T *src, int64_t ld,
-                    int64_t count, int64_t first, int64_t kc) {
-  for (int64_t k = first; k < kc; ++k)
-    for (int64_t i = 0; i < width; ++i)
-      dst[k * width + i] = i < count ? src[i * ld + k] : T(0);
-}
-
-/// Packs `Lines` lines at a time; blocks of k may overlap at the end.
 template <int Lines, typename T>
 void packGroups(T *dst, int64_t width, const T *src, int64_t ld, int64_t count,
                 int64_t kc) {
-  constexpr int lanes = kLanes<T>;
-  for (int64_t k = 0; k < kc; k += lanes) {
-    const int64_t at = k + lanes <= kc ? k : kc - lanes;
+  for (int64_t k = 0; k < kc; k += kLanes<T>)
     for (int64_t i = 0; i < width; i += Lines)
-      transpose<Lines, T>(dst + at * width + i, width, src + i * ld + at, ld,
-                          count - i);
-  }
+      packSquare<Lines, T>(dst + k * width + i, width, src + i * ld + k, ld,
+                           count - i, kc - k);
 }
 
 template <typename T>
 void packLines(T *dst, int64_t width, const T *src, int64_t ld, int64_t count,
                int64_t kc) {
   constexpr int lanes = kLanes<T>;
-  if (kc < lanes)
-    return packLinesPlain(dst, width, src, ld, count, 0, kc);
   if (width % lanes == 0)
     return packGroups<lanes, T>(dst, width, src, ld, count, kc);
   if constexpr (kRows <= lanes)
     if (width % kRows == 0)
       return packGroups<kRows, T>(dst, width, src, ld, count, kc);
-  packLinesPlain(dst, width, src, ld, count, 0, kc);
+  for (int64_t k = 0; k < kc; ++k)
+    for (int64_t i = 0; i < width; ++i)
+      dst[k * width + i] = i < count ? src[i * ld + k] : T(0);
 }
 
 /// Rows that packing asks for in advance: every row is on a page of its own,
@@ -337,9 +384,9 @@ void packRuns<float>(float *dst, int64_t ld, int64_t vectors, const float *src,
 #endif
 
 template <typename T> constexpr MicroKernels<T> makeKernels() {
-  return {kRows,      kLanes<T>,    kVectors,    kVectors * kLanes<T>,
-          anyTile<T>, packLines<T>, packRows<T>, packBand<T>,
-          packRuns<T>};
+  return {kRows,        kLanes<T>,    kVectors,    kVectors * kLanes<T>,
+          anyTile<T>,   packLines<T>, packRows<T>, packBand<T>,
+          transpose<T>, packRuns<T>};
 }
 
 } // namespace

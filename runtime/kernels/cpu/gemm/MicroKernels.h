@@ -44,6 +44,10 @@ template <typename T> struct MicroKernels {
   void (*packBand)(T *dst, int64_t panels, const T *src, int64_t ld,
                    int64_t kc);
 
+  /// dst[c * ldDst + r] = src[r * ldSrc + c] for r < rows, c < columns.
+  void (*transpose)(T *dst, int64_t ldDst, const T *src, int64_t ldSrc,
+                    int64_t rows, int64_t columns);
+
   /// A run of positions that a row of an image supplies to a panel: lanes
   /// [first, last) of vector `vector` come from base[lane * step].
   struct Run {

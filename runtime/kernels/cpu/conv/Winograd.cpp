@@ -1,0 +1,340 @@
+//===- Winograd.cpp - 3 x 3 convolution with 16/36 of the products --------===//
+//
+// Tiles go in chunks of whole rows of tiles. For a chunk, all threads
+//   1. transform the input tiles:    v[f][tile][channel], frequencies f < 16
+//   2. multiply per frequency:       m[f][tile][o] = v[f] u[f]
+//   3. transform back and store.
+// Channels are innermost, so that transforms use whole vectors whatever the
+// image size, and so that the products read both operands where they lie.
+// The weight gradient transforms both images and sums v[f]^T d[f] over chunks.
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/kernels/cpu/conv/Winograd.h"
+#include "runtime/kernels/cpu/Parallel.h"
+#include "runtime/kernels/cpu/conv/WinogradTiles.h"
+#include "runtime/kernels/cpu/gemm/Gemm.h"
+
+#include <cstring>
+
+namespace pipec::cpu {
+namespace {
+
+constexpr int64_t kFrequencies = 16, kLanes = kChannelBlock;
+
+/// Bytes of transformed tiles that a chunk aims at (they should stay in the
+/// second-level caches), and the fewest tiles that make good products.
+constexpr int64_t kChunkBytes = 1536 << 10, kChunkTiles = 96;
+
+/// A convolution from `from` to `to` with padding lo, in tiles of `to`.
+struct Tiling {
+  int64_t images, lo[2];
+  struct Side {
+    Layout layout;
+    int64_t height, width, padded; ///< channels in whole vectors
+  } from, to;
+  int64_t across, rows, rowsPerImage; ///< tiles in a row, rows of tiles
+  int64_t chunkRows;
+
+  Tiling(const ConvShape &s, bool backward) : images(s.n) {
+    const Side x{s.x, s.in[1], s.in[2], roundUp(s.c, kLanes)};
+    const Side y{s.y, s.out[1], s.out[2], roundUp(s.o, kLanes)};
+    from = backward ? y : x;
+    to = backward ? x : y;
+    for (int i = 0; i < 2; ++i)
+      lo[i] = backward ? 2 - s.lo[i + 1] : s.lo[i + 1];
+    across = (to.width + 1) / 2;
+    rowsPerImage = (to.height + 1) / 2;
+    rows = images * rowsPerImage;
+    const int64_t tileBytes = kFrequencies * 4 * (from.padded + to.padded);
+    const int64_t tiles = std::max(kChunkBytes / tileBytes, kChunkTiles);
+    chunkRows =
+        std::clamp<int64_t>(tiles / across, 1, std::max<int64_t>(rows, 1));
+    const int64_t chunks = rows ? (rows - 1) / chunkRows + 1 : 1;
+    chunkRows = (rows + chunks - 1) / chunks; // equal chunks
+  }
+
+  int64_t chunkTiles() const { return chunkRows * across; }
+  /// Distance of frequencies; not a power of two.
+  int64_t step(const Side &side) const {
+    return chunkTiles() * side.padded + kLanes;
+  }
+  /// Weights: u[f][channel of `from`][channel of `to`].
+  int64_t weightRow() const { return to.padded + kLanes; }
+  int64_t weightStep() const {
+    return from.layout.channels * weightRow() + kLanes;
+  }
+  int64_t scratch() const {
+    return kFrequencies * (weightStep() + step(from) + step(to));
+  }
+};
+
+/// Positions of an image side, 16 channels at a time, in the thread's scratch.
+/// Tiles are taken `kTiles` of a row at a time.
+constexpr int64_t kStripTiles = 64, kStripFloats = 2 * kScratchElements;
+static_assert(4 * (2 * kStripTiles + 2) * kLanes <= kStripFloats);
+
+/// Copies `rows` x `columns` positions from (y, x), zeros outside the image.
+void loadStrip(const Tiling::Side &side, const float *data, int64_t image,
+               int64_t block, int64_t y, int64_t x, int64_t rows,
+               int64_t columns, float *strip) {
+  const Layout &l = side.layout;
+  const int64_t channel = block * kLanes;
+  const int64_t channels = std::min(kLanes, l.channels - channel);
+  const float *plane = data + l.at(image, channel);
+  const int64_t first = std::clamp<int64_t>(-x, 0, columns);
+  const int64_t last = std::clamp<int64_t>(side.width - x, first, columns);
+  for (int64_t r = 0; r < rows; ++r, ++y, strip += columns * kLanes) {
+    const bool inside = y >= 0 && y < side.height;
+    const int64_t from = inside ? first : columns, to = inside ? last : columns;
+    std::memset(strip, 0, from * kLanes * sizeof(float));
+    const int64_t at = y * side.width + x + from;
+    if (from < to && l.blocked)
+      std::memcpy(strip + from * kLanes, plane + at * kLanes,
+                  (to - from) * kLanes * sizeof(float));
+    else if (from < to)
+      microKernels<float>().packLines(strip + from * kLanes, kLanes, plane + at,
+                                      l.plane, channels, to - from);
+    std::memset(strip + to * kLanes, 0,
+                (columns - to) * kLanes * sizeof(float));
+  }
+}
+
+/// Stores the positions of a strip that lie in the image.
+void storeStrip(const Tiling::Side &side, float *data, int64_t image,
+                int64_t block, int64_t y, int64_t x, int64_t rows,
+                int64_t columns, const float *strip) {
+  const Layout &l = side.layout;
+  const int64_t channel = block * kLanes;
+  const int64_t channels = std::min(kLanes, l.channels - channel);
+  float *plane = data + l.at(image, channel);
+  const int64_t count = std::min(columns, side.width - x);
+  for (int64_t r = 0; r < rows && y < side.height;
+       ++r, ++y, strip += columns * kLanes) {
+    const int64_t at = y * side.width + x;
+    if (l.blocked)
+      std::memcpy(plane + at * kLanes, strip, count * kLanes * sizeof(float));
+    else
+      microKernels<float>().transpose(plane + at, l.plane, strip, kLanes, count,
+                                      channels);
+  }
+}
+
+/// Calls body(block, image, tile row in the image, tile row in the chunk, first
+/// tile, tiles) for groups of tiles of one row and one vector of channels.
+template <typename Body>
+void forEachTileRow(const Tiling &t, const Tiling::Side &side, int64_t firstRow,
+                    const Body &body) {
+  const int64_t rows = std::min(t.chunkRows, t.rows - firstRow);
+  const int64_t blocks = side.padded / kLanes;
+  parallelFor(blocks * rows, 1, [&](int64_t item) {
+    const int64_t block = item / rows, r = item % rows, row = firstRow + r;
+    for (int64_t tile = 0; tile < t.across; tile += kStripTiles)
+      body(block, row / t.rowsPerImage, row % t.rowsPerImage, r, tile,
+           std::min(kStripTiles, t.across - tile));
+  });
+}
+
+void transformInput(const Tiling &t, const float *data, int64_t firstRow,
+                    float *v) {
+  forEachTileRow(t, t.from, firstRow,
+                 [&](int64_t block, int64_t image, int64_t row, int64_t r,
+                     int64_t tile, int64_t tiles) {
+                   float *strip = threadScratch<float>();
+                   const int64_t columns = 2 * tiles + 2;
+                   loadStrip(t.from, data, image, block, 2 * row - t.lo[0],
+                             2 * tile - t.lo[1], 4, columns, strip);
+                   winogradTiles().input(
+                       strip, columns * kLanes, tiles,
+                       v + (r * t.across + tile) * t.from.padded +
+                           block * kLanes,
+                       t.from.padded, t.step(t.from));
+                 });
+}
+
+void transformGradient(const Tiling &t, const float *data, int64_t firstRow,
+                       float *d) {
+  forEachTileRow(t, t.to, firstRow,
+                 [&](int64_t block, int64_t image, int64_t row, int64_t r,
+                     int64_t tile, int64_t tiles) {
+                   float *strip = threadScratch<float>();
+                   const int64_t columns = 2 * tiles;
+                   loadStrip(t.to, data, image, block, 2 * row, 2 * tile, 2,
+                             columns, strip);
+                   winogradTiles().gradient(
+                       strip, columns * kLanes, tiles,
+                       d + (r * t.across + tile) * t.to.padded + block * kLanes,
+                       t.to.padded, t.step(t.to));
+                 });
+}
+
+void transformOutput(const Tiling &t, const float *m, int64_t firstRow,
+                     float *data) {
+  forEachTileRow(t, t.to, firstRow,
+                 [&](int64_t block, int64_t image, int64_t row, int64_t r,
+                     int64_t tile, int64_t tiles) {
+                   float *strip = threadScratch<float>();
+                   const int64_t columns = 2 * tiles;
+                   winogradTiles().output(
+                       m + (r * t.across + tile) * t.to.padded + block * kLanes,
+                       t.to.padded, t.step(t.to), tiles, strip,
+                       columns * kLanes);
+                   storeStrip(t.to, data, image, block, 2 * row, 2 * tile, 2,
+                              columns, strip);
+                 });
+}
+
+/// u[f][c][o] from w[o][c][9].
+void transformWeights(const Tiling &t, const float *w, float *u) {
+  const int64_t channels = t.from.layout.channels;
+  const int64_t outputs = t.to.layout.channels;
+  parallelRanges(channels, kLanes, [&](int64_t c0, int64_t c1) {
+    float *taps = threadScratch<float>();
+    for (; c0 < c1; c0 += kLanes) {
+      const int64_t count = std::min(kLanes, c1 - c0);
+      for (int64_t o = 0; o < outputs; o += kLanes) {
+        microKernels<float>().packLines(
+            taps, kLanes, w + (o * channels + c0) * 9, channels * 9,
+            std::min(kLanes, outputs - o), 9 * count);
+        for (int64_t c = 0; c < count; ++c)
+          winogradTiles().weights(taps + c * 9 * kLanes, false,
+                                  u + (c0 + c) * t.weightRow() + o,
+                                  t.weightStep());
+      }
+    }
+  });
+}
+
+/// u[f][o][c] from w[o][c][9], taps turned: the input gradient is a
+/// convolution of dy with them.
+void transformTurnedWeights(const Tiling &t, const float *w, float *u) {
+  const int64_t channels = t.to.layout.channels;
+  parallelFor(t.from.layout.channels, 4, [&](int64_t o) {
+    float *taps = threadScratch<float>();
+    for (int64_t c = 0; c < channels; c += kLanes) {
+      microKernels<float>().packLines(taps, kLanes, w + (o * channels + c) * 9,
+                                      9, std::min(kLanes, channels - c), 9);
+      winogradTiles().weights(taps, true, u + o * t.weightRow() + c,
+                              t.weightStep());
+    }
+  });
+}
+
+/// Step 2 for one chunk of `tiles` tiles.
+void multiply(const Tiling &t, int64_t tiles, const float *v, const float *u,
+              float *m) {
+  parallelFor(kFrequencies, 1, [&](int64_t f) {
+    const MatrixSource<float> a(v + f * t.step(t.from), t.from.padded, true);
+    const MatrixSource<float> b(u + f * t.weightStep(), t.weightRow(), false,
+                                true);
+    const MatrixSink<float> c(m + f * t.step(t.to), t.to.padded);
+    Gemm<float>{tiles, t.to.padded, t.from.layout.channels, a, b, c, false}
+        .run();
+  });
+}
+
+/// The whole convolution, after its weights were transformed to the start of
+/// `scratch`.
+void convolve(const Tiling &t, const float *from, float *to, float *scratch) {
+  const float *u = scratch;
+  float *v = scratch + kFrequencies * t.weightStep();
+  float *m = v + kFrequencies * t.step(t.from);
+  for (int64_t row = 0; row < t.rows; row += t.chunkRows) {
+    const int64_t tiles = std::min(t.chunkRows, t.rows - row) * t.across;
+    transformInput(t, from, row, v);
+    multiply(t, tiles, v, u, m);
+    transformOutput(t, m, row, to);
+  }
+}
+
+/// dw[o][c][9] (+)= G^T u[f][c][o] G.
+void storeWeightGradient(const Tiling &t, const float *u, float *dw,
+                         bool accumulate) {
+  const int64_t channels = t.from.layout.channels;
+  const int64_t outputs = t.to.layout.channels;
+  parallelRanges(channels, kLanes, [&](int64_t c0, int64_t c1) {
+    float *taps = threadScratch<float>(), *lines = taps + 9 * kLanes * kLanes;
+    for (; c0 < c1; c0 += kLanes) {
+      const int64_t count = std::min(kLanes, c1 - c0), length = 9 * count;
+      for (int64_t o = 0; o < outputs; o += kLanes) {
+        const int64_t lineCount = std::min(kLanes, outputs - o);
+        for (int64_t c = 0; c < count; ++c)
+          winogradTiles().weightGradient(u + (c0 + c) * t.weightRow() + o,
+                                         t.weightStep(), taps + c * 9 * kLanes);
+        float *to = dw + (o * channels + c0) * 9;
+        if (!accumulate) {
+          microKernels<float>().transpose(to, channels * 9, taps, kLanes,
+                                          length, lineCount);
+          continue;
+        }
+        microKernels<float>().transpose(lines, length, taps, kLanes, length,
+                                        lineCount);
+        for (int64_t i = 0; i < lineCount; ++i)
+          for (int64_t j = 0; j < length; ++j)
+            to[i * channels * 9 + j] += lines[i * length + j];
+      }
+    }
+  });
+}
+
+} // namespace
+
+bool winogradTakes(const ConvShape &s, PipecConvKind which) {
+  const bool planar = s.kernel[0] == 1 && s.in[0] == 1 && s.out[0] == 1 &&
+                      s.stride[0] == 1 && s.lo[0] == 0;
+  for (int i = 1; i < 3; ++i)
+    if (s.kernel[i] != 3 || s.stride[i] != 1 || s.dilation[i] != 1)
+      return false;
+  if (!planar || s.groups != 1 || s.c < 16 || s.o < 16 || s.n < 1)
+    return false;
+  // Multiply-adds per pair of channels; transforming a weight costs about as
+  // much as 50, a tile as 2 of every frequency over the channels.
+  const Tiling t(s, which == PIPEC_CONV_BACKWARD_INPUT);
+  const double tiles = double(t.rows * t.across);
+  const double direct = 9.0 * double(t.images * t.to.height * t.to.width);
+  const double transformed =
+      16 * tiles + 16 * 50 +
+      16 * tiles * 6 * (1 / double(s.c) + 1 / double(s.o));
+  return transformed < 0.85 * direct;
+}
+
+int64_t winogradScratchBytes(const ConvShape &s, PipecConvKind which) {
+  return Tiling(s, which == PIPEC_CONV_BACKWARD_INPUT).scratch() *
+         int64_t(sizeof(float));
+}
+
+void winogradForward(const ConvShape &s, const float *x, const float *w,
+                     float *y, float *scratch) {
+  const Tiling t(s, false);
+  transformWeights(t, w, scratch);
+  convolve(t, x, y, scratch);
+}
+
+void winogradBackwardInput(const ConvShape &s, const float *dy, const float *w,
+                           float *dx, float *scratch) {
+  const Tiling t(s, true);
+  transformTurnedWeights(t, w, scratch);
+  convolve(t, dy, dx, scratch);
+}
+
+void winogradBackwardWeight(const ConvShape &s, const float *x, const float *dy,
+                            float *dw, bool accumulate, float *scratch) {
+  const Tiling t(s, false);
+  float *u = scratch, *v = scratch + kFrequencies * t.weightStep();
+  float *d = v + kFrequencies * t.step(t.from);
+  for (int64_t row = 0; row < t.rows; row += t.chunkRows) {
+    const int64_t tiles = std::min(t.chunkRows, t.rows - row) * t.across;
+    transformInput(t, x, row, v);
+    transformGradient(t, dy, row, d);
+    parallelFor(kFrequencies, 1, [&](int64_t f) {
+      const MatrixSource<float> a(v + f * t.step(t.from), t.from.padded, false);
+      const MatrixSource<float> b(d + f * t.step(t.to), t.to.padded, false,
+                                  true);
+      const MatrixSink<float> c(u + f * t.weightStep(), t.weightRow());
+      Gemm<float>{s.c, t.to.padded, tiles, a, b, c, row > 0}.run();
+    });
+  }
+  storeWeightGradient(t, u, dw, accumulate);
+}
+
+} // namespace pipec::cpu
