@@ -54,7 +54,8 @@ std::vector<Shape2D> candidateShapes(const PlanRequest &request,
   }
   int starts = static_cast<int>(std::min<size_t>(
       legalStarts(request.graph).size(), std::numeric_limits<int>::max()));
-  bool replicate = request.replication && facts.replicates && chunks == 1;
+  bool replicate = request.replication && facts.replicates && chunks == 1 &&
+                   facts.copies == 1;
   if (request.stages) {
     int columns = *request.stages / chunks;
     addGrid(shapes, request, *request.stages,

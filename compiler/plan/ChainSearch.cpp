@@ -17,7 +17,7 @@ constexpr uint32_t none = std::numeric_limits<uint32_t>::max();
 struct ChainSearch::Slots {
   std::vector<int> replicas;
   bool inside = false;
-  std::vector<StagePosition> positions;
+  std::vector<Keeps> keeps;
   std::vector<Link> incoming;        ///< from the stage before
   std::vector<double> reducePerByte; ///< all-reduce seconds per gradient byte
   std::vector<double> reduceFixed;   ///< and its latency part
@@ -61,8 +61,9 @@ ChainSearch::Slots ChainSearch::slots(const std::vector<int> &replicas,
     fromHere += r;
   bool same = true;
   for (int s = 0; s < count; ++s) {
-    slots.positions.push_back(
-        {s, count, replicas[s], fromHere, request.microbatches});
+    slots.keeps.push_back(
+        keepsAt(request.strategy,
+                {s, count, replicas[s], fromHere, request.microbatches}));
     fromHere -= replicas[s];
     slots.incoming.push_back(
         s == 0 ? Link{}
@@ -82,17 +83,16 @@ ChainSearch::Slots ChainSearch::slots(const std::vector<int> &replicas,
 
 /// Decides recomputation: only where the stash would not fit otherwise. False
 /// when the stage fits neither way.
-bool ChainSearch::recomputes(const StageCost &cost,
-                             const StagePosition &position, int64_t limit,
-                             bool &recompute) const {
+bool ChainSearch::recomputes(const StageCost &cost, const Keeps &keeps,
+                             int64_t limit, bool &recompute) const {
   Recompute wanted = model.request().recompute;
   recompute = wanted == Recompute::Full;
-  if (model.memory(cost, position, recompute).total() <= limit)
+  if (model.memory(cost, keeps, recompute).total() <= limit)
     return true;
   if (wanted != Recompute::Auto)
     return false;
   recompute = true;
-  return model.memory(cost, position, true).total() <= limit;
+  return model.memory(cost, keeps, true).total() <= limit;
 }
 
 Pace ChainSearch::extend(const Pace &suffix, const StageCost &cost,
@@ -124,15 +124,18 @@ Pace ChainSearch::extend(const Pace &suffix, const StageCost &cost,
     load += after;
   double replicas = slots.replicas[stage];
   p.fill += load;
-  const StagePosition &position = slots.positions[stage];
+  int window = slots.keeps[stage].inFlight;
   if (facts.shape == Shape::GPipe) {
     p.pace = std::max({p.pace, forward / replicas, hop / lanes});
     p.paceBack = std::max({p.paceBack, backward / replicas, back / lanes});
   } else {
-    p.pace = std::max({p.pace, load / replicas, hop / lanes, back / lanes});
-    int window = facts.inFlight(position);
+    // A device runs one such stage for each of its chunks.
+    double turns = facts.chunks;
+    p.pace =
+        std::max({p.pace, turns * load / replicas, hop / lanes, back / lanes});
+
     if (facts.shape == Shape::OneFOneB &&
-        window * position.replicas < request.microbatches)
+        window * slots.replicas[stage] < request.microbatches)
       p.pace = std::max(p.pace, p.fill / (window * replicas));
     if (!facts.synchronous)
       p.pace = std::max(p.pace, p.fill / (window * replicas));
@@ -175,7 +178,7 @@ ChainSearch::pack(const Slots &slots, double seconds, int64_t limit) const {
       size_t bound = end + 1 < n ? starts[end + 1] : model.intervals().nodes();
       const StageCost &cost = sweep.growTo(bound - 1);
       bool recompute = false;
-      if (!recomputes(cost, slots.positions[s], limit, recompute))
+      if (!recomputes(cost, slots.keeps[s], limit, recompute))
         break;
       double load = cost.seconds() + (recompute ? cost.forwardSeconds : 0);
       if (load > seconds * slots.replicas[s])
@@ -213,7 +216,7 @@ std::optional<Split> ChainSearch::greedy(const Slots &slots) const {
     size_t last = s + 1 < cuts->size() ? (*cuts)[s + 1] - 1
                                        : model.intervals().nodes() - 1;
     bool recompute = false;
-    recomputes(model.intervals().cost((*cuts)[s], last), slots.positions[s],
+    recomputes(model.intervals().cost((*cuts)[s], last), slots.keeps[s],
                stageLimit(), recompute);
     split.recompute.push_back(recompute);
   }
@@ -228,7 +231,7 @@ double ChainSearch::surrogate(const Split &split) const {
                                               : model.intervals().nodes() - 1;
     StageCost cost = model.intervals().cost(split.starts[s], last);
     bool recompute = false;
-    if (!recomputes(cost, place.positions[s], stageLimit(), recompute))
+    if (!recomputes(cost, place.keeps[s], stageLimit(), recompute))
       return inf;
     p = extend(p, cost, place, s, recompute);
   }
@@ -252,7 +255,8 @@ int64_t ChainSearch::smallestLimit(const std::vector<int> &replicas) const {
 
 /// Stages that share a device share its memory; the judge adds them up exactly.
 int64_t ChainSearch::stageLimit() const {
-  return model.limit() / std::max(1, model.request().strategy.chunks);
+  const StrategyFacts &facts = model.request().strategy;
+  return model.limit() / (facts.chunks * facts.copies);
 }
 
 /// The largest pace any plan of at most that objective can have.
@@ -328,7 +332,7 @@ void ChainSearch::extendSuffixes(size_t i, Table &table) const {
         continue;
       }
       bool recompute = false;
-      if (!recomputes(cost, place.positions[stage], stageLimit(), recompute))
+      if (!recomputes(cost, place.keeps[stage], stageLimit(), recompute))
         continue;
       // The least any plan with this stage costs, whatever the others do.
       Pace alone = extend({}, cost, place, stage, recompute);

@@ -47,8 +47,8 @@ private:
   struct Label;
   struct Table;
   Slots slots(const std::vector<int> &replicas, bool inside) const;
-  bool recomputes(const StageCost &cost, const StagePosition &position,
-                  int64_t limit, bool &recompute) const;
+  bool recomputes(const StageCost &cost, const Keeps &keeps, int64_t limit,
+                  bool &recompute) const;
   std::optional<std::vector<size_t>> pack(const Slots &slots, double seconds,
                                           int64_t limit) const;
   std::optional<Split> greedy(const Slots &slots) const;

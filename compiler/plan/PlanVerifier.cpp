@@ -52,7 +52,7 @@ void checkCoverage(const PlanRequest &request, const PlanResult &result) {
              "a pinned group is split");
 
   int total = request.topology.devices();
-  int chunks = std::max(1, request.strategy.chunks);
+  int chunks = request.strategy.chunks * request.strategy.copies;
   std::map<int, int> held;
   for (const StagePlan &s : stages) {
     expect(s.replicas >= 1, "a stage has no replica");
@@ -162,7 +162,8 @@ double longestPath(const schedule::Schedule &order, const PlanRequest &request,
   auto hop = [&](int stage) { // into `stage` from the one before, either way
     const StagePlan &to = result.stages[static_cast<size_t>(stage)];
     const StagePlan &from = result.stages[static_cast<size_t>(stage) - 1];
-    int64_t bytes = std::max(to.receiveBytes, to.receiveGradientBytes);
+    int64_t bytes =
+        std::max(to.receiveBytes, to.receiveGradientBytes) / order.slices;
     if (bytes == 0)
       return 0.0;
     double worst = 0;
@@ -209,7 +210,7 @@ double longestPath(const schedule::Schedule &order, const PlanRequest &request,
         } else {
           duration = stage.backwardWeightSeconds;
         }
-        clock[d] = std::max(clock[d], ready) + duration;
+        clock[d] = std::max(clock[d], ready) + duration / order.slices;
         if (a.kind == schedule::Kind::F)
           forwardDone[mine] = clock[d];
         else if (a.kind != schedule::Kind::W)
@@ -242,7 +243,7 @@ void checkStep(const PlanRequest &request, const PlanResult &result) {
   int64_t actions =
       static_cast<int64_t>(result.stages.size()) * request.microbatches;
   if (!request.strategy.synchronous || request.strategy.chunks > 1 ||
-      actions > 20'000)
+      request.strategy.copies > 1 || actions > 20'000)
     return;
   bool uniform = std::all_of(
       result.stages.begin(), result.stages.end(), [&](const StagePlan &s) {

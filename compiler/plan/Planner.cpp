@@ -101,11 +101,22 @@ std::vector<Ranked> rankedSplits(const PlanRequest &request,
                                  const StepModel &model,
                                  const ChainSearch &search) {
   std::vector<Ranked> ranked;
+  std::optional<Failure> refusal;
   for (const Shape2D &shape : candidateShapes(request, model)) {
-    auto split = search.best(shape.replicas, shape.pipelinesInside);
-    if (split)
-      ranked.push_back({*split, search.surrogate(*split)});
+    // A schedule may not exist for every number of stages and microbatches.
+    try {
+      auto split = search.best(shape.replicas, shape.pipelinesInside);
+      if (split)
+        ranked.push_back({*split, search.surrogate(*split)});
+    } catch (const Failure &failure) {
+      if (failure.code != Exit::Usage)
+        throw;
+      if (!refusal)
+        refusal.emplace(failure);
+    }
   }
+  if (ranked.empty() && refusal)
+    throw *refusal;
   sortBy(ranked, [](const Ranked &r) { return r.surrogate; });
   return ranked;
 }

@@ -21,7 +21,9 @@ std::vector<bool> chooseRecompute(const StepModel &model, const Split &split) {
     StageCost cost = model.intervals().cost(split.starts[s], last);
     int64_t limit =
         model.limit() / std::max(1, model.request().strategy.chunks);
-    recompute[s] = model.memory(cost, position, false).total() > limit;
+    recompute[s] =
+        model.memory(cost, keepsAt(model.request().strategy, position), false)
+            .total() > limit;
   }
   return recompute;
 }

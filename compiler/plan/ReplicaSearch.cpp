@@ -35,6 +35,18 @@ private:
              bool first) const;
   double objective(const Suffix &s) const;
   void insert(std::vector<Suffix> &labels, const Suffix &s) const;
+  /// What a stage keeps depends on its replicas and the devices after it; facts
+  /// that need its number from the front see a first stage.
+  const Keeps &keepsOf(int replicas, int devicesAfter) const {
+    Keeps &known = keeps[static_cast<size_t>(replicas) *
+                             (static_cast<size_t>(devices_) + 1) +
+                         static_cast<size_t>(devicesAfter)];
+    if (known.inFlight == 0)
+      known =
+          keepsAt(request.strategy, {0, 1, replicas, devicesAfter + replicas,
+                                     request.microbatches});
+    return known;
+  }
   std::vector<Suffix> &at(size_t start, int devices) {
     return table[start * (static_cast<size_t>(devices_) + 1) +
                  static_cast<size_t>(devices)];
@@ -47,6 +59,7 @@ private:
   std::vector<int> choices; ///< replica counts to try, ascending
   size_t labelsKept;
   std::vector<std::vector<Suffix>> table;
+  mutable std::vector<Keeps> keeps; ///< inFlight 0: not known yet
 };
 
 std::vector<int> replicaChoices(int devices, int server) {
@@ -72,23 +85,21 @@ Search::Search(const PlanRequest &request, const StepModel &model)
                                        : 128);
   choices = replicaChoices(devices_, request.topology.levels.back().count);
   labelsKept = large ? 2 : 6;
-  table.resize((starts.size() + 1) * (static_cast<size_t>(devices_) + 1));
+  size_t width = static_cast<size_t>(devices_) + 1;
+  table.resize((starts.size() + 1) * width);
+  keeps.assign(width * width, {0, 0});
 }
 
 bool Search::price(Suffix &s, const StageCost &cost, int replicas,
                    int devicesAfter, bool first) const {
   const StrategyFacts &facts = request.strategy;
-  StagePosition position{s.stages, s.stages + 1, replicas,
-                         devicesAfter + replicas, request.microbatches};
-  // Only the suffix is known: facts that need the stage's number from the front
-  // see it counted from here.
-  position.stage = 0;
+  const Keeps &keeps = keepsOf(replicas, devicesAfter);
   bool recompute = request.recompute == Recompute::Full;
-  if (model.memory(cost, position, recompute).total() > model.limit()) {
+  if (model.memory(cost, keeps, recompute).total() > model.limit()) {
     if (request.recompute != Recompute::Auto)
       return false;
     recompute = true;
-    if (model.memory(cost, position, true).total() > model.limit())
+    if (model.memory(cost, keeps, true).total() > model.limit())
       return false;
   }
   // Neighbours stage by stage: the suffix occupies the cluster's last devices.
@@ -105,7 +116,7 @@ bool Search::price(Suffix &s, const StageCost &cost, int replicas,
     load += after;
   s.fill += load;
   s.pace = std::max(s.pace, load / replicas);
-  int window = facts.inFlight(position) * replicas;
+  int window = keeps.inFlight * replicas;
   if (!facts.synchronous || window < request.microbatches)
     if (facts.shape == Shape::OneFOneB)
       s.pace = std::max(s.pace, s.fill / window);

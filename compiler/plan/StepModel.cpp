@@ -53,6 +53,8 @@ std::vector<std::vector<int>> assignDevices(const StrategyFacts &facts,
           devices[s].push_back(inside ? q * columns + d : d * replicas[s] + q);
     return devices;
   }
+  if (facts.copies > 1)
+    return schedule::bidirectionalPlacement(stages);
   std::vector<std::vector<int>> devices(stages);
   int next = 0;
   for (int s = 0; s < stages; ++s)
@@ -71,12 +73,15 @@ double StepModel::updateSeconds(int64_t parameterBytes) const {
   return traffic / (0.8 * asked.topology.device.memoryBandwidth);
 }
 
-MemoryParts StepModel::memory(const StageCost &cost,
-                              const StagePosition &position,
+Keeps keepsAt(const StrategyFacts &facts, const StagePosition &position) {
+  return {facts.inFlight(position), facts.versions(position)};
+}
+
+MemoryParts StepModel::memory(const StageCost &cost, const Keeps &keeps,
                               bool recompute) const {
   MemoryParts m;
-  int inFlight = asked.strategy.inFlight(position);
-  m.weights = cost.parameterBytes * asked.strategy.versions(position);
+  int inFlight = keeps.inFlight;
+  m.weights = cost.parameterBytes * keeps.versions;
   m.state = cost.stateBytes;
   m.gradients = static_cast<int64_t>(asked.strategy.gradientCopies *
                                      static_cast<double>(cost.parameterBytes));
@@ -118,9 +123,10 @@ std::vector<StagePlan> StepModel::layOut(const Split &split) const {
     fromHere += stage.replicas;
     StagePosition position{static_cast<int>(s), static_cast<int>(count),
                            stage.replicas, fromHere, asked.microbatches};
-    stage.inFlight = asked.strategy.inFlight(position);
-    stage.versions = asked.strategy.versions(position);
-    stage.memory = memory(cost, position, stage.recompute);
+    Keeps keeps = keepsAt(asked.strategy, position);
+    stage.inFlight = keeps.inFlight;
+    stage.versions = keeps.versions;
+    stage.memory = memory(cost, keeps, stage.recompute);
   }
   return stages;
 }
@@ -148,23 +154,23 @@ int64_t StepModel::effort(const std::vector<int> &replicas) const {
 
 namespace {
 
-/// Fills the schedule library's costs from the stages; `serial` seconds are
-/// added to each weight gradient (asynchronous all-reduce and update).
+/// The schedule library's costs from the stages; with `slices` its actions are
+/// so many pieces of a microbatch.
 schedule::Costs scheduleCosts(const Topology &topology,
                               const std::vector<StagePlan> &stages,
-                              const std::vector<double> &serial) {
+                              int slices) {
   schedule::Costs costs;
+  double piece = 1.0 / slices;
   for (size_t s = 0; s < stages.size(); ++s) {
-    costs.forward.push_back(stages[s].forwardSeconds);
-    costs.backwardInput.push_back(stages[s].backwardInputSeconds);
-    costs.backwardWeight.push_back(stages[s].backwardWeightSeconds +
-                                   (serial.empty() ? 0 : serial[s]));
+    costs.forward.push_back(piece * stages[s].forwardSeconds);
+    costs.backwardInput.push_back(piece * stages[s].backwardInputSeconds);
+    costs.backwardWeight.push_back(piece * stages[s].backwardWeightSeconds);
     if (s > 0) {
       Link link =
           boundaryLink(topology, stages[s - 1].devices, stages[s].devices);
-      costs.comm.push_back(
-          transferSeconds(link, std::max(stages[s].receiveBytes,
-                                         stages[s].receiveGradientBytes)));
+      int64_t bytes =
+          std::max(stages[s].receiveBytes, stages[s].receiveGradientBytes);
+      costs.comm.push_back(transferSeconds(link, bytes / slices));
     }
   }
   costs.memoryForward.assign(stages.size(), 0);
@@ -210,7 +216,7 @@ StepModel::scheduleFor(const std::vector<StagePlan> &stages) const {
 StepModel::Timing
 StepModel::synchronousStep(const std::vector<StagePlan> &stages) const {
   const schedule::Schedule &order = scheduleFor(stages);
-  schedule::Costs priced = scheduleCosts(asked.topology, stages, {});
+  schedule::Costs priced = scheduleCosts(asked.topology, stages, order.slices);
   schedule::Timeline line = schedule::simulate(order, priced);
 
   // A device reduces and updates a stage once its last backward is done.

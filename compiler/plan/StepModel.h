@@ -28,6 +28,12 @@ struct Split {
   bool operator==(const Split &) const = default;
 };
 
+/// What one replica of a stage keeps at its peak.
+struct Keeps {
+  int inFlight = 1, versions = 1;
+};
+Keeps keepsAt(const StrategyFacts &facts, const StagePosition &position);
+
 class StepModel {
 public:
   StepModel(const PlanRequest &request, const IntervalCosts &costs);
@@ -43,8 +49,8 @@ public:
   const PlanRequest &request() const { return asked; }
   const IntervalCosts &intervals() const { return costs; }
 
-  /// Memory of one replica of a stage at that position.
-  MemoryParts memory(const StageCost &cost, const StagePosition &position,
+  /// Memory of one replica of a stage that keeps so much at its peak.
+  MemoryParts memory(const StageCost &cost, const Keeps &keeps,
                      bool recompute) const;
   /// Seconds of the optimizer's update of that many weight bytes.
   double updateSeconds(int64_t parameterBytes) const;

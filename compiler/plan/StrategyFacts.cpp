@@ -1,8 +1,12 @@
 #include "compiler/plan/StrategyFacts.h"
 
+#include "compiler/schedule/Generator.h"
 #include "support/Failure.h"
 
 #include <algorithm>
+#include <map>
+#include <memory>
+#include <utility>
 
 namespace pipec::plan {
 
@@ -45,15 +49,67 @@ const std::vector<StrategyFacts> &rows() {
   return all;
 }
 
+/// What a schedule's own order keeps in flight, per stage; generated once for
+/// each size.
+class OrderFacts {
+public:
+  OrderFacts(std::string schedule, int chunks)
+      : schedule(std::move(schedule)), chunks(chunks) {}
+  int inFlight(const StagePosition &p) {
+    auto &known = bySize[{p.stages, share(p)}];
+    if (known.empty()) {
+      schedule::ScheduleRequest request;
+      request.devices = p.stages / chunks;
+      request.chunks = chunks > 1 ? chunks : 0;
+      request.microbatches = share(p);
+      auto order = schedule::generate(schedule, request);
+      for (const auto &copies : schedule::inFlight(order)) {
+        int pieces = *std::max_element(copies.begin(), copies.end());
+        known.push_back((pieces + order.slices - 1) / order.slices);
+      }
+    }
+    return known.at(static_cast<size_t>(p.stage));
+  }
+
+private:
+  std::string schedule;
+  int chunks;
+  std::map<std::pair<int, int>, std::vector<int>> bySize;
+};
+
+StrategyFacts factsOfSchedule(const schedule::ScheduleRow &row, int chunks) {
+  StrategyFacts facts;
+  facts.name = facts.schedule = row.name;
+  facts.chunks = row.chunks == schedule::ChunkRule::One ? 1
+                 : row.chunks == schedule::ChunkRule::Free && chunks > 0
+                     ? chunks
+                     : 2;
+  facts.copies = row.layout == schedule::Layout::Bidirectional ? 2 : 1;
+  facts.splitBackward = row.splitBackward;
+  facts.synchronous = row.synchronous;
+  facts.replicates = false;
+  auto order = std::make_shared<OrderFacts>(row.name, facts.chunks);
+  facts.inFlight = [order](const StagePosition &p) {
+    return order->inFlight(p);
+  };
+  facts.versions = [](const StagePosition &) { return 1; };
+  return facts;
+}
+
 } // namespace
 
-StrategyFacts strategyFacts(const std::string &name) {
+StrategyFacts strategyFacts(const std::string &name, int chunks) {
   std::string names;
   for (const StrategyFacts &facts : rows()) {
     if (facts.name == name)
       return facts;
     names += (names.empty() ? "" : ", ") + facts.name;
   }
+  if (const schedule::ScheduleRow *row = schedule::findSchedule(name))
+    return factsOfSchedule(*row, chunks);
+  for (const schedule::ScheduleRow &row : schedule::schedules())
+    if (names.find(row.name) == std::string::npos)
+      names += std::string(", ") + row.name;
   throw Failure(Exit::Usage, "the planner knows no strategy '" + name +
                                  "'; there are: " + names);
 }

@@ -39,6 +39,8 @@ struct StrategyFacts {
   Shape shape = Shape::OneFOneB;
   /// Stages on each device (interleaving); replication needs 1.
   int chunks = 1;
+  /// Copies of the whole pipeline that share the devices in opposite order.
+  int copies = 1;
   /// I and W are separate tasks.
   bool splitBackward = false;
   /// Synchronous: a barrier ends every step, and gradients accumulate over the
@@ -54,9 +56,11 @@ struct StrategyFacts {
   bool replicates = true;
 };
 
-/// The row of that name ("dp", "naive", "gpipe", "1f1b", "pipedream", "2bw");
-/// Failure(Exit::Usage) lists the names there are.
-StrategyFacts strategyFacts(const std::string &name);
+/// The row of that name ("dp", "naive", "gpipe", "1f1b", "pipedream", "2bw"),
+/// or the facts of any schedule of that name: its placement, and what its own
+/// order keeps in flight. `chunks` (0: the schedule's default) counts where it
+/// has a choice. Failure(Exit::Usage) lists the names there are.
+StrategyFacts strategyFacts(const std::string &name, int chunks = 0);
 std::vector<std::string> strategyFactNames();
 
 } // namespace pipec::plan

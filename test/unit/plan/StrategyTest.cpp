@@ -1,0 +1,144 @@
+#include "RandomGraphs.h"
+#include "compiler/plan/Choose.h"
+#include "compiler/schedule/Generator.h"
+#include "support/Failure.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+using namespace pipec;
+using namespace pipec::plan;
+using namespace pipec::plan::test;
+
+namespace {
+
+PlanRequest uniformRequest(const std::string &strategy, int devices,
+                           int microbatches) {
+  PlanRequest r;
+  r.graph = uniformChain(16, 1e-3, 1000, 10);
+  r.topology = oneServer(devices, 1e12, 0);
+  r.strategy = strategyFacts(strategy);
+  r.microbatches = microbatches;
+  r.replication = false;
+  r.stages = devices * r.strategy.chunks;
+  return r;
+}
+
+} // namespace
+
+/// Every synchronous schedule there is can be planned for: all devices hold
+/// what the schedule's placement says, and the step is at least the busiest
+/// device's work.
+TEST(Strategies, EveryScheduleCanBePlanned) {
+  int planned = 0;
+  for (const schedule::ScheduleRow &row : schedule::schedules()) {
+    if (!row.synchronous || std::string(row.name) == "dp")
+      continue;
+    PlanRequest r = uniformRequest(row.name, 4, 8);
+    PlanResult result = makePlan(r);
+    ++planned;
+    std::set<int> used;
+    for (const StagePlan &s : result.stages)
+      used.insert(s.devices.begin(), s.devices.end());
+    EXPECT_EQ(used, (std::set<int>{0, 1, 2, 3})) << row.name;
+    double work = 16 * 3e-3 * 8 / 4;
+    EXPECT_GE(result.stepSeconds, work * (1 - 1e-9)) << row.name;
+    if (std::string(row.name) != "naive" && std::string(row.name) != "gems") {
+      EXPECT_LT(result.stepSeconds, 2.2 * work) << row.name;
+    }
+    EXPECT_EQ(result.stages.size(), 4u * r.strategy.chunks) << row.name;
+  }
+  EXPECT_GT(planned, 10);
+}
+
+TEST(Strategies, InFlightIsTheSchedulesOwn) {
+  // A classic row's formula and the count over its generated order agree.
+  for (const char *name : {"gpipe", "1f1b", "naive"})
+    for (int stages : {1, 2, 3, 5})
+      for (int microbatches : {1, 2, 4, 9}) {
+        schedule::ScheduleRequest request;
+        request.devices = stages;
+        request.microbatches = microbatches;
+        auto counted = schedule::inFlight(schedule::generate(name, request));
+        StrategyFacts facts = strategyFacts(name);
+        for (int s = 0; s < stages; ++s)
+          EXPECT_EQ(facts.inFlight({s, stages, 1, stages - s, microbatches}),
+                    counted[s][0])
+              << name << " " << stages << " " << microbatches << " " << s;
+      }
+}
+
+TEST(Strategies, ReplicatedInFlightIsTheSchedulesOwn) {
+  for (auto replicas :
+       {std::vector<int>{2, 1}, {3, 1}, {1, 2, 1}, {2, 2}, {4, 1, 1}}) {
+    schedule::ScheduleRequest request;
+    request.replicas = replicas;
+    request.devices = 0;
+    for (int r : replicas)
+      request.devices += r;
+    request.microbatches = 24;
+    auto counted = schedule::inFlight(schedule::generate("1f1b", request));
+    StrategyFacts facts = strategyFacts("1f1b");
+    int fromHere = request.devices;
+    for (size_t s = 0; s < replicas.size(); ++s) {
+      int most = *std::max_element(counted[s].begin(), counted[s].end());
+      EXPECT_EQ(facts.inFlight({static_cast<int>(s),
+                                static_cast<int>(replicas.size()), replicas[s],
+                                fromHere, 24}),
+                most);
+      fromHere -= replicas[s];
+    }
+  }
+}
+
+TEST(Strategies, UnknownNameListsWhatThereIs) {
+  try {
+    strategyFacts("1f2b");
+    FAIL();
+  } catch (const Failure &f) {
+    EXPECT_EQ(f.code, Exit::Usage);
+    for (const char *name : {"pipedream", "zb-h1", "2bw"})
+      EXPECT_NE(std::string(f.what()).find(name), std::string::npos)
+          << f.what();
+  }
+}
+
+/// The choice is the fastest of what each strategy gives alone, and at least as
+/// fast as data parallelism whenever that fits.
+TEST(Strategies, ChooseTakesTheFastest) {
+  Random random(5);
+  std::vector<StrategyFacts> list{strategyFacts("1f1b"), strategyFacts("gpipe"),
+                                  strategyFacts("dp"), strategyFacts("zb-h1")};
+  int notFirst = 0;
+  for (int round = 0; round < 25; ++round) {
+    PlanRequest r;
+    r.graph = randomGraph(random, 12);
+    r.topology = oneServer(4, random.real(1e7, 1e9), 1e-5);
+    r.microbatches = random.between(4, 16);
+    r.baselines = false;
+    StrategyChoice choice = chooseStrategy(r, list);
+    ASSERT_EQ(choice.stepSeconds.size(), list.size());
+    for (double seconds : choice.stepSeconds)
+      if (!std::isnan(seconds)) {
+        EXPECT_LE(choice.result.stepSeconds, seconds * (1 + 1e-12));
+      }
+    EXPECT_FALSE(choice.result.runnerUp.empty());
+    notFirst += choice.strategy != 0;
+  }
+  EXPECT_GT(notFirst, 0);
+  // Nothing fits: the first strategy's reason.
+  PlanRequest tiny;
+  tiny.graph = uniformChain(4, 1e-3, 1000, 1000);
+  tiny.topology = oneServer(2, 1e9, 0);
+  tiny.microbatches = 2;
+  tiny.memoryLimit = 10;
+  try {
+    chooseStrategy(tiny, list);
+    FAIL();
+  } catch (const Failure &f) {
+    EXPECT_EQ(f.code, Exit::NoFit);
+  }
+}
