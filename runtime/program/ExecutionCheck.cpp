@@ -126,7 +126,12 @@ private:
   }
 
   /// Takes the slot for the microbatch; false while another one has it.
+  /// A region that the stage does not have is never in use.
   bool claim(RankState &state, const Slot &slot, int64_t microbatch) {
+    for (const SlottedRegion &known : kSlotted)
+      if (known.region == std::get<1>(slot) &&
+          regionOf(plan.stages[std::get<0>(slot)], known.name).bytes == 0)
+        return true;
     auto [entry, free] = state.owner.emplace(slot, microbatch);
     return free || entry->second == microbatch;
   }
