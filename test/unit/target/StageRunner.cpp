@@ -7,6 +7,7 @@
 #include "mlir/Parser/Parser.h"
 #include "llvm/Support/FileSystem.h"
 
+#include <chrono>
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <random>
@@ -150,16 +151,24 @@ Memory StageRunner::randomMemory(unsigned seed, int64_t integerLimit) const {
   return memory;
 }
 
+int64_t StageRunner::workspaceOf(StringRef task) const {
+  for (const target::TaskCode &code : result.tasks)
+    if (code.name == task)
+      return code.workspaceBytes;
+  return 0;
+}
+
+PipecTask StageRunner::function(StringRef task) const {
+  auto name = ("pipec_" + task).str();
+  return reinterpret_cast<PipecTask>(dlsym(library, name.c_str()));
+}
+
 void StageRunner::run(StringRef task, Memory &memory) const {
   if (!ok())
     return;
   PipecFrame call = frame;
   std::vector<std::vector<char>> aligned(PIPEC_REGION_COUNT);
-  int64_t workspace = 0;
-  for (const target::TaskCode &code : result.tasks)
-    if (code.name == task)
-      workspace = code.workspaceBytes;
-  memory[PIPEC_WORKSPACE].assign(workspace, '\xff');
+  memory[PIPEC_WORKSPACE].assign(workspaceOf(task), '\xff');
   // Exactly as large as promised, at the promised alignment; a red zone after.
   constexpr int64_t kZone = 256;
   for (int i = 0; i < PIPEC_REGION_COUNT; ++i) {
@@ -169,16 +178,35 @@ void StageRunner::run(StringRef task, Memory &memory) const {
     memcpy(base, memory[i].data(), memory[i].size());
     call.base[i] = base;
   }
-  auto function = reinterpret_cast<PipecTask>(
-      dlsym(library, ("pipec_" + task).str().c_str()));
-  ASSERT_NE(function, nullptr) << task.str();
-  function(&call);
+  ASSERT_NE(function(task), nullptr) << task.str();
+  function(task)(&call);
   for (int i = 0; i < PIPEC_REGION_COUNT; ++i) {
     memcpy(memory[i].data(), call.base[i], memory[i].size());
     const char *end = call.base[i] + memory[i].size();
     for (const char *p = end; p < aligned[i].data() + aligned[i].size(); ++p)
       ASSERT_EQ(*p, '\xa5') << "written beyond region " << i;
   }
+}
+
+double StageRunner::time(StringRef task, Memory &memory) const {
+  PipecFrame call = frame;
+  memory[PIPEC_WORKSPACE].assign(workspaceOf(task), 0);
+  for (int i = 0; i < PIPEC_REGION_COUNT; ++i) {
+    memory[i].resize(memory[i].size() + 64);
+    call.base[i] = reinterpret_cast<char *>(
+        llvm::alignTo(reinterpret_cast<uintptr_t>(memory[i].data()), 64));
+  }
+  using Clock = std::chrono::steady_clock;
+  double least = 1e9, total = 0;
+  for (int run = 0; run < 2000 && (run < 5 || total < 1); ++run) {
+    auto start = Clock::now();
+    function(task)(&call);
+    double seconds =
+        std::chrono::duration<double>(Clock::now() - start).count();
+    least = std::min(least, seconds);
+    total += seconds;
+  }
+  return least;
 }
 
 /// Whether two numbers agree to `tolerance` of `scale`.

@@ -31,6 +31,8 @@ public:
   Memory randomMemory(unsigned seed, int64_t integerLimit = 7) const;
   /// Runs a task. The workspace is filled with NaN bytes first.
   void run(llvm::StringRef task, Memory &memory) const;
+  /// Least seconds of many runs of a task on `memory`.
+  double time(llvm::StringRef task, Memory &memory) const;
   /// What the task would do to `memory` in double precision: compares every
   /// pipe.store with `after`. Errors are relative to the largest element.
   void expectMatches(llvm::StringRef task, const Memory &before,
@@ -41,6 +43,9 @@ public:
   PipecFrame frame = {};
 
 private:
+  int64_t workspaceOf(llvm::StringRef task) const;
+  PipecTask function(llvm::StringRef task) const;
+
   std::unique_ptr<mlir::MLIRContext> context;
   mlir::OwningOpRef<mlir::ModuleOp> module;
   target::StageCode result;
