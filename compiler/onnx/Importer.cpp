@@ -14,7 +14,7 @@ using namespace mlir;
 namespace pipec::onnx {
 
 /// Older opsets write what this importer reads as something else.
-static constexpr int64_t kOldestOpset = 11;
+static constexpr int64_t kOldestOpset = 7;
 /// Calls and subgraphs nested deeper than this are a cycle or an attack.
 static constexpr int kDeepestScope = 64;
 
@@ -44,7 +44,7 @@ bool Importer::checkVersions() {
             ? "the model names no version of the ONNX operators"
             : "the model uses opset " + std::to_string(opset->second) +
                   "; the oldest supported is " + std::to_string(kOldestOpset),
-        "export the model again with opset 18 or newer");
+        "export the model again with opset 13 or newer");
     return false;
   }
   report.opset = opset->second;

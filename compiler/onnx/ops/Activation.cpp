@@ -98,6 +98,14 @@ void importSwish(NodeContext &c) {
   c.out(c.e.mul(x, sigmoid(c, c.e.mul(x, c.floatAttr("alpha", 1)))));
 }
 
+/// Swish of the gate times the other operand.
+void importSwiGLU(NodeContext &c) {
+  const Val &gate = c.floatIn(0);
+  c.out(
+      c.e.mul(c.e.mul(gate, sigmoid(c, c.e.mul(gate, c.floatAttr("alpha", 1)))),
+              c.in(1)));
+}
+
 /// x * tanh(softplus(x))
 void importMish(NodeContext &c) {
   const Val &x = c.floatIn(0);

@@ -184,6 +184,39 @@ void importConvTranspose(NodeContext &c) {
   c.out(c.has(2) ? addChannelBias(c, y, c.in(2)) : y);
 }
 
+/// A depthwise convolution over the past only; the last k - 1 elements are the
+/// state of the next call.
+void importCausalConvWithState(NodeContext &c) {
+  Emitter &e = c.e;
+  const Val &x = c.floatIn(0), &w = c.in(1);
+  if (x.getRank() != 3 || w.getRank() != 3 || w.dim(0) != x.dim(1) ||
+      w.dim(1) != 1)
+    c.fail("its weight " + shapeText(w.getShape()) +
+           " does not fit its input " + shapeText(x.getShape()));
+  const int64_t before = w.dim(2) - 1, length = x.dim(2);
+  const Val past = c.has(3)
+                       ? c.in(3)
+                       : e.splat(x.type.clone({x.dim(0), x.dim(1), before}), 0);
+  const Val all = e.concat({past, x}, 2);
+  if (all.dim(2) != before + length)
+    c.fail("its past state does not have " + std::to_string(before) +
+           " elements");
+  const SmallVector<int64_t> one{1}, none{0};
+  Val y = e.apply({all, w}, [&](nn::NNBuilder &b, ArrayRef<Value> v) {
+    return nn::ConvOp::create(b, v[0], v[1], one, one, none, none, x.dim(1))
+        .getResult();
+  });
+  if (c.has(2))
+    y = addChannelBias(c, y, c.in(2));
+  const std::string activation = c.stringAttr("activation", "none");
+  if (activation == "silu" || activation == "swish")
+    y = e.mul(y, e.unary<nn::SigmoidOp>(y));
+  else if (activation != "none")
+    c.fail("its activation '" + activation + "' is unknown");
+  c.out(0, y);
+  c.out(1, e.sliceAxis(all, 2, length, before));
+}
+
 //===----------------------------------------------------------------------===//
 // Pooling
 //===----------------------------------------------------------------------===//

@@ -140,29 +140,55 @@ void importBitShift(NodeContext &c) {
   if (!left && c.stringAttr("direction", "") != "RIGHT")
     c.fail("its direction is neither LEFT nor RIGHT");
   const nn::Literal shifts = c.known(1, "shift");
-  const unsigned width = x.getElementType().getIntOrFloatBitWidth();
-  std::vector<int64_t> powers;
-  bool tooFar = false;
+  const Type element = x.getElementType();
+  const unsigned width = element.getIntOrFloatBitWidth();
+  // By all bits or more nothing is left but the sign.
+  std::vector<int64_t> powers, whole;
   for (const int64_t s : shifts.integers()) {
-    tooFar |= s < 0 || s >= width;
-    powers.push_back(tooFar ? 1
-                            : nn::wrapTo(x.getElementType(), int64_t(1) << s));
+    const bool far =
+        s < 0 || s >= width - (element.isUnsignedInteger() || left ? 0 : 1);
+    whole.push_back(!far);
+    powers.push_back(
+        far ? 1 : nn::wrapTo(element, static_cast<int64_t>(uint64_t(1) << s)));
   }
-  if (tooFar)
-    c.fail("it shifts by as many bits as the element has, or more");
+  Emitter &e = c.e;
   const Val factor = nn::Literal(shifts.getType(), powers);
-  c.out(left ? c.e.mul(x, factor) : c.e.div(x, factor));
+  const Val keeps = nn::Literal(
+      withElement(shifts.getType(), IntegerType::get(e.getContext(), 1)),
+      whole);
+  if (left || element.isUnsignedInteger()) {
+    const Val y = left ? e.mul(x, factor) : e.div(x, factor);
+    c.out(e.select(keeps, y, e.splatLike(y, 0)));
+    return;
+  }
+  // Towards minus infinity: a negative x shifts as its complement does.
+  const Val negative = e.compare("lt", x, 0);
+  const Val flip = e.splatLike(x, -1);
+  const Val y =
+      e.div(e.select(negative, e.binary<nn::XorOp>(x, flip), x), factor);
+  const Val kept = e.select(keeps, y, e.splatLike(y, 0));
+  c.out(e.select(negative, e.binary<nn::XorOp>(kept, e.splatLike(kept, -1)),
+                 kept));
 }
 
 void importMod(NodeContext &c) {
+  const bool floats = c.in(0).isFloat();
   const bool fmod = c.intAttr("fmod", 0) != 0;
-  if (!fmod && c.in(0).isFloat())
-    c.fail("it takes the remainder of floats without fmod=1");
   Emitter::requireSameElement(c.in(0), c.in(1));
   const auto [x, y] = c.e.broadcastPair(c.in(0), c.in(1));
-  c.out(c.e.apply({x, y}, [&](nn::NNBuilder &b, ArrayRef<Value> v) {
-    return nn::ModOp::create(b, v[0].getType(), v[0], v[1], fmod).getResult();
-  }));
+  const Val r = c.e.apply({x, y}, [&](nn::NNBuilder &b, ArrayRef<Value> v) {
+    return nn::ModOp::create(b, v[0].getType(), v[0], v[1], fmod || floats)
+        .getResult();
+  });
+  if (!floats || fmod) {
+    c.out(r);
+    return;
+  }
+  // The sign of the divisor: one more divisor where the signs differ.
+  const Val differs =
+      c.e.binary<nn::XorOp>(c.e.compare("lt", r, 0), c.e.compare("lt", y, 0));
+  const Val adds = c.e.binary<nn::AndOp>(differs, c.e.compare("ne", r, 0));
+  c.out(c.e.select(adds, c.e.add(r, y), r));
 }
 
 /// Folds a binary op over all inputs.

@@ -118,15 +118,19 @@ void importGatherND(NodeContext &c) {
 // Scatter
 //===----------------------------------------------------------------------===//
 
+Val scatterReduce(NodeContext &c, const Val &x, const Val &positions,
+                  const Val &updates, const std::string &kind);
+
 /// Writes `updates` into `x` (whose axis 0 the positions address). Without a
 /// reduction the positions must be distinct, as ONNX demands: then adding to
 /// zeros is writing.
 static Val scatterInto(NodeContext &c, const Val &x, const Val &positions,
                        const Val &updates, const std::string &reduction) {
   Emitter &e = c.e;
+  if (reduction == "mul" || reduction == "max" || reduction == "min")
+    return scatterReduce(c, x, positions, updates, reduction);
   if (reduction != "none" && reduction != "add")
-    c.fail("its reduction '" + reduction + "' is not supported",
-           "only none and add are");
+    c.fail("its reduction '" + reduction + "' is unknown");
   const Type element = x.getElementType();
   const bool boolean = element.isInteger(1);
   const Type work =
@@ -173,6 +177,91 @@ void importScatterElements(NodeContext &c) {
   c.out(e.reshape(scatterInto(c, flat(e, x), positions, updates,
                               c.stringAttr("reduction", "none")),
                   x.getShape()));
+}
+
+/// Writes the update of each sample at its own place along an axis.
+void importTensorScatter(NodeContext &c) {
+  Emitter &e = c.e;
+  const Val &x = c.in(0), &updates = c.in(1);
+  const int64_t axis = c.axis(c.intAttr("axis", -2), x.getRank());
+  checkSameRank(c, x, updates, axis);
+  if (axis == 0 || updates.dim(axis) > x.dim(axis))
+    c.fail("its update does not fit its cache");
+  Val index = e.iota(RankedTensorType::get(updates.getShape(), i64(c)), axis);
+  if (c.has(2)) {
+    SmallVector<int64_t> column(x.getRank(), 1);
+    column[0] = x.dim(0);
+    index = e.add(index, e.reshape(e.cast(c.in(2), i64(c)), column));
+  }
+  if (c.stringAttr("mode", "linear") == "circular") {
+    const Val wrapped = e.add(index, -static_cast<double>(x.dim(axis)));
+    index = e.select(e.compare("ge", wrapped, 0), wrapped, index);
+  }
+  const Val positions = elementPositions(c, x, index, axis);
+  c.out(e.reshape(scatterInto(c, flat(e, x), positions, updates, "none"),
+                  x.getShape()));
+}
+
+/// Reverses the first lengths[b] elements along the time axis of sample b.
+void importReverseSequence(NodeContext &c) {
+  Emitter &e = c.e;
+  const Val &x = c.in(0);
+  const int64_t time = c.axis(c.intAttr("time_axis", 0), x.getRank()),
+                batch = c.axis(c.intAttr("batch_axis", 1), x.getRank());
+  if (time == batch || c.in(1).getShape() != ArrayRef<int64_t>({x.dim(batch)}))
+    c.fail("its lengths do not fit its input");
+  SmallVector<int64_t> row(x.getRank(), 1);
+  row[batch] = x.dim(batch);
+  const RankedTensorType type = RankedTensorType::get(x.getShape(), i64(c));
+  const Val lengths =
+      e.broadcast(e.reshape(e.cast(c.in(1), i64(c)), row), x.getShape());
+  const Val at = e.iota(type, time);
+  const Val index =
+      e.select(e.compare("lt", at, lengths), e.add(e.sub(lengths, at), -1), at);
+  c.out(e.gather(flat(e, x), elementPositions(c, x, index, time), 0));
+}
+
+/// Puts each element where the index of MaxPool says, zeros elsewhere. Indices
+/// count over the smallest result; a larger one asked for grows at the end.
+void importMaxUnpool(NodeContext &c) {
+  Emitter &e = c.e;
+  const Val &x = c.in(0);
+  const auto kernel = c.intsAttr("kernel_shape");
+  const int64_t spatial = x.getRank() - 2;
+  if (spatial < 1 || !kernel || static_cast<int64_t>(kernel->size()) != spatial)
+    c.fail("its kernel_shape does not fit its input");
+  const auto pads =
+      c.intsAttr("pads").value_or(std::vector<int64_t>(2 * spatial, 0));
+  const auto strides =
+      c.intsAttr("strides").value_or(std::vector<int64_t>(spatial, 1));
+  if (static_cast<int64_t>(pads.size()) != 2 * spatial ||
+      static_cast<int64_t>(strides.size()) != spatial)
+    c.fail("its pads or strides do not fit its input");
+  SmallVector<int64_t> natural{x.dim(0), x.dim(1)};
+  for (int64_t i = 0; i < spatial; ++i)
+    natural.push_back((x.dim(i + 2) - 1) * strides[i] + (*kernel)[i] - pads[i] -
+                      pads[spatial + i]);
+  int64_t count = 1;
+  for (const int64_t size : natural)
+    if (size < 1 || __builtin_mul_overflow(count, size, &count) ||
+        count > (int64_t(1) << 40))
+      c.fail("its output shape " + shapeText(natural) + " is impossible");
+  const Val sum =
+      e.scatterAdd(RankedTensorType::get({count}, x.getElementType()),
+                   flat(e, c.in(1)), flat(e, x), 0);
+  Val y = e.reshape(sum, natural);
+  if (c.has(2)) {
+    const std::vector<int64_t> asked = c.ints(2, "output_shape");
+    SmallVector<int64_t> none(x.getRank(), 0), grow;
+    for (size_t i = 0; i < asked.size() && i < natural.size(); ++i)
+      grow.push_back(asked[i] - natural[i]);
+    if (asked.size() != natural.size() ||
+        llvm::any_of(grow, [](int64_t n) { return n < 0 || n > (1 << 20); }))
+      c.fail("its output shape " + shapeText(asked) + " is smaller than " +
+             shapeText(natural));
+    y = e.pad(y, none, grow, none, 0);
+  }
+  c.out(y);
 }
 
 //===----------------------------------------------------------------------===//

@@ -45,8 +45,11 @@ static Val extreme(Emitter &e, const char *kind, const Val &x,
                    ArrayRef<int64_t> axes) {
   if (!x.getElementType().isInteger(1))
     return e.reduce(kind, x, axes);
+  // An empty range has no true element, and no false one.
   const Type i32 = IntegerType::get(e.getContext(), 32);
-  return e.cast(e.reduce(kind, e.cast(x, i32), axes), x.getElementType());
+  const bool any = llvm::StringRef(kind) == "max";
+  return e.compare("ne", e.reduce(any ? "sum" : "prod", e.cast(x, i32), axes),
+                   0);
 }
 
 /// log(sum(e^x)) without overflow.

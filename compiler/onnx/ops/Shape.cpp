@@ -395,7 +395,9 @@ void importSpaceToDepth(NodeContext &c) {
   if (h % b != 0 || w % b != 0)
     c.fail("its plane does not divide into blocks");
   Val y = c.e.reshape(x, {n, ch, h / b, b, w / b, b});
-  y = c.e.transpose(y, {0, 3, 5, 1, 2, 4});
+  y = c.stringAttr("mode", "DCR") == "CRD"
+          ? c.e.transpose(y, {0, 1, 3, 5, 2, 4})
+          : c.e.transpose(y, {0, 3, 5, 1, 2, 4});
   c.out(c.e.reshape(y, {n, ch * b * b, h / b, w / b}));
 }
 
