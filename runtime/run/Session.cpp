@@ -2,7 +2,9 @@
 #include "runtime/run/Session.h"
 #include "runtime/control/Stop.h"
 #include "runtime/program/Sequence.h"
+#include "runtime/run/Export.h"
 #include "runtime/run/LearningRate.h"
+#include "runtime/state/Checkpoint.h"
 #include "runtime/state/Tensors.h"
 
 #include <cstdio>
@@ -25,6 +27,8 @@ Exit Session::run() {
     trainStream();
   else
     trainSteps();
+  if (!stopped)
+    exportTrained();
   report();
   return stopped ? Exit::Stopped : Exit::Ok;
 }
@@ -39,6 +43,14 @@ void Session::load() {
     numbers.rate = learningRate(options.rate);
     state = std::make_unique<RankState>(plan, options.plan, watch.rank);
     loadInitial(*state, true);
+    if (!options.resume.empty()) {
+      const Checkpoint checkpoint(options.resume, plan, options.plan,
+                                  {options.seed, options.shuffle});
+      checkpoint.load(*state);
+      firstStep = checkpoint.steps;
+    }
+    if (leads() && !options.exportFile.empty())
+      checkExport(plan, options.plan, options.exportFile);
     if (leads())
       metrics = std::make_unique<Metrics>(options.metrics, firstStep);
   });
@@ -115,13 +127,46 @@ void Session::trainStream() {
     watch.idle = [&] { ledger.poll(); };
     ledger.waitFor(stepsDone);
     stopped = decideToStop();
-    checkpoint(stepsDone % round == 0);
+    if (stepsDone % round == 0)
+      checkpoint(true);
+    else if (leads() && !options.checkpoint.empty())
+      std::fprintf(stderr,
+                   "pipec-run: no checkpoint after step %lld: the stages' "
+                   "rounds end together every %lld steps\n",
+                   static_cast<long long>(stepsDone),
+                   static_cast<long long>(round));
   }
   watch.idle = nullptr;
   ledger.close();
 }
 
-void Session::checkpoint(bool due) {}
+void Session::checkpoint(bool due) {
+  if (!due || options.checkpoint.empty() || saved == stepsDone)
+    return;
+  saveCheckpoint(*state, council, options.checkpoint, stepsDone,
+                 {options.seed, options.shuffle});
+  saved = stepsDone;
+}
+
+void Session::exportTrained() {
+  if (options.exportFile.empty())
+    return;
+  council.agree("exporting the model", [&] {
+    TensorExchange exchange(*state, transport, watch, stepsDone);
+    if (!leads())
+      return exchange.serve();
+    // The others serve until told otherwise, also when writing fails.
+    try {
+      exportModel(plan, options.plan, options.exportFile, exchange);
+    } catch (const Alarmed &) {
+      throw;
+    } catch (const Failure &) {
+      exchange.finish();
+      throw;
+    }
+    exchange.finish();
+  });
+}
 
 void Session::report() {
   struct rusage usage{};

@@ -30,6 +30,7 @@ private:
   void writeStep(int64_t step, double seconds);
   bool decideToStop();
   void checkpoint(bool due);
+  void exportTrained();
   void report();
   bool leads() const { return watch.rank == 0; }
 

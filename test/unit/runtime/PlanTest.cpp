@@ -42,14 +42,14 @@ TEST_P(EveryScenario, PartsOfMemoryMakeThePeak) {
     EXPECT_EQ(plan::rankBytes(plan, rank.rank), rank.peak_bytes);
 }
 
-INSTANTIATE_TEST_SUITE_P(Plan, EveryScenario, testing::ValuesIn(setups()),
+INSTANTIATE_TEST_SUITE_P(Plan, EveryScenario, testing::ValuesIn(scenarios()),
                          [](auto &info) { return info.param.name; });
 
 /// The message of the failure that reading a changed plan gives.
 std::string refusal(const std::string &setup,
                     const std::function<void(Json &)> &change) {
   const std::string folder = freshFolder("bad");
-  writePlan(setupNamed(setup), folder);
+  writePlan(scenarioNamed(setup), folder);
   Json json = Json::parse(read(folder + "/plan.json"));
   change(json);
   std::ofstream(folder + "/plan.json") << json.dump();
@@ -193,7 +193,7 @@ TEST(Plan, RefusesASlotThatIsOverwritten) {
 }
 
 TEST(Plan, RefusesATieBetweenStagesWithDifferentRounds) {
-  Scenario setup = setupNamed("stream_2_1");
+  Scenario setup = scenarioNamed("stream_2_1");
   setup.tied = true;
   const plan::Plan plan = writePlan(setup, freshFolder("bad"));
   try {
@@ -206,7 +206,7 @@ TEST(Plan, RefusesATieBetweenStagesWithDifferentRounds) {
 
 TEST(Plan, SurvivesDamagedFiles) {
   const std::string folder = freshFolder("bad");
-  writePlan(setupNamed("stream_3_1"), folder);
+  writePlan(scenarioNamed("stream_3_1"), folder);
   const std::string good = read(folder + "/plan.json");
   std::mt19937 random(1);
   for (int round = 0; round < 300; ++round) {
@@ -235,7 +235,7 @@ TEST(Plan, SaysWhenThereIsNone) {
 
 TEST(Sequence, OfAStreamIsPipeDreams) {
   const plan::Plan plan =
-      writePlan(setupNamed("stream_three"), freshFolder("plan"));
+      writePlan(scenarioNamed("stream_three"), freshFolder("plan"));
   auto text = [&](int rank, int64_t first, int64_t last) {
     const auto sequence = plan::Sequence::stream(plan, rank, first, last);
     std::string result;
@@ -253,7 +253,7 @@ TEST(Sequence, OfAStreamIsPipeDreams) {
 
 TEST(Sequence, GivesReplicasTheirMicrobatches) {
   const plan::Plan plan =
-      writePlan(setupNamed("stream_3_1"), freshFolder("plan"));
+      writePlan(scenarioNamed("stream_3_1"), freshFolder("plan"));
   auto text = [&](int rank, int64_t last) {
     const auto sequence = plan::Sequence::stream(plan, rank, 0, last);
     std::string result;

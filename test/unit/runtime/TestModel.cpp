@@ -1,9 +1,11 @@
 //===- TestModel.cpp - plans for the stage programs of stage.c ------------===//
 #include "test/unit/runtime/TestModel.h"
+#include "runtime/WireFormat.h"
 #include "runtime/program/Memory.h"
 #include "runtime/program/Sha256.h"
 
 #include <algorithm>
+#include <cstring>
 #include <dlfcn.h>
 #include <filesystem>
 #include <fstream>
@@ -53,6 +55,26 @@ private:
   int64_t (*ask)(const char *, int64_t);
 };
 
+/// (offset, bytes) of the raw data of every initializer.
+std::map<std::string, std::pair<int64_t, int64_t>>
+initializers(const std::string &path) {
+  std::map<std::string, std::pair<int64_t, int64_t>> result;
+  const wire::MappedFile file(path);
+  wire::forEach(file.bytes(), path, [&](const wire::Field &graph) {
+    wire::forEach(graph.payload, path, [&](const wire::Field &tensor) {
+      std::string name;
+      wire::forEach(tensor.payload, path, [&](const wire::Field &field) {
+        if (field.number == 8)
+          name = field.payload.text();
+        if (field.number == 9)
+          result[name] = {field.payload.begin - file.bytes().begin,
+                          field.payload.size()};
+      });
+    });
+  });
+  return result;
+}
+
 class Builder {
 public:
   Builder(const Scenario &setup, const std::string &folder)
@@ -90,8 +112,9 @@ public:
   }
 
 private:
+  /// The model file: an ONNX file as far as its initializers go.
   void weights() {
-    std::ofstream file(folder + "/weights.bin", std::ios::binary);
+    std::string graph;
     auto add = [&](const std::string &name, const std::string &role,
                    std::vector<int64_t> shape) {
       const std::vector<float> values = initialValue(name);
@@ -99,10 +122,20 @@ private:
       weight.name = name, weight.dtype = "float32", weight.role = role;
       weight.shape = std::move(shape);
       weight.bytes = static_cast<int64_t>(values.size()) * 4;
-      weight.source = {0, file.tellp(), weight.bytes};
-      weight.exported = role != "constant";
+      weight.exported = true;
       plan.weights.push_back(weight);
-      file.write(reinterpret_cast<const char *>(values.data()), weight.bytes);
+      std::string tensor;
+      for (int64_t dim : weight.shape) {
+        wire::putTag(tensor, 1, 0);
+        wire::putVarint(tensor, static_cast<uint64_t>(dim));
+      }
+      wire::putTag(tensor, 2, 0);
+      wire::putVarint(tensor, 1);
+      wire::putBytes(tensor, 8, name);
+      wire::putBytes(
+          tensor, 9,
+          {reinterpret_cast<const char *>(values.data()), values.size() * 4});
+      wire::putBytes(graph, 5, tensor);
     };
     for (const std::string &name : weightNames(setup))
       add(name, "weight",
@@ -111,10 +144,16 @@ private:
     add("c", "frozen", {kWidth});
     for (int l = 0; l < kLayers; ++l)
       add("mean" + std::to_string(l), "state", {kWidth});
-    file.close();
-    const std::string path = folder + "/weights.bin";
-    plan.files.push_back({"weights.bin", path, sha256OfFile(path),
-                          static_cast<int64_t>(fs::file_size(path))});
+    const std::string path = folder + "/model.onnx";
+    std::string model;
+    wire::putBytes(model, 7, graph);
+    std::ofstream(path, std::ios::binary) << model;
+    plan.files.push_back({"model.onnx", path, sha256OfFile(path),
+                          static_cast<int64_t>(model.size())});
+    for (auto &[name, place] : initializers(path)) {
+      Weight &weight = plan.weights[find(name)];
+      weight.source = {0, place.first, place.second};
+    }
   }
 
   void inputs() {
@@ -359,7 +398,7 @@ void writeData(const std::string &folder) {
 
 } // namespace
 
-const std::vector<NamedScenario> &setups() {
+const std::vector<NamedScenario> &scenarios() {
   static const std::vector<NamedScenario> all = [] {
     std::vector<NamedScenario> result;
     auto add = [&](const char *name, std::vector<int> cuts,
@@ -400,8 +439,8 @@ const std::vector<NamedScenario> &setups() {
   return all;
 }
 
-const Scenario &setupNamed(const std::string &name) {
-  for (const NamedScenario &entry : setups())
+const Scenario &scenarioNamed(const std::string &name) {
+  for (const NamedScenario &entry : scenarios())
     if (name == entry.name)
       return entry.setup;
   throw std::runtime_error("no setup " + name);
@@ -429,6 +468,18 @@ std::vector<float> initialValue(const std::string &name) {
   if (name.rfind("mean", 0) == 0)
     std::fill(values.begin(), values.end(), 0.0f);
   return values;
+}
+
+std::map<std::string, std::vector<float>> readModel(const std::string &path) {
+  std::map<std::string, std::vector<float>> result;
+  const wire::MappedFile file(path);
+  for (auto &[name, place] : initializers(path)) {
+    auto *data =
+        reinterpret_cast<const float *>(file.bytes().begin + place.first);
+    result[name].resize(place.second / 4);
+    std::memcpy(result[name].data(), data, place.second);
+  }
+  return result;
 }
 
 std::vector<float> sampleX(int64_t row) {

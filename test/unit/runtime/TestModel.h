@@ -3,6 +3,7 @@
 
 #include "runtime/program/Plan.h"
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -29,8 +30,8 @@ struct NamedScenario {
   const char *name;
   Scenario setup;
 };
-const std::vector<NamedScenario> &setups();
-const Scenario &setupNamed(const std::string &name);
+const std::vector<NamedScenario> &scenarios();
+const Scenario &scenarioNamed(const std::string &name);
 
 /// Names of the model's weights: W0 b0 W1 b1 ... e, and f when not tied.
 std::vector<std::string> weightNames(const Scenario &setup);
@@ -41,9 +42,12 @@ std::vector<float> sampleX(int64_t row);
 std::vector<float> sampleTarget(int64_t row);
 std::vector<int64_t> sampleLabels();
 
-/// Writes plan.json, weights.bin, stages/ and x.npy, target.npy, label.npy into
+/// Writes plan.json, model.onnx, stages/ and x.npy, target.npy, label.npy into
 /// a folder.
 plan::Plan writePlan(const Scenario &setup, const std::string &folder);
+
+/// The initializers of a model file, by name.
+std::map<std::string, std::vector<float>> readModel(const std::string &path);
 
 /// The --data arguments for that folder.
 std::vector<std::string> dataArguments(const std::string &folder);

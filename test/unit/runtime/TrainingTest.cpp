@@ -14,23 +14,66 @@ namespace {
 
 class EveryScenario : public testing::TestWithParam<NamedScenario> {};
 
-TEST_P(EveryScenario, HasTheReferencesLossesToTheLastBit) {
-  const Scenario &setup = GetParam().setup;
+int stepsOf(const Scenario &scenario) { return scenario.stream() ? 17 : 6; }
+
+/// Losses and exported weights are the reference's, bit by bit.
+void expectReference(const Scenario &scenario, const Outcome &run, int steps,
+                     const std::string &exported) {
+  ASSERT_EQ(run.code, 0) << run.errors;
+  const Reference reference = train(scenario, steps);
+  EXPECT_EQ(run.losses, reference.losses);
+  const auto trained = readModel(exported);
+  const auto names = weightNames(scenario);
+  for (size_t i = 0; i < names.size(); ++i)
+    EXPECT_EQ(trained.at(names[i]), reference.weights[i]) << names[i];
+  for (int l = 0; l < kLayers; ++l)
+    EXPECT_EQ(trained.at("mean" + std::to_string(l)), reference.means[l]);
+  EXPECT_EQ(trained.at("c"), initialValue("c"));
+}
+
+TEST_P(EveryScenario, IsTheReferenceWithThreads) {
+  const Scenario &scenario = GetParam().setup;
   const std::string folder =
       freshFolder(std::string("train_") + GetParam().name);
-  writePlan(setup, folder);
-  const int steps = setup.stream() ? 17 : 6;
-  const Outcome run = runTool(
-      folder, {"--steps", std::to_string(steps), "--transport", "inproc"});
-  ASSERT_EQ(run.code, 0) << run.errors;
-  const Reference reference = train(setup, steps);
-  EXPECT_EQ(run.losses, reference.losses);
+  writePlan(scenario, folder);
+  const int steps = stepsOf(scenario);
+  const Outcome run =
+      runTool(folder, {"--steps", std::to_string(steps), "--transport",
+                       "inproc", "--export", folder + "/trained.onnx"});
+  expectReference(scenario, run, steps, folder + "/trained.onnx");
   for (auto &rank : run.summary["ranks"])
     EXPECT_EQ(rank["peak_bytes"], rank["predicted_peak_bytes"]);
 }
 
-INSTANTIATE_TEST_SUITE_P(Training, EveryScenario, testing::ValuesIn(setups()),
+TEST_P(EveryScenario, IsTheReferenceWithProcesses) {
+  const Scenario &scenario = GetParam().setup;
+  const std::string folder =
+      freshFolder(std::string("processes_") + GetParam().name);
+  writePlan(scenario, folder);
+  const int steps = stepsOf(scenario);
+  const Outcome run =
+      runTool(folder, {"--steps", std::to_string(steps), "--transport", "mpi",
+                       "--export", folder + "/trained.onnx"});
+  expectReference(scenario, run, steps, folder + "/trained.onnx");
+}
+
+INSTANTIATE_TEST_SUITE_P(Training, EveryScenario,
+                         testing::ValuesIn(scenarios()),
                          [](auto &info) { return info.param.name; });
+
+/// Two runs of the same training differ when their weights are of different
+/// ages.
+TEST(Training, PipeDreamIsNotSynchronous) {
+  const Reference one = train(scenarioNamed("stream_one"), 12),
+                  four = train(scenarioNamed("stream_four"), 12);
+  EXPECT_NE(one.losses, four.losses);
+}
+
+TEST(Training, SynchronousLossesDoNotDependOnThePartition) {
+  const Reference one = train(scenarioNamed("one"), 6);
+  for (const char *name : {"two", "three_split", "four_gpipe", "chunks"})
+    EXPECT_EQ(train(scenarioNamed(name), 6).losses, one.losses) << name;
+}
 
 } // namespace
 } // namespace pipec::test

@@ -1,0 +1,289 @@
+//===- Checkpoint.cpp - saving and resuming -------------------------------===//
+#include "runtime/state/Checkpoint.h"
+#include "runtime/program/Sha256.h"
+#include "runtime/state/OutputFile.h"
+#include "runtime/state/Safetensors.h"
+#include "runtime/state/Tensors.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <sys/stat.h>
+
+namespace pipec {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+constexpr int kVersion = 1;
+
+std::string padded(int64_t number, int width) {
+  std::string digits = std::to_string(number);
+  digits.insert(0,
+                static_cast<size_t>(std::max<int64_t>(
+                    0, width - static_cast<int64_t>(digits.size()))),
+                '0');
+  return digits;
+}
+
+std::string shardName(int rank) {
+  return "rank-" + padded(rank, 4) + ".safetensors";
+}
+
+[[noreturn]] void bad(const std::string &path, const std::string &what) {
+  throw Failure(Exit::BadPlan, path + ": " + what);
+}
+
+/// Runs a std::filesystem function that reports through an error_code.
+template <class Call> void orCannotWrite(const std::string &path, Call call) {
+  std::error_code error;
+  call(error);
+  if (error)
+    throw Failure(Exit::CannotWrite, path + ": " + error.message());
+}
+
+/// What a plan must have in common with a checkpoint. A stream's versions
+/// belong to its stages, so there everything must be the same.
+Json fingerprint(const plan::Plan &plan, const std::string &planFolder) {
+  const bool stream = plan.strategy.update == "round";
+  Json json = {{"update", plan.strategy.update},
+               {"versions", plan.strategy.versions},
+               {"model_sha256", plan.files.empty() ? "" : plan.files[0].sha256},
+               {"microbatches", plan.training.microbatches},
+               {"microbatch_size", plan.training.microbatch_size},
+               {"optimizer", plan.training.optimizer.kind}};
+  if (stream)
+    json["plan_sha256"] = sha256OfFile(planFolder + "/plan.json");
+  return json;
+}
+
+/// Removes what earlier runs left half-written, and whole checkpoints other
+/// than `keep`.
+void tidy(const std::string &folder, const std::string &keep) {
+  std::error_code ignored;
+  std::vector<fs::path> old;
+  for (const auto &entry : fs::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name.rfind(".writing-", 0) == 0 ||
+        (!keep.empty() && name.rfind("step-", 0) == 0 && name != keep))
+      old.push_back(entry.path());
+  }
+  for (const fs::path &path : old)
+    fs::remove_all(path, ignored);
+}
+
+} // namespace
+
+void saveCheckpoint(RankState &state, Council &council,
+                    const std::string &folder, int64_t steps,
+                    const RunIdentity &identity) {
+  const std::string name = "step-" + padded(steps, 8);
+  const std::string temporary = folder + "/.writing-" + padded(steps, 8);
+  const bool leads = state.rank == 0;
+  Json shards = Json::array();
+  std::string mine;
+  try {
+    council.agree("opening the checkpoint", [&] {
+      if (!leads)
+        return;
+      orCannotWrite(
+          folder, [&](auto &error) { fs::create_directories(folder, error); });
+      tidy(folder, "");
+      orCannotWrite(temporary, [&](auto &error) {
+        fs::create_directory(temporary, error);
+      });
+    });
+    council.agree("writing a shard of the checkpoint", [&] {
+      if (!fs::is_directory(temporary))
+        throw Failure(Exit::CannotWrite,
+                      temporary + ": not visible on this host; --checkpoint "
+                                  "needs a folder that all hosts share");
+      std::vector<Tensor> tensors = trainedTensors(state, steps);
+      std::erase_if(tensors, [](const Tensor &t) { return !t.owned; });
+      const ShardSeal seal =
+          writeSafetensors(temporary + "/" + shardName(state.rank), tensors,
+                           {{"step", std::to_string(steps)}});
+      mine = Json{{"file", shardName(state.rank)},
+                  {"bytes", seal.bytes},
+                  {"sha256", seal.sha256}}
+                 .dump();
+    });
+    council.gather("waiting for the shards", mine,
+                   [&](int, const std::string &text) {
+                     shards.push_back(Json::parse(text));
+                   });
+    council.agree("committing the checkpoint", [&] {
+      if (!leads)
+        return;
+      Json record = {{"version", kVersion}, {"step", steps}};
+      record.update(fingerprint(state.plan, state.folder));
+      record["strategy"] = state.plan.strategy.name;
+      record["seed"] = identity.seed;
+      record["shuffle"] =
+          identity.shuffle ? Json(*identity.shuffle) : Json(nullptr);
+      record["shards"] = shards;
+      OutputFile file(temporary + "/commit.json");
+      file.write(record.dump(1) + "\n");
+      file.finish();
+      syncFolder(temporary);
+      const std::string final = folder + "/" + name;
+      // Only a run that was resumed and repeats a step finds one.
+      std::error_code ignored;
+      fs::remove_all(final, ignored);
+      orCannotWrite(final,
+                    [&](auto &error) { fs::rename(temporary, final, error); });
+      syncFolder(folder);
+      tidy(folder, name);
+    });
+  } catch (const Agreed &) {
+    if (leads)
+      tidy(folder, "");
+    throw;
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Resuming
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// The folder of the newest checkpoint.
+std::string newestIn(const std::string &folder) {
+  std::error_code error;
+  if (fs::exists(folder + "/commit.json", error))
+    return folder;
+  std::string newest;
+  for (const auto &entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.rfind("step-", 0) == 0)
+      newest = std::max(newest, name);
+  }
+  if (error)
+    throw Failure(Exit::NoInput, "--resume " + folder + ": " + error.message());
+  if (newest.empty())
+    throw Failure(Exit::NoInput,
+                  "--resume " + folder + ": there is no checkpoint in it");
+  return folder + "/" + newest;
+}
+
+Json readRecord(const std::string &path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  if (!file || !(text << file.rdbuf()))
+    bad(path, "is missing; the checkpoint is not whole");
+  Json json = Json::parse(text.str(), nullptr, false);
+  if (!json.is_object())
+    bad(path, "is damaged");
+  return json;
+}
+
+void checkFingerprint(const std::string &path, const Json &record,
+                      const plan::Plan &plan, const std::string &planFolder) {
+  const Json expected = fingerprint(plan, planFolder);
+  for (auto item = expected.begin(); item != expected.end(); ++item) {
+    const Json found = record.value(item.key(), Json());
+    if (found == *item)
+      continue;
+    if (item.key() == "plan_sha256")
+      bad(path, "was written by another plan; a strategy that keeps several "
+                "weight versions resumes on its own plan only");
+    bad(path, "does not go with the plan: its " + item.key() + " is " +
+                  found.dump() + ", the plan's is " + item->dump());
+  }
+}
+
+} // namespace
+
+Checkpoint::Checkpoint(const std::string &folder, const plan::Plan &plan,
+                       const std::string &planFolder,
+                       const RunIdentity &identity)
+    : path(newestIn(folder)) {
+  const std::string record = path + "/commit.json";
+  const Json json = readRecord(record);
+  try {
+    if (json.at("version").get<int>() != kVersion)
+      bad(record, "has version " + json.at("version").dump());
+    steps = json.at("step").get<int64_t>();
+    for (const Json &entry : json.at("shards")) {
+      Shard shard;
+      shard.file = entry.at("file").get<std::string>();
+      shard.bytes = entry.at("bytes").get<int64_t>();
+      shard.sha256 = entry.at("sha256").get<std::string>();
+      if (shard.file.find('/') != std::string::npos)
+        bad(record, "names a shard outside its folder");
+      shards.push_back(shard);
+    }
+    checkFingerprint(record, json, plan, planFolder);
+    const Json shuffle =
+        identity.shuffle ? Json(*identity.shuffle) : Json(nullptr);
+    if (json.at("shuffle") != shuffle)
+      throw Failure(Exit::Usage, record + ": was trained with --shuffle " +
+                                     json.at("shuffle").dump() +
+                                     ", go on with the same");
+    if (json.at("seed").get<uint64_t>() != identity.seed)
+      throw Failure(Exit::Usage, record + ": was trained with --seed " +
+                                     json.at("seed").dump() +
+                                     ", go on with the same");
+  } catch (const Json::exception &error) {
+    bad(record, std::string("is damaged: ") + error.what());
+  }
+  if (steps < 0)
+    bad(record, "has a negative step");
+}
+
+void Checkpoint::checkShard(const Shard &shard, bool digest) const {
+  const std::string file = path + "/" + shard.file;
+  struct stat info{};
+  if (::stat(file.c_str(), &info) != 0)
+    bad(file, "is missing; the checkpoint is not whole");
+  if (info.st_size != shard.bytes)
+    bad(file, "has " + std::to_string(info.st_size) + " bytes instead of " +
+                  std::to_string(shard.bytes) +
+                  "; it is truncated or from "
+                  "another checkpoint");
+  if (digest && sha256OfFile(file) != shard.sha256)
+    bad(file, "is damaged: its digest is not the one in commit.json");
+}
+
+void Checkpoint::load(RankState &state) const {
+  const auto ranks = state.plan.ranks.size();
+  struct Place {
+    const Safetensors *file;
+    const Safetensors::Entry *entry;
+  };
+  std::vector<std::unique_ptr<Safetensors>> files;
+  std::map<std::string, Place> places;
+  for (size_t i = 0; i < shards.size(); ++i) {
+    checkShard(shards[i], false);
+    files.push_back(std::make_unique<Safetensors>(path + "/" + shards[i].file));
+    const Safetensors &file = *files.back();
+    auto step = file.metadata.find("step");
+    if (step == file.metadata.end() || step->second != std::to_string(steps))
+      bad(file.path, "is a shard of step " +
+                         (step == file.metadata.end() ? "?" : step->second) +
+                         ", the checkpoint is of step " +
+                         std::to_string(steps));
+    checkShard(shards[i], i % ranks == static_cast<size_t>(state.rank));
+    for (auto &[name, entry] : file.entries)
+      places[name] = {&file, &entry};
+  }
+  for (const Tensor &tensor : trainedTensors(state, steps)) {
+    auto place = places.find(tensor.name);
+    if (place == places.end())
+      bad(path, "has no tensor '" + tensor.name + "'");
+    const Safetensors::Entry &entry = *place->second.entry;
+    if (entry.dtype != tensor.dtype || entry.shape != tensor.shape ||
+        entry.bytes != tensor.bytes)
+      bad(path, "tensor '" + tensor.name + "' has another type or shape");
+    place->second.file->read(entry, tensor.data);
+  }
+}
+
+} // namespace pipec

@@ -1,0 +1,56 @@
+//===- Checkpoint.h - saving and resuming -----------------------*- C++ -*-===//
+//
+// DIR/step-00000020/ holds a safetensors shard per rank and commit.json, which
+// names the shards with their sizes and digests. It is written as
+// DIR/.writing-00000020 and renamed when everything is on the disk; only then
+// the one before it goes away. So DIR holds a whole checkpoint at any time.
+//
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "runtime/exec/Council.h"
+#include "runtime/exec/RankState.h"
+
+#include <optional>
+
+namespace pipec {
+
+/// What must be the same when a run goes on.
+struct RunIdentity {
+  uint64_t seed = 0;
+  std::optional<uint64_t> shuffle;
+};
+
+/// Writes a checkpoint after `steps` steps; all ranks call it together.
+/// Failure(CannotWrite) on all of them when any cannot; DIR is then as before.
+void saveCheckpoint(RankState &state, Council &council,
+                    const std::string &folder, int64_t steps,
+                    const RunIdentity &identity);
+
+/// The newest checkpoint in a folder.
+class Checkpoint {
+public:
+  /// Reads the commit record. `folder` may also be the checkpoint itself.
+  /// Failure(NoInput) when there is none, Failure(BadPlan) when it is damaged
+  /// or does not go with the plan, Failure(Usage) for options that differ.
+  Checkpoint(const std::string &folder, const plan::Plan &plan,
+             const std::string &planFolder, const RunIdentity &identity);
+
+  int64_t steps = 0;
+
+  /// Reads what the rank's stages need; checks the digests of its share of the
+  /// shards, so that all ranks together check all. Failure(BadPlan).
+  void load(RankState &state) const;
+
+private:
+  struct Shard {
+    std::string file, sha256;
+    int64_t bytes = 0;
+  };
+  void checkShard(const Shard &shard, bool digest) const;
+
+  std::string path;
+  std::vector<Shard> shards;
+};
+
+} // namespace pipec
