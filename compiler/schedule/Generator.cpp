@@ -1,6 +1,7 @@
 //===- Generator.cpp - the table of schedules and its front door ----------===//
 #include "compiler/schedule/Generator.h"
 
+#include "compiler/schedule/Simulator.h"
 #include "compiler/schedule/Verifier.h"
 #include "compiler/schedule/generators/Build.h"
 #include "support/Failure.h"
@@ -32,6 +33,18 @@ void require(bool holds, const std::string &what) {
     throw Failure(Exit::Usage, what);
 }
 
+static constexpr ScheduleRow kAuto{"auto",
+                                   "the best found for these costs, limits "
+                                   "and metric",
+                                   "search over all of the above",
+                                   Layout::Zigzag,
+                                   ChunkRule::Free,
+                                   true,
+                                   true,
+                                   false,
+                                   true,
+                                   makeAuto};
+
 /// Sizes a schedule of this row can have; fills in what may be left out.
 static ScheduleRequest normalize(const ScheduleRow &row,
                                  ScheduleRequest request) {
@@ -45,7 +58,11 @@ static ScheduleRequest normalize(const ScheduleRow &row,
           name + ": microbatches must be between 1 and 16777216, not " +
               std::to_string(request.microbatches));
   int wanted = row.chunks == ChunkRule::One ? 1 : 2;
-  if (request.chunks == 0)
+  bool open = &row == &kAuto && request.chunks <= 0;
+  if (open)
+    request.chunks = 1; // what the search can always fall back to
+  else if (request.chunks == 0 ||
+           (request.chunks == kAutoChunks && row.chunks != ChunkRule::Free))
     request.chunks = wanted;
   if (row.chunks != ChunkRule::Free)
     require(request.chunks == wanted,
@@ -60,6 +77,8 @@ static ScheduleRequest normalize(const ScheduleRow &row,
           name + ": " + std::to_string(request.devices) + " devices times " +
               std::to_string(request.microbatches) +
               " microbatches is more than 67108864 tasks");
+  if (open)
+    request.chunks = kAutoChunks;
   if (!request.replicas.empty()) {
     require(row.replicates, name + " does not take replicated stages");
     for (int r : request.replicas)
@@ -73,15 +92,45 @@ static ScheduleRequest normalize(const ScheduleRow &row,
   return request;
 }
 
+/// The number of stages per device, up to 4, that is best within the limits.
+static Schedule bestChunks(const ScheduleRow &row, ScheduleRequest request) {
+  Schedule best;
+  double least = 0;
+  for (bool limited : {true, false}) {
+    for (int chunks = 1; chunks <= 4; ++chunks) {
+      request.chunks = chunks;
+      Schedule schedule = generate(row.name, request);
+      Costs costs = costsFor(schedule, request);
+      VerifyOptions limits;
+      limits.costs = &costs;
+      if (limited && !verify(schedule, limits).empty())
+        continue;
+      Timeline timeline = simulate(schedule, costs);
+      double cost = request.metric == Metric::Makespan ? timeline.makespan
+                                                       : timeline.span;
+      if (!best.stages || cost < least * (1 - 1e-12)) {
+        best = std::move(schedule);
+        least = cost;
+      }
+    }
+    if (best.stages)
+      break;
+  }
+  return best;
+}
+
 Schedule generate(std::string_view name, const ScheduleRequest &request) {
-  const ScheduleRow *row = findSchedule(name);
+  const ScheduleRow *row = name == "auto" ? &kAuto : findSchedule(name);
   if (!row) {
     std::string known;
     for (const ScheduleRow &r : kRows)
-      known += std::string(known.empty() ? "" : ", ") + r.name;
+      known += std::string(r.name) + ", ";
     throw Failure(Exit::Usage, "no schedule '" + std::string(name) +
-                                   "'; there are: " + known);
+                                   "'; there are: " + known + "auto");
   }
+  if (request.chunks == kAutoChunks && row->chunks == ChunkRule::Free &&
+      row != &kAuto)
+    return bestChunks(*row, request);
   Schedule schedule = row->make(normalize(*row, request));
   schedule.name = row->name;
   auto violations = verify(schedule);

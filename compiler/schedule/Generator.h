@@ -21,11 +21,15 @@ enum class Metric {
   Span,     ///< max over devices of own last end - own first start
 };
 
+constexpr int kAutoChunks = -1;
+
 /// What is asked of a generator. Cost-blind generators read sizes only.
 struct ScheduleRequest {
   int devices = 1;      ///< in all; with `replicas`, their sum
   int microbatches = 1; ///< in one optimizer step
-  int chunks = 0;       ///< stages per device; 0: the schedule's default
+  /// Stages per device. 0: the schedule's default; kAutoChunks: the best up
+  /// to 4.
+  int chunks = 0;
   /// Copies of each stage (gpipe, 1f1b, naive, pipedream, dp); empty: one each.
   std::vector<int> replicas;
   /// Forwards before the first backward, per stage and copy (1f1b: DAPPLE's
@@ -62,8 +66,11 @@ std::span<const ScheduleRow> schedules();
 /// nullptr when there is none of that name.
 const ScheduleRow *findSchedule(std::string_view name);
 
-/// Generates by name. Throws Failure(Usage) for an unknown name or a request
-/// the schedule cannot serve, naming the number that would do.
+/// Generates by name, or the best found over all rows and more for "auto".
+/// Searched schedules stay within request.costs.limit, or throw Failure(NoFit)
+/// naming the least limit that would do; others ignore it. Throws
+/// Failure(Usage) for an unknown name or a request the schedule cannot serve,
+/// naming the number that would do.
 Schedule generate(std::string_view name, const ScheduleRequest &request);
 
 /// `request.costs` spread over the stages of `schedule`; limits included.

@@ -58,7 +58,7 @@ private:
     if (!(timeline.makespan > 0))
       return 1;
     double wide = std::floor(columns * unit / timeline.makespan);
-    return wide >= 2 ? std::min(wide, 6.0) / unit : columns / timeline.makespan;
+    return wide >= 1 ? std::min(wide, 6.0) / unit : columns / timeline.makespan;
   }
 
   int column(double time) const {

@@ -34,4 +34,7 @@ std::vector<int> pipelineDepths(const std::vector<int> &replicas);
   Schedule function(const ScheduleRequest &request);
 #include "compiler/schedule/Schedules.def"
 
+/// Not a row: the search over all placements.
+Schedule makeAuto(const ScheduleRequest &request);
+
 } // namespace pipec::schedule

@@ -8,7 +8,7 @@
 // `delta` keeps passes of different microbatches apart.
 //
 //===----------------------------------------------------------------------===//
-#include "compiler/schedule/generators/VPattern.h"
+#include "compiler/schedule/generators/Published.h"
 
 #include "compiler/schedule/generators/Build.h"
 #include "compiler/schedule/search/Justify.h"

@@ -11,6 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/schedule/generators/Build.h"
+#include "compiler/schedule/generators/Published.h"
 
 #include <algorithm>
 
@@ -75,7 +76,7 @@ private:
 
 } // namespace
 
-Schedule makeZBV(const ScheduleRequest &request) {
+Schedule zbVClosedForm(const ScheduleRequest &request) {
   int p = request.devices, m = request.microbatches;
   int n = std::max(m, 2 * p - 1);
   Schedule schedule = begin(request, zigzagPlacement(p, 2));

@@ -34,23 +34,27 @@ private:
     std::vector<int> next, previous; ///< by position; n is the list's head
     double freeAt = 0, held = 0, first = 0;
   };
-  /// The next task of a row.
+  /// The next task of a row; the heads of a device lie side by side.
   struct Head {
-    int taken = 0; ///< tasks of the row that have run
+    double ready = kNever; ///< when it can start, as far as is known
+    double time = 0, memory = 0;
+    int row = 0, taken = 0;
+    int after = -1, before = -1; ///< heads of the same stage
+    bool waits = false;
   };
 
   void prepare();
+  void prepareHeads();
   void releases();
-  Task headOf(int row) const {
-    int k = heads[row].taken;
-    return p.task(row, backwards ? p.microbatches - 1 - k : k);
+  Task taskOf(const Head &h) const {
+    return p.task(h.row, backwards ? p.microbatches - 1 - h.taken : h.taken);
   }
-  double readyAt(int row) const {
-    const Row &r = rows[row];
-    if (heads[row].taken == p.microbatches ||
-        (r.after >= 0 && heads[r.after].taken <= heads[row].taken))
-      return kNever;
-    return r.waits ? arrival[headOf(row)] : 0;
+  void refresh(Head &h) {
+    if (h.taken == p.microbatches ||
+        (h.after >= 0 && heads[h.after].taken <= h.taken))
+      h.ready = kNever;
+    else
+      h.ready = h.waits ? arrival[taskOf(h)] : 0;
   }
   void decide(int d, double now);
   bool roomToPull(int d, int position, double change) const;
@@ -66,6 +70,8 @@ private:
   Order result;
   std::vector<Device> devices;
   std::vector<Head> heads;
+  std::vector<int> headOf;    ///< row -> head
+  std::vector<int> firstHead; ///< device -> its first head
   std::vector<int> positionOf;
   std::vector<double> arrival;
   Agenda agenda;
@@ -74,7 +80,6 @@ private:
 void Pass::prepare() {
   arrival.assign(p.taskIds(), kNever);
   positionOf.resize(p.taskIds());
-  heads.resize(rows.size());
   devices.resize(p.devices);
   for (int d = 0; d < p.devices; ++d) {
     Device &dev = devices[d];
@@ -93,8 +98,33 @@ void Pass::prepare() {
     result[d].reserve(n);
     agenda.set(d, 0);
   }
+  prepareHeads();
   if (backwards && p.metric == Metric::Span)
     releases();
+}
+
+void Pass::prepareHeads() {
+  heads.reserve(rows.size());
+  headOf.resize(rows.size());
+  for (int d = 0; d < p.devices; ++d) {
+    firstHead.push_back(static_cast<int>(heads.size()));
+    for (int row : p.rowsOf[d]) {
+      headOf[row] = static_cast<int>(heads.size());
+      Head &h = heads.emplace_back();
+      h.row = row;
+      h.time = rows[row].time;
+      h.memory = rows[row].memory;
+      h.waits = rows[row].waits;
+    }
+  }
+  firstHead.push_back(static_cast<int>(heads.size()));
+  for (Head &h : heads)
+    if (int after = rows[h.row].after; after >= 0) {
+      h.after = headOf[after];
+      heads[h.after].before = headOf[h.row];
+    }
+  for (Head &h : heads)
+    refresh(h);
 }
 
 /// Reversed, a device may start as much later as it ends earlier.
@@ -142,23 +172,23 @@ void Pass::decide(int d, double now) {
   if (shake && chance(shake->rate))
     if (int position = anyReady(d, now); position >= 0)
       return take(d, position, now);
-  double turn = readyAt(p.rowOf(order[d][head]));
+  double turn = heads[headOf[p.rowOf(order[d][head])]].ready;
   if (turn <= now)
     return take(d, head, now);
   double wake = kNever;
   int best = -1;
-  for (int row : p.rowsOf[d]) {
-    double ready = readyAt(row);
-    if (ready > now) {
-      wake = std::min(wake, ready);
+  for (int i = firstHead[d]; i < firstHead[d + 1]; ++i) {
+    const Head &h = heads[i];
+    if (h.ready > now) {
+      wake = std::min(wake, h.ready);
       continue;
     }
-    const Row &r = rows[row];
-    int position = positionOf[headOf(row)];
+    if (now + h.time > turn * (1 + 1e-13))
+      continue;
+    int position = positionOf[taskOf(h)];
     if (best >= 0 && (backwards ? position < best : position > best))
       continue;
-    if (now + r.time <= turn * (1 + 1e-13) &&
-        (r.memory <= 0 || roomToPull(d, position, r.memory)))
+    if (h.memory <= 0 || roomToPull(d, position, h.memory))
       best = position;
   }
   if (best >= 0)
@@ -174,11 +204,12 @@ bool Pass::chance(double rate) {
 /// The position of some task that could run now, each with equal chance.
 int Pass::anyReady(int d, double now) {
   int picked = -1, seen = 0;
-  for (int row : p.rowsOf[d]) {
-    if (readyAt(row) > now)
+  for (int i = firstHead[d]; i < firstHead[d + 1]; ++i) {
+    const Head &h = heads[i];
+    if (h.ready > now)
       continue;
-    int position = positionOf[headOf(row)];
-    if (rows[row].memory > 0 && !roomToPull(d, position, rows[row].memory))
+    int position = positionOf[taskOf(h)];
+    if (h.memory > 0 && !roomToPull(d, position, h.memory))
       continue;
     if (chance(1.0 / ++seen))
       picked = position;
@@ -213,14 +244,22 @@ void Pass::take(int d, int position, double now) {
     dev.first = now;
   dev.held += row.memory;
   double end = dev.freeAt = now + row.time;
-  ++heads[rowIndex].taken;
+  Head &own = heads[headOf[rowIndex]];
+  ++own.taken;
+  refresh(own);
+  if (own.before >= 0)
+    refresh(heads[own.before]);
   result[d].push_back(t);
   agenda.set(d, end);
   if (row.feeds < 0)
     return;
   double at = end + row.hop;
   int to = rows[row.feeds].device;
-  arrival[p.task(row.feeds, p.microbatchOf(t))] = at;
+  Task fed = p.task(row.feeds, p.microbatchOf(t));
+  arrival[fed] = at;
+  Head &consumer = heads[headOf[row.feeds]];
+  if (consumer.taken < p.microbatches && taskOf(consumer) == fed)
+    refresh(consumer);
   agenda.sooner(to, std::max(at, devices[to].freeAt));
 }
 

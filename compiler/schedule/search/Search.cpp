@@ -2,7 +2,7 @@
 #include "compiler/schedule/search/Search.h"
 
 #include "compiler/schedule/generators/Build.h"
-#include "compiler/schedule/generators/VPattern.h"
+#include "compiler/schedule/generators/Published.h"
 #include "compiler/schedule/search/Block.h"
 #include "compiler/schedule/search/Bounds.h"
 #include "compiler/schedule/search/Greedy.h"
@@ -101,7 +101,7 @@ Search::Search(const ScheduleRequest &request, const SearchOptions &options)
       fuse(instances.back().problem);
     largest = std::max<double>(largest, instances.back().problem.tasks());
   }
-  constexpr double kLeast = 6e5, kPerTask = 260, kMost = 8e6;
+  constexpr double kLeast = 6e5, kPerTask = 260, kMost = 5e6;
   budget = options.effort * std::clamp(kPerTask * largest, kLeast, kMost);
 }
 
@@ -124,6 +124,7 @@ void Search::publishedSeeds(int index) {
   const Family &f = instance.family;
   if (f.layout != Layout::Zigzag || f.chunks != 2)
     return;
+  add(index, toOrder(instance.problem, zbVClosedForm(request)), "zb-v");
   for (auto block : {vMinBlock, vHalfBlock})
     add(index, toOrder(instance.problem, repeatBlock(request, block, false)),
         block == vMinBlock ? "v-min" : "v-half");

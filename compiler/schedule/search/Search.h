@@ -34,7 +34,7 @@ struct Found {
 /// winner. Nothing depends on time or on addresses: the effort is a number of
 /// task visits. Nothing when no order meets the limits.
 std::optional<Found> findBest(const ScheduleRequest &request,
-                            const SearchOptions &options);
+                              const SearchOptions &options);
 
 /// The published order of row `name` on this placement as a starting point,
 /// when the row has that layout and can serve the request.

@@ -1,4 +1,9 @@
-//===- VPattern.h - repeated building blocks on a V -------------*- C++ -*-===//
+//===- Published.h - cost-blind orders to start from ------------*- C++ -*-===//
+//
+// The published orders behind the schedules that are searched for the costs at
+// hand (Searched.cpp): exactly what the papers give, whatever the costs.
+//
+//===----------------------------------------------------------------------===//
 #pragma once
 
 #include "compiler/schedule/Generator.h"
@@ -21,5 +26,8 @@ VBlock vHalfBlock(int p, int i);
 /// raising the peak: the published V-Min and V-Half.
 Schedule repeatBlock(const ScheduleRequest &request, VBlock (*block)(int, int),
                      bool squeeze = true);
+
+/// ZB-V's closed form for equal times.
+Schedule zbVClosedForm(const ScheduleRequest &request);
 
 } // namespace pipec::schedule

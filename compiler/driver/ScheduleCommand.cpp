@@ -1,0 +1,221 @@
+//===- ScheduleCommand.cpp - `pipec schedule` -----------------------------===//
+#include "compiler/driver/ScheduleCommand.h"
+
+#include "compiler/driver/ScheduleOptions.h"
+#include "compiler/schedule/Csv.h"
+#include "compiler/schedule/Pictures.h"
+#include "compiler/schedule/Render.h"
+#include "compiler/schedule/Simulator.h"
+#include "compiler/schedule/Verifier.h"
+#include "support/Failure.h"
+
+#include <nlohmann/json.hpp>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+namespace pipec {
+namespace {
+
+using namespace schedule;
+
+/// A schedule with everything that is said about it.
+struct Answer {
+  Schedule schedule;
+  Costs costs;
+  Timeline timeline;
+  double seconds = 0;
+};
+
+std::string number(double value) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%.7g", value);
+  return text;
+}
+
+std::string percent(double value) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%.2f %%", 100 * value + 0.0);
+  return text;
+}
+
+std::string readFile(const std::string &path) {
+  std::ifstream in(path, std::ios::binary);
+  std::stringstream text;
+  if (in)
+    text << in.rdbuf();
+  if (!in || std::filesystem::is_directory(path))
+    throw Failure(Exit::NoInput, "cannot read " + path);
+  return text.str();
+}
+
+/// All or nothing: written beside its place, then moved there.
+void writeFile(const std::string &path, const std::string &text) {
+  std::string partial = path + ".part";
+  std::ofstream out(partial, std::ios::binary);
+  out << text;
+  out.close();
+  std::error_code error;
+  if (out)
+    std::filesystem::rename(partial, path, error);
+  if (!out || error) {
+    std::filesystem::remove(partial, error);
+    throw Failure(Exit::CannotWrite, "cannot write " + path);
+  }
+}
+
+/// Throws NoFit when the schedule needs more than the limits.
+void checkLimits(const Answer &answer) {
+  const auto &limit = answer.costs.limit;
+  for (std::size_t d = 0; d < limit.size(); ++d) {
+    double peak = answer.timeline.peak[d];
+    if (peak <= limit[d] + 1e-9 * std::max(1.0, std::abs(limit[d])))
+      continue;
+    throw Failure(Exit::NoFit,
+                  answer.schedule.name + " needs " + number(peak) +
+                      " on device " + std::to_string(d) + " and its limit is " +
+                      number(limit[d]) + "; " +
+                      number(answer.timeline.maxPeak()) +
+                      " for every device would do, and pipec schedule auto "
+                      "looks for one that needs less");
+  }
+}
+
+Answer generated(const ScheduleOptions &options) {
+  auto begin = std::chrono::steady_clock::now();
+  Answer answer;
+  answer.schedule = generate(options.name, options.request);
+  answer.seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)
+          .count();
+  answer.costs = costsFor(answer.schedule, options.request);
+  check(answer.costs, answer.schedule.stages, answer.schedule.devices());
+  answer.timeline = simulate(answer.schedule, answer.costs);
+  checkLimits(answer);
+  return answer;
+}
+
+/// A schedule from a file, held against the command line and the verifier.
+Answer checked(const ScheduleOptions &options) {
+  auto begin = std::chrono::steady_clock::now();
+  const ScheduleRequest &request = options.request;
+  Answer answer;
+  answer.schedule = readCsv(readFile(options.check), options.check);
+  Schedule &schedule = answer.schedule;
+  if (schedule.devices() != request.devices)
+    throw Failure(Exit::BadPlan,
+                  options.check + ": " + std::to_string(schedule.devices()) +
+                      " lines, wanted one for each of " +
+                      std::to_string(request.devices) + " devices");
+  if (request.microbatches > 0 && request.microbatches != schedule.microbatches)
+    throw Failure(Exit::BadPlan, options.check + ": " +
+                                     std::to_string(schedule.microbatches) +
+                                     " microbatches, wanted " +
+                                     std::to_string(request.microbatches));
+  schedule.slices = request.slices;
+  verifyOrThrow(schedule);
+  answer.costs = costsFor(schedule, request);
+  check(answer.costs, schedule.stages, schedule.devices());
+  VerifyOptions limits;
+  limits.costs = &answer.costs;
+  verifyOrThrow(schedule, limits);
+  answer.timeline = simulate(schedule, answer.costs);
+  answer.seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)
+          .count();
+  return answer;
+}
+
+/// Stages per device; with copies of stages, 1.
+int chunksOf(const Schedule &schedule) {
+  return std::max(1, schedule.stages / schedule.devices());
+}
+
+std::string asJson(const Answer &answer) {
+  const Timeline &line = answer.timeline;
+  nlohmann::ordered_json json;
+  json["name"] = answer.schedule.name;
+  json["chunks"] = chunksOf(answer.schedule);
+  json["makespan"] = line.makespan;
+  json["span"] = line.span;
+  json["bubble_makespan"] = line.bubbleMakespan();
+  json["bubble_span"] = line.bubbleSpan();
+  json["bubble_ideal"] = line.bubbleOverIdeal();
+  json["peak"] = line.peak;
+  auto &actions = json["actions"] = nlohmann::ordered_json::array();
+  for (const auto &order : answer.schedule.order) {
+    auto list = nlohmann::ordered_json::array();
+    for (const Action &action : order)
+      list.push_back(toString(action));
+    actions.push_back(std::move(list));
+  }
+  json["seconds"] = answer.seconds;
+  return json.dump() + "\n";
+}
+
+std::string asText(const Answer &answer) {
+  const Schedule &s = answer.schedule;
+  const Timeline &line = answer.timeline;
+  std::string text = s.name + ": " + std::to_string(s.devices()) +
+                     " devices, " + std::to_string(s.stages) + " stages, " +
+                     std::to_string(s.microbatches / s.slices) +
+                     " microbatches";
+  if (s.slices > 1)
+    text += " of " + std::to_string(s.slices) + " slices";
+  text += "\n  makespan " + number(line.makespan) + ", bubble " +
+          percent(line.bubbleMakespan()) + " of it (" +
+          percent(line.bubbleOverIdeal()) + " of the work " +
+          number(line.work) + ")\n  span     " + number(line.span) +
+          ", bubble " + percent(line.bubbleSpan()) + " of it\n  memory  ";
+  constexpr std::size_t kShown = 16;
+  for (std::size_t d = 0; d < std::min(line.peak.size(), kShown); ++d)
+    text += " " + number(line.peak[d]);
+  if (line.peak.size() > kShown)
+    text += " … " + number(line.maxPeak()) + " at most";
+  return text + "\n";
+}
+
+RenderOptions terminal() {
+  RenderOptions options;
+  struct winsize size{};
+  if (isatty(STDOUT_FILENO)) {
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 20)
+      options.width = size.ws_col;
+    options.color = std::getenv("NO_COLOR") == nullptr;
+  }
+  return options;
+}
+
+} // namespace
+
+int scheduleCommand(int argc, char **argv) {
+  auto options = parseScheduleOptions(argc, argv);
+  if (!options)
+    return 0;
+  Answer answer =
+      options->check.empty() ? generated(*options) : checked(*options);
+  if (!options->csv.empty())
+    writeFile(options->csv, writeCsv(answer.schedule));
+  if (!options->html.empty())
+    writeFile(options->html,
+              renderHtml(answer.schedule, answer.costs, answer.timeline));
+  if (!options->perfetto.empty())
+    writeFile(options->perfetto,
+              renderPerfetto(answer.schedule, answer.timeline));
+  if (!options->quiet)
+    std::cout << (options->json ? asJson(answer) : asText(answer));
+  if (options->timeline && !options->json)
+    std::cout << renderTimeline(answer.schedule, answer.timeline, terminal());
+  std::cout.flush();
+  return 0;
+}
+
+} // namespace pipec
