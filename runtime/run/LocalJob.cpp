@@ -179,8 +179,13 @@ private:
 
   Exit verdict(int status) {
     const auto ranks = server.ranks();
-    if (auto trouble = server.trouble())
+    if (auto trouble = server.trouble()) {
+      const bool told = std::any_of(ranks.begin(), ranks.end(),
+                                    [](auto &rank) { return rank.code; });
+      if (!told) // nobody was left to say it
+        complain(trouble->message);
       return trouble->code;
+    }
     int code = 0;
     bool all = true;
     for (auto &rank : ranks) {

@@ -9,11 +9,15 @@
  * Running mean of y_l over the samples; SGD with momentum.
  * test_layout tells the test where everything lies.
  */
+#define _GNU_SOURCE
 #include "runtime/StageAbi.h"
 
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define FIRST (LO == 0)
 #define LAST (HI == LAYERS)
@@ -48,9 +52,31 @@ const int32_t pipec_abi_version = PIPEC_ABI_VERSION;
 
 static long sleep_us;
 
+/* A fault to inject: "LO KIND STEP MICROBATCH SIGNAL"; KIND is F, B or U. */
+static struct {
+  int lo, step, microbatch, signal;
+  char kind;
+} fault;
+
 void pipec_load(void) {
   const char *text = getenv("PIPEC_TEST_SLEEP_US");
   sleep_us = text ? atol(text) : 0;
+  fault.lo = -1;
+  text = getenv("PIPEC_TEST_FAULT");
+  if (text)
+    sscanf(text, "%d %c %d %d %d", &fault.lo, &fault.kind, &fault.step,
+           &fault.microbatch, &fault.signal);
+}
+
+static void maybe_fail(PipecFrame *f, char kind) {
+  if (fault.lo == LO && fault.kind == kind && fault.step == f->step &&
+      fault.microbatch == f->microbatch) {
+    if (fault.signal)
+      raise(fault.signal);
+    else /* never comes back, but lives */
+      for (;;)
+        pause();
+  }
 }
 
 int64_t test_layout(const char *what, int64_t layer) {
@@ -86,6 +112,7 @@ int64_t test_layout(const char *what, int64_t layer) {
 #define F(region, offset) ((float *)(f->base[PIPEC_##region] + (offset)))
 
 void pipec_forward(PipecFrame *f) {
+  maybe_fail(f, 'F');
   if (sleep_us) {
     const struct timespec time = {sleep_us / 1000000, sleep_us % 1000000 * 1000};
     nanosleep(&time, 0);
@@ -137,6 +164,7 @@ void pipec_forward(PipecFrame *f) {
 
 /* Leaves the gradient of every y in `dy`, and what leaves the stage. */
 static void backward_input(PipecFrame *f, float *dy) {
+  maybe_fail(f, 'B');
   float d[B * D];
 #if LAST
   const float *e = F(WEIGHTS, AT_E), *target = F(IN, AT_TARGET);
@@ -252,6 +280,7 @@ static void sgd(PipecFrame *f, int64_t at, int64_t gradient, int64_t count) {
 }
 
 void pipec_update(PipecFrame *f) {
+  maybe_fail(f, 'U');
   for (int l = 0; l < COUNT; ++l) {
     sgd(f, AT_W(l), AT_W(l), D * D);
     sgd(f, AT_B(l), AT_B(l), D);

@@ -1,0 +1,337 @@
+//===- CheckpointTest.cpp - saving, resuming, and what goes wrong ---------===//
+#include "test/unit/runtime/RunTool.h"
+#include "test/unit/runtime/TestModel.h"
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+namespace pipec::test {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+std::vector<double> from(const std::vector<double> &losses, size_t step) {
+  return {losses.begin() + static_cast<std::ptrdiff_t>(step), losses.end()};
+}
+
+/// A folder with a plan; "--transport inproc" where processes do not matter.
+std::string planFor(const std::string &test, const std::string &scenario) {
+  const std::string folder = freshFolder(test);
+  writePlan(scenarioNamed(scenario), folder);
+  return folder;
+}
+
+std::vector<std::string> training(int steps,
+                                  const std::vector<std::string> &more) {
+  std::vector<std::string> arguments = {"--steps", std::to_string(steps),
+                                        "--transport", "inproc"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+/// The names in a checkpoint folder.
+std::vector<std::string> contents(const std::string &folder) {
+  std::vector<std::string> names;
+  for (const auto &entry : fs::directory_iterator(folder))
+    names.push_back(entry.path().filename());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+class EveryScenario : public testing::TestWithParam<NamedScenario> {};
+
+TEST_P(EveryScenario, GoesOnToTheLastBit) {
+  const Scenario &scenario = GetParam().setup;
+  const std::string folder = planFor("resume", GetParam().name);
+  const std::string saved = folder + "/ck";
+  // 6 is whole rounds for 1, 2 and 3 replicas.
+  Outcome run = runTool(
+      folder, training(6, {"--checkpoint", saved, "--checkpoint-every", "2"}));
+  ASSERT_EQ(run.code, 0) << run.errors;
+  EXPECT_THAT(contents(saved), testing::ElementsAre("step-00000006"));
+  run = runTool(folder, training(11, {"--resume", saved, "--export",
+                                      folder + "/t.onnx"}));
+  ASSERT_EQ(run.code, 0) << run.errors;
+  const Reference reference = train(scenario, 11);
+  EXPECT_EQ(run.losses, reference.losses); // the file keeps steps 1 to 6
+  const auto trained = readModel(folder + "/t.onnx");
+  const auto names = weightNames(scenario);
+  for (size_t i = 0; i < names.size(); ++i)
+    EXPECT_EQ(trained.at(names[i]), reference.weights[i]) << names[i];
+  for (int l = 0; l < kLayers; ++l)
+    EXPECT_EQ(trained.at("mean" + std::to_string(l)), reference.means[l]);
+}
+
+TEST_P(EveryScenario, SavingDoesNotChangeTheTraining) {
+  const std::string folder = planFor("saving", GetParam().name);
+  const Outcome run = runTool(
+      folder,
+      training(9, {"--checkpoint", folder + "/ck", "--checkpoint-every", "1"}));
+  ASSERT_EQ(run.code, 0) << run.errors;
+  EXPECT_EQ(run.losses, train(GetParam().setup, 9).losses);
+}
+
+INSTANTIATE_TEST_SUITE_P(Checkpoint, EveryScenario,
+                         testing::ValuesIn(scenarios()),
+                         [](auto &info) { return info.param.name; });
+
+TEST(Checkpoint, MovesToAnotherNumberOfStages) {
+  const Reference reference = train(scenarioNamed("one"), 8);
+  const std::string first = planFor("move_from", "four");
+  ASSERT_EQ(runTool(first, training(4, {"--checkpoint", first + "/ck"})).code,
+            0);
+  for (const char *name : {"one", "two_gpipe", "three_split", "chunks"}) {
+    const std::string folder = planFor("move_to", name);
+    const Outcome run =
+        runTool(folder, training(8, {"--resume", first + "/ck"}));
+    ASSERT_EQ(run.code, 0) << run.errors;
+    EXPECT_EQ(run.losses, from(reference.losses, 4)) << name;
+  }
+}
+
+TEST(Checkpoint, OfAStreamStaysOnItsPlan) {
+  const std::string first = planFor("stream_from", "stream_four");
+  ASSERT_EQ(runTool(first, training(4, {"--checkpoint", first + "/ck"})).code,
+            0);
+  const std::string other = planFor("stream_to", "stream_three");
+  const Outcome run = runTool(other, training(8, {"--resume", first + "/ck"}));
+  EXPECT_EQ(run.code, 78);
+  EXPECT_THAT(run.errors, HasSubstr("resumes on its own plan only"));
+}
+
+TEST(Checkpoint, RefusesAPlanWithAnotherStep) {
+  const std::string first = planFor("batch_from", "two");
+  ASSERT_EQ(runTool(first, training(2, {"--checkpoint", first + "/ck"})).code,
+            0);
+  const std::string other = planFor("batch_to", "replicas_3_1");
+  const Outcome run = runTool(other, training(8, {"--resume", first + "/ck"}));
+  EXPECT_EQ(run.code, 78);
+  EXPECT_THAT(run.errors, HasSubstr("microbatches is 4, the plan's is 6"));
+}
+
+TEST(Checkpoint, KeepsToTheOrderOfSamples) {
+  const std::string folder = planFor("order", "two");
+  const std::vector<std::string> shuffled = {"--shuffle", "7", "--checkpoint",
+                                             folder + "/ck"};
+  const Outcome whole = runTool(folder, training(8, {"--shuffle", "7"}));
+  ASSERT_EQ(whole.code, 0);
+  ASSERT_EQ(runTool(folder, training(4, shuffled)).code, 0);
+  Outcome run = runTool(folder, training(8, {"--resume", folder + "/ck"}));
+  EXPECT_EQ(run.code, 64);
+  EXPECT_THAT(run.errors, HasSubstr("--shuffle 7"));
+  fs::remove(folder + "/metrics.jsonl");
+  run = runTool(folder,
+                training(8, {"--resume", folder + "/ck", "--shuffle", "7"}));
+  ASSERT_EQ(run.code, 0) << run.errors;
+  EXPECT_EQ(run.losses, from(whole.losses, 4));
+}
+
+/// A two-rank checkpoint of step 4 in FOLDER/ck.
+std::string savedTwo(const std::string &test) {
+  const std::string folder = planFor(test, "two");
+  EXPECT_EQ(runTool(folder, training(4, {"--checkpoint", folder + "/ck"})).code,
+            0);
+  return folder;
+}
+
+Outcome resume(const std::string &folder) {
+  return runTool(folder, training(6, {"--resume", folder + "/ck"}));
+}
+
+TEST(Checkpoint, RefusesATruncatedShard) {
+  const std::string folder = savedTwo("truncated");
+  const std::string shard = folder + "/ck/step-00000004/rank-0001.safetensors";
+  for (const uintmax_t size :
+       {fs::file_size(shard) - 1, uintmax_t(100), uintmax_t(3), uintmax_t(0)}) {
+    fs::resize_file(shard, size);
+    const Outcome run = resume(folder);
+    EXPECT_EQ(run.code, 78);
+    EXPECT_THAT(run.errors, HasSubstr("rank-0001.safetensors"));
+    EXPECT_THAT(run.errors, HasSubstr("truncated"));
+  }
+}
+
+TEST(Checkpoint, RefusesAMissingShard) {
+  const std::string folder = savedTwo("missing");
+  fs::remove(folder + "/ck/step-00000004/rank-0000.safetensors");
+  const Outcome run = resume(folder);
+  EXPECT_EQ(run.code, 78);
+  EXPECT_THAT(run.errors, HasSubstr("rank-0000.safetensors: is missing"));
+}
+
+TEST(Checkpoint, RefusesADamagedShard) {
+  const std::string folder = savedTwo("damaged");
+  const std::string shard = folder + "/ck/step-00000004/rank-0001.safetensors";
+  std::fstream file(shard, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(-5, std::ios::end);
+  file.put('!');
+  file.close();
+  const Outcome run = resume(folder);
+  EXPECT_EQ(run.code, 78);
+  EXPECT_THAT(run.errors, HasSubstr("digest"));
+}
+
+TEST(Checkpoint, RefusesShardsOfDifferentSteps) {
+  const std::string folder = savedTwo("mixed");
+  ASSERT_EQ(
+      runTool(folder, training(6, {"--checkpoint", folder + "/later"})).code,
+      0);
+  fs::copy_file(folder + "/later/step-00000006/rank-0001.safetensors",
+                folder + "/ck/step-00000004/rank-0001.safetensors",
+                fs::copy_options::overwrite_existing);
+  const Outcome run = resume(folder);
+  EXPECT_EQ(run.code, 78);
+  EXPECT_THAT(run.errors, HasSubstr("a shard of step 6"));
+}
+
+TEST(Checkpoint, RefusesADamagedRecord) {
+  const std::string folder = savedTwo("record");
+  const std::string record = folder + "/ck/step-00000004/commit.json";
+  const std::string good = readText(record);
+  for (const std::string &text :
+       {std::string(), std::string("{"), std::string("[]"), std::string("{}"),
+        good.substr(0, good.size() / 2)}) {
+    std::ofstream(record) << text;
+    EXPECT_EQ(resume(folder).code, 78) << text;
+  }
+  fs::remove(record);
+  EXPECT_EQ(resume(folder).code, 78);
+}
+
+TEST(Checkpoint, SaysWhenThereIsNone) {
+  const std::string folder = planFor("none", "two");
+  EXPECT_EQ(resume(folder).code, 66);
+  fs::create_directories(folder + "/ck");
+  const Outcome run = resume(folder);
+  EXPECT_EQ(run.code, 66);
+  EXPECT_THAT(run.errors, HasSubstr("no checkpoint"));
+}
+
+TEST(Checkpoint, IgnoresAndRemovesWhatAKilledRunLeft) {
+  const std::string folder = savedTwo("leftover");
+  fs::create_directories(folder + "/ck/.writing-00000005");
+  std::ofstream(folder + "/ck/.writing-00000005/rank-0000.safetensors") << "x";
+  const Outcome run =
+      runTool(folder, training(6, {"--resume", folder + "/ck", "--checkpoint",
+                                   folder + "/ck"}));
+  ASSERT_EQ(run.code, 0) << run.errors;
+  EXPECT_THAT(contents(folder + "/ck"), testing::ElementsAre("step-00000006"));
+}
+
+/// Runs with files limited to `bytes`: a write beyond fails, as on a full disk.
+Outcome withFileLimit(const std::string &folder, rlim_t bytes,
+                      const std::vector<std::string> &arguments) {
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const rlimit limit{bytes, before.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &limit);
+  Outcome run = Process(toolCommand(folder, arguments), folder).wait();
+  setrlimit(RLIMIT_FSIZE, &before);
+  return run;
+}
+
+/// The last checkpoint is there, and the run goes on from it.
+void expectIntact(const std::string &folder) {
+  EXPECT_THAT(contents(folder + "/ck"), testing::ElementsAre("step-00000004"));
+  const Outcome again = resume(folder);
+  ASSERT_EQ(again.code, 0) << again.errors;
+  EXPECT_EQ(from(again.losses, again.losses.size() - 2),
+            from(train(scenarioNamed("two"), 6).losses, 4));
+}
+
+TEST(Checkpoint, AFailedWriteLeavesTheLastOneIntact) {
+  const std::string folder = savedTwo("full");
+  // Rank 0's shard (5 KiB) is too large, the metrics are not.
+  const Outcome run =
+      withFileLimit(folder, 3000,
+                    {"--steps", "6", "--transport", "inproc", "--resume",
+                     folder + "/ck", "--checkpoint", folder + "/ck"});
+  EXPECT_EQ(run.code, 73) << run.errors;
+  EXPECT_THAT(run.errors, HasSubstr("File too large"));
+  expectIntact(folder);
+}
+
+TEST(Checkpoint, AFullDiskLeavesTheLastOneIntact) {
+  const std::string folder = savedTwo("full_disk");
+  const std::string saved = folder + "/ck";
+  fs::copy(saved, folder + "/copy", fs::copy_options::recursive);
+  // Room for one checkpoint and a half.
+  if (mount("none", saved.c_str(), "tmpfs", 0, "size=36k") != 0)
+    GTEST_SKIP() << "mounting a small disk needs to be root";
+  fs::copy(folder + "/copy", saved, fs::copy_options::recursive);
+  for (const char *transport : {"inproc", "mpi"}) {
+    const Outcome run =
+        runTool(folder, {"--steps", "6", "--transport", transport, "--resume",
+                         saved, "--checkpoint", saved});
+    EXPECT_EQ(run.code, 73) << run.errors;
+    EXPECT_THAT(run.errors, HasSubstr("No space left on device"));
+    expectIntact(folder);
+  }
+  mount("none", saved.c_str(), "tmpfs", MS_REMOUNT | MS_RDONLY, "size=36k");
+  const Outcome run =
+      runTool(folder, {"--steps", "6", "--transport", "mpi", "--resume", saved,
+                       "--checkpoint", saved});
+  EXPECT_EQ(run.code, 73) << run.errors;
+  EXPECT_THAT(run.errors, HasSubstr("Read-only file system"));
+  expectIntact(folder);
+  umount(saved.c_str());
+}
+
+TEST(Checkpoint, AFullDiskLeavesNoHalfExport) {
+  const std::string folder = planFor("full_export", "two");
+  const Outcome run = withFileLimit(folder, 3000,
+                                    {"--steps", "2", "--transport", "inproc",
+                                     "--export", folder + "/t.onnx"});
+  EXPECT_EQ(run.code, 73) << run.errors;
+  EXPECT_FALSE(fs::exists(folder + "/t.onnx"));
+  EXPECT_FALSE(fs::exists(folder + "/t.onnx.writing"));
+}
+
+TEST(Checkpoint, SaysWhereItCannotWrite) {
+  const std::string folder = planFor("unwritable", "two");
+  for (const char *option : {"--checkpoint", "--export", "--metrics"}) {
+    std::vector<std::string> command = {
+        PIPEC_RUN,     folder,   "--steps", "2",
+        "--transport", "inproc", option,    "/proc/nowhere/file"};
+    for (const std::string &argument : dataArguments(folder))
+      command.push_back(argument);
+    const Outcome run = Process(command, folder).wait();
+    EXPECT_EQ(run.code, 73) << option << run.errors;
+    EXPECT_THAT(run.errors, HasSubstr("/proc/nowhere"));
+  }
+}
+
+TEST(Checkpoint, AStopIsACheckpointAndCode75) {
+  for (const char *name : {"two", "stream_3_1"})
+    for (const char *transport : {"inproc", "mpi"}) {
+      const std::string folder = planFor("stop", name);
+      const std::string saved = folder + "/ck";
+      Process process(toolCommand(folder, {"--steps", "5000", "--transport",
+                                           transport, "--checkpoint", saved}),
+                      folder, {"PIPEC_TEST_SLEEP_US=2000"});
+      while (readText(folder + "/metrics.jsonl").size() < 300 &&
+             process.running())
+        usleep(2000);
+      kill(process.pid(), std::string(name) == "two" ? SIGTERM : SIGUSR1);
+      Outcome run = process.wait(30);
+      ASSERT_EQ(run.code, 75) << run.errors;
+      readMetrics(folder + "/metrics.jsonl", run);
+      const size_t done = run.losses.size();
+      ASSERT_LT(done, 5000u);
+      EXPECT_EQ(contents(saved).size(), 1u);
+      run = runTool(folder, {"--steps", std::to_string(done + 4), "--transport",
+                             transport, "--resume", saved});
+      ASSERT_EQ(run.code, 0) << run.errors;
+      EXPECT_EQ(run.losses, train(scenarioNamed(name), done + 4).losses);
+    }
+}
+
+} // namespace
+} // namespace pipec::test

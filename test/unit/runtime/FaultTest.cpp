@@ -1,0 +1,254 @@
+//===- FaultTest.cpp - ranks that die or stop -----------------------------===//
+//
+// Real processes and signals: wherever a rank is lost, the others end with code
+// 76 within the timeout and say what they waited for, nothing remains, and the
+// last checkpoint goes on to the same losses.
+//
+//===----------------------------------------------------------------------===//
+#include "test/unit/runtime/RunTool.h"
+#include "test/unit/runtime/TestModel.h"
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <random>
+#include <unistd.h>
+
+namespace pipec::test {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AnyOf;
+using testing::HasSubstr;
+
+/// Processes of which an argument names the folder.
+std::vector<pid_t> processesOf(const std::string &folder,
+                               const std::string &program = "") {
+  std::vector<pid_t> found;
+  for (const auto &entry : fs::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename();
+    if (name.find_first_not_of("0123456789") != std::string::npos)
+      continue;
+    const std::string line = readText(entry.path().string() + "/cmdline");
+    if (line.find(folder + '\0') == std::string::npos)
+      continue;
+    if (program.empty() ||
+        fs::path(line.substr(0, line.find('\0'))).filename() == program)
+      found.push_back(std::stoi(name));
+  }
+  return found;
+}
+
+/// True when all of them are gone soon.
+bool allGone(const std::string &folder) {
+  for (int i = 0; i < 200; ++i) {
+    if (processesOf(folder).empty())
+      return true;
+    usleep(10000);
+  }
+  return false;
+}
+
+struct Place {
+  const char *phase;
+  const char *scenario;
+  const char *fault; ///< first layer of the stage, task, step, microbatch
+  const char *lost;  ///< who is named
+};
+
+const Place kPlaces[] = {
+    {"warm-up of the first step, first rank", "four", "0 F 0 1",
+     "rank 0 (stage 0)"},
+    {"warm-up, last rank", "four", "3 F 3 0", "rank 3 (stage 3)"},
+    {"steady, second rank", "four", "1 B 3 1", "rank 1 (stage 1)"},
+    {"drain, third rank", "four", "2 B 3 3", "rank 2 (stage 2)"},
+    {"update, first rank", "four", "0 U 3 0", "rank 0 (stage 0)"},
+    {"stream, second rank", "stream_four", "1 B 5 0", "rank 1 (stage 1)"},
+    {"a replica", "stream_1_2_1", "3 F 5 0", "rank 3 (stage 2)"},
+};
+
+class EveryPlace : public testing::TestWithParam<Place> {};
+
+void loseARank(const Place &place, int signal, double timeout) {
+  const std::string folder = freshFolder("fault");
+  const Scenario &scenario = scenarioNamed(place.scenario);
+  writePlan(scenario, folder);
+  const std::string saved = folder + "/ck";
+  std::vector<std::string> arguments = {"--steps",
+                                        "8",
+                                        "--transport",
+                                        "mpi",
+                                        "--timeout",
+                                        std::to_string(timeout),
+                                        "--checkpoint",
+                                        saved,
+                                        "--checkpoint-every",
+                                        "2"};
+  const Outcome run = runTool(folder, arguments,
+                              {std::string("PIPEC_TEST_FAULT=") + place.fault +
+                               " " + std::to_string(signal)});
+  EXPECT_EQ(run.code, 76) << run.errors;
+  EXPECT_LT(run.seconds, timeout);
+  EXPECT_THAT(run.errors, HasSubstr(place.lost));
+  EXPECT_THAT(run.errors,
+              AnyOf(HasSubstr("was waiting for"), HasSubstr("was waiting to")));
+  EXPECT_TRUE(allGone(folder));
+  if (!fs::exists(saved))
+    return; // lost before the first checkpoint
+  arguments.insert(arguments.end(), {"--resume", saved});
+  const Outcome again = runTool(folder, arguments);
+  ASSERT_EQ(again.code, 0) << again.errors;
+  EXPECT_EQ(again.losses, train(scenario, 8).losses);
+}
+
+TEST_P(EveryPlace, ADeadRankEndsTheJob) { loseARank(GetParam(), SIGKILL, 30); }
+
+TEST_P(EveryPlace, AStoppedRankEndsTheJob) {
+  loseARank(GetParam(), SIGSTOP, 3);
+}
+
+INSTANTIATE_TEST_SUITE_P(Fault, EveryPlace, testing::ValuesIn(kPlaces));
+
+TEST(Fault, ADeathIsNoticedAtOnce) {
+  const std::string folder = freshFolder("fault");
+  writePlan(scenarioNamed("four"), folder);
+  const Outcome run = runTool(folder, {"--steps", "8", "--transport", "mpi"},
+                              {"PIPEC_TEST_FAULT=2 F 3 1 9"});
+  EXPECT_EQ(run.code, 76);
+  EXPECT_LT(run.seconds, 10); // the timeout is 60
+}
+
+TEST(Fault, AtAnyTimeAlsoWhileACheckpointIsWritten) {
+  std::mt19937 random(3);
+  const Reference reference = train(scenarioNamed("two"), 400);
+  const std::string folder = freshFolder("fault_any");
+  writePlan(scenarioNamed("two"), folder);
+  const std::string saved = folder + "/ck";
+  std::vector<std::string> arguments = {
+      "--steps",      "400", "--transport",        "mpi", "--timeout", "3",
+      "--checkpoint", saved, "--checkpoint-every", "1"};
+  int lost = 0;
+  for (int round = 0; round < 12; ++round) {
+    std::vector<std::string> command = arguments;
+    if (fs::exists(saved))
+      command.insert(command.end(), {"--resume", saved});
+    Process process(toolCommand(folder, command), folder);
+    usleep(250000 + random() % 400000);
+    // Not the one we started, not mpirun: the ranks.
+    std::vector<pid_t> ranks = processesOf(folder, "pipec-run");
+    std::erase(ranks, process.pid());
+    if (ranks.size() == 2) {
+      kill(ranks[random() % 2], round % 3 ? SIGKILL : SIGSTOP);
+      ++lost;
+    }
+    const Outcome run = process.wait(20);
+    EXPECT_THAT(run.code, AnyOf(76, 0)) << run.errors;
+    EXPECT_TRUE(allGone(folder));
+  }
+  EXPECT_GT(lost, 4);
+  arguments.insert(arguments.end(), {"--resume", saved});
+  const Outcome run = runTool(folder, arguments);
+  ASSERT_EQ(run.code, 0) << run.errors;
+  EXPECT_EQ(run.losses, reference.losses);
+}
+
+TEST(Fault, RanksEndWithTheirLauncher) {
+  const std::string folder = freshFolder("fault");
+  writePlan(scenarioNamed("four"), folder);
+  Process process(toolCommand(folder, {"--steps", "100000", "--transport",
+                                       "mpi", "--timeout", "4"}),
+                  folder, {"PIPEC_TEST_SLEEP_US=1000"});
+  while (processesOf(folder, "pipec-run").size() < 5 && process.running())
+    usleep(10000);
+  kill(process.pid(), SIGKILL);
+  process.wait(5);
+  EXPECT_TRUE(allGone(folder));
+}
+
+TEST(Fault, EndsUnderAnotherLauncher) {
+  const std::string folder = freshFolder("fault");
+  writePlan(scenarioNamed("four"), folder);
+  std::vector<std::string> command = {"mpirun", "--oversubscribe",
+                                      "--allow-run-as-root", "-n", "4"};
+  for (const std::string &word :
+       toolCommand(folder, {"--steps", "8", "--timeout", "3"}))
+    command.push_back(word);
+  Outcome run = Process(command, folder).wait(30);
+  readMetrics(folder + "/metrics.jsonl", run);
+  ASSERT_EQ(run.code, 0) << run.errors;
+  EXPECT_EQ(run.losses, train(scenarioNamed("four"), 8).losses);
+
+  run = Process(command, folder, {"PIPEC_TEST_FAULT=1 B 3 1 19"}).wait(30);
+  EXPECT_EQ(run.code, 76) << run.errors;
+  EXPECT_LT(run.seconds, 6);
+  EXPECT_THAT(run.errors, HasSubstr("rank 1 (stage 1) has not answered"));
+  EXPECT_TRUE(allGone(folder));
+}
+
+TEST(Fault, ALauncherWithTheWrongNumberOfRanksIsTold) {
+  const std::string folder = freshFolder("fault");
+  writePlan(scenarioNamed("four"), folder);
+  std::vector<std::string> command = {"mpirun", "--oversubscribe",
+                                      "--allow-run-as-root", "-n", "2"};
+  for (const std::string &word : toolCommand(folder, {"--steps", "8"}))
+    command.push_back(word);
+  const Outcome run = Process(command, folder).wait(30);
+  EXPECT_EQ(run.code, 64) << run.errors;
+  EXPECT_THAT(run.errors, HasSubstr("the plan has 4 ranks"));
+}
+
+TEST(Fault, NaNEndsAllRanks) {
+  for (const char *name : {"four", "stream_four"})
+    for (const char *transport : {"inproc", "mpi"}) {
+      const std::string folder = freshFolder("nan");
+      writePlan(scenarioNamed(name), folder);
+      std::fstream file(folder + "/target.npy",
+                        std::ios::in | std::ios::out | std::ios::binary);
+      const float nan = std::numeric_limits<float>::quiet_NaN();
+      file.seekp(-4, std::ios::end);
+      file.write(reinterpret_cast<const char *>(&nan), 4);
+      file.close();
+      const Outcome run =
+          runTool(folder, {"--steps", "50", "--transport", transport});
+      EXPECT_EQ(run.code, 77) << run.errors;
+      EXPECT_THAT(run.errors, HasSubstr("is NaN"));
+      EXPECT_LT(run.seconds, 10);
+      // Row 22 of 23, in microbatches of 4.
+      EXPECT_THAT(run.errors, HasSubstr(std::string(name) == "four"
+                                            ? "step 2, microbatch 1"
+                                            : "step 6, microbatch 0"));
+    }
+}
+
+TEST(Fault, AMissingStageProgramIsABadPlan) {
+  const std::string folder = freshFolder("missing");
+  writePlan(scenarioNamed("four"), folder);
+  fs::remove(folder + "/stages/stage2.so");
+  for (const char *transport : {"inproc", "mpi"}) {
+    const Outcome run =
+        runTool(folder, {"--steps", "2", "--transport", transport});
+    EXPECT_EQ(run.code, 78) << run.errors;
+    EXPECT_THAT(run.errors, HasSubstr("stage2.so"));
+  }
+}
+
+TEST(Fault, AChangedModelIsRefused) {
+  const std::string folder = freshFolder("changed");
+  writePlan(scenarioNamed("two"), folder);
+  std::fstream file(folder + "/model.onnx",
+                    std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(-1, std::ios::end);
+  file.put('x');
+  file.close();
+  Outcome run = runTool(folder, {"--steps", "2", "--transport", "inproc"});
+  EXPECT_EQ(run.code, 65);
+  EXPECT_THAT(run.errors, HasSubstr("digest"));
+  fs::remove(folder + "/model.onnx");
+  run = runTool(folder, {"--steps", "2", "--transport", "inproc"});
+  EXPECT_EQ(run.code, 66);
+}
+
+} // namespace
+} // namespace pipec::test
