@@ -22,7 +22,8 @@ Path pathOf(const PipecConv &d, const ConvShape &s, PipecConvKind which) {
 }
 
 /// Operands of the product path, which wants plain layouts: blocked ones are
-/// copied to the scratch buffer, and back when they are the result.
+/// copied to the scratch buffer, and back when they are the result. What is
+/// left of the buffer is the product's.
 template <typename T> class Plain {
 public:
   Plain(const ConvShape &s, void *scratch)
@@ -51,6 +52,8 @@ public:
     if (l.blocked)
       toBlocked(l, images, plain, static_cast<T *>(data));
   }
+
+  T *rest() const { return next; }
 
   ConvShape shape; ///< with plain layouts
 
@@ -97,7 +100,7 @@ void backwardInput(const PipecConv &d, const void *dy, const void *w, void *dx,
   Plain<T> plain(s, scratch);
   const T *in = plain.input(plain.y, dy);
   T *out = plain.output(plain.x, dx);
-  convGemmBackwardInput(plain.shape, in, weights, out);
+  convGemmBackwardInput(plain.shape, in, weights, out, plain.rest());
   plain.finish(plain.x, out, dx);
 }
 
@@ -133,9 +136,10 @@ extern "C" int64_t pipec_conv_scratch_bytes(const PipecConv *d, int32_t which) {
   case Path::Product:
     break;
   }
-  return d->dtype == PIPEC_F64
-             ? Plain<double>::elements(s) * int64_t(sizeof(double))
-             : Plain<float>::elements(s) * int64_t(sizeof(float));
+  const int64_t elements =
+      Plain<float>::elements(s) + convGemmScratchElements(s, kind);
+  return elements *
+         int64_t(d->dtype == PIPEC_F64 ? sizeof(double) : sizeof(float));
 }
 
 extern "C" void pipec_prepare_conv(PipecConv *d, int32_t which) {}

@@ -1,7 +1,7 @@
 //===- ConvGemm.cpp - convolution as one product per group ----------------===//
 //
 //   forward          y[o, (n,p)]      = w[o, (c,q)]       x[(c,q), (n,p)]
-//   input gradient   dx[c, (n,p)]     = w[(o,q), c]^T     dy[(o,q), (n,p)]
+//   input gradient   dx[c, (n,p)]     = w[(q,o), c]^T     dy[(q,o), (n,p)]
 //   weight gradient  dw[o, (c,q)]     = dy[o, (n,p)]      x[(c,q), (n,p)]^T
 //
 // With stride s the input gradient falls apart into s products per axis, one
@@ -11,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/kernels/cpu/conv/ConvGemm.h"
+#include "runtime/kernels/cpu/Parallel.h"
 #include "runtime/kernels/cpu/conv/ImageSource.h"
 
 namespace pipec::cpu {
@@ -56,56 +57,105 @@ struct Phase {
       }
     }
   }
-};
 
-/// Left operand of the input gradient: line = input channel of a group,
-/// k = (output channel, tap of the phase).
-template <typename T> class TurnedWeights final : public PanelSource<T> {
-public:
-  TurnedWeights(const ConvShape &s, const Phase &phase, const T *w)
-      : s(s), phase(phase), w(w) {}
-
-  void pack(T *dst, int64_t width, int64_t first, int64_t count, int64_t k0,
-            int64_t kc) const override {
-    const Window &v = phase.window;
-    const int64_t taps = v.taps(), channels = s.groupIn();
-    for (int64_t k = 0; k < kc; ++k) {
-      const int64_t o = (k0 + k) / taps, t = (k0 + k) % taps;
-      const int64_t tap =
-          (phase.tap[0][t / (v.count[1] * v.count[2])] * s.kernel[1] +
-           phase.tap[1][t / v.count[2] % v.count[1]]) *
-              s.kernel[2] +
-          phase.tap[2][t % v.count[2]];
-      const T *from = w + (o * channels + first) * s.taps + tap;
-      for (int64_t i = 0; i < count; ++i)
-        dst[k * width + i] = from[i * s.taps];
-      for (int64_t i = count; i < width; ++i)
-        dst[k * width + i] = T(0);
-    }
+  /// Kernel position of tap t of the window.
+  int64_t tapOf(const ConvShape &s, int64_t t) const {
+    const int *count = window.count;
+    return (tap[0][t / (count[1] * count[2])] * s.kernel[1] +
+            tap[1][t / count[2] % count[1]]) *
+               s.kernel[2] +
+           tap[2][t % count[2]];
   }
-
-private:
-  const ConvShape &s;
-  const Phase &phase;
-  const T *w;
 };
 
-constexpr int64_t kOnes[3] = {1, 1, 1}, kZeros[3] = {0, 0, 0};
+/// Calls body(remainders) for every phase that has positions.
+template <typename Body>
+void forEachPhase(const ConvShape &s, const Body &body) {
+  int64_t r[3];
+  for (r[0] = 0; r[0] < std::min(s.stride[0], s.in[0]); ++r[0])
+    for (r[1] = 0; r[1] < std::min(s.stride[1], s.in[1]); ++r[1])
+      for (r[2] = 0; r[2] < std::min(s.stride[2], s.in[2]); ++r[2])
+        body(Phase(s, r));
+}
 
-/// One phase of the input gradient, all groups.
+bool strided(const ConvShape &s) {
+  return s.stride[0] > 1 || s.stride[1] > 1 || s.stride[2] > 1;
+}
+
+/// Elements of the turned weights of one group.
+int64_t turnedElements(const ConvShape &s) {
+  return roundUp(s.groupOut() * s.groupIn() * s.taps, kChannelBlock);
+}
+
+/// Columns of the product of a phase, in whole vectors.
+int64_t compactRow(const ConvShape &s, const Window &w) {
+  return roundUp(s.n * w.gridPlane(), kChannelBlock);
+}
+
+/// Left operand of a phase: turned[t][o][c] = w[o][c][tap t of the phase].
+template <typename T>
+void turnWeights(const ConvShape &s, const Phase &phase, const T *w,
+                 T *turned) {
+  const int64_t channels = s.groupIn(), outputs = s.groupOut();
+  const int64_t taps = phase.window.taps();
+  parallelFor(outputs, 4, [&](int64_t o) {
+    T *all = threadScratch<T>();
+    constexpr int64_t lines = 16;
+    for (int64_t c = 0; c < channels; c += lines) {
+      const int64_t count = std::min(lines, channels - c);
+      microKernels<T>().packLines(all, lines, w + (o * channels + c) * s.taps,
+                                  s.taps, count, s.taps);
+      for (int64_t t = 0; t < taps; ++t)
+        std::copy_n(all + phase.tapOf(s, t) * lines, count,
+                    turned + (t * outputs + o) * channels + c);
+    }
+  });
+}
+
+/// Positions of a phase to their places in the input gradient of a group.
+template <typename T>
+void scatterPhase(const ConvShape &s, const Phase &phase, const T *compact,
+                  T *dx) {
+  const Window &w = phase.window;
+  const int64_t row = compactRow(s, w);
+  parallelFor(s.groupIn() * s.n, 1, [&](int64_t item) {
+    const int64_t c = item / s.n, n = item % s.n;
+    const T *from = compact + c * row + n * w.gridPlane();
+    T *plane = dx + n * s.c * s.inPlane + c * s.inPlane;
+    for (int64_t z = 0; z < w.grid[0]; ++z)
+      for (int64_t y = 0; y < w.grid[1]; ++y, from += w.grid[2]) {
+        const int64_t iz = z * s.stride[0] + phase.remainder[0];
+        const int64_t iy = y * s.stride[1] + phase.remainder[1];
+        microKernels<T>().putRun(plane + (iz * s.in[1] + iy) * s.in[2] +
+                                     phase.remainder[2],
+                                 s.stride[2], from, w.grid[2], false);
+      }
+  });
+}
+
+/// One phase of the input gradient of one group: through `scratch` when the
+/// weights have to be turned or the positions lie apart.
 template <typename T>
 void inputPhase(const ConvShape &s, const Phase &phase, const T *dy, const T *w,
-                T *dx) {
-  const int64_t gi = s.groupIn(), go = s.groupOut();
-  const int64_t columns = s.n * phase.window.gridPlane();
-  for (int64_t g = 0; g < s.groups; ++g) {
-    const TurnedWeights<T> a(s, phase, w + g * go * gi * s.taps);
-    const ImageSource<T> b(phase.window, dy + g * go * s.outPlane,
-                           s.o * s.outPlane);
-    const ImageSink<T> c(phase.window, dx + g * gi * s.inPlane, s.in, s.stride,
-                         phase.remainder, s.c * s.inPlane);
-    Gemm<T>{gi, columns, go * phase.window.taps(), a, b, c, false}.run();
+                T *dx, T *scratch) {
+  const Window &window = phase.window;
+  const int64_t channels = s.groupIn(), k = s.groupOut() * window.taps();
+  const int64_t columns = s.n * window.gridPlane();
+  T *compact = scratch;
+  if (s.taps > 1) {
+    turnWeights(s, phase, w, scratch);
+    w = scratch;
+    compact = scratch + turnedElements(s);
   }
+  const MatrixSource<T> a(w, channels, false);
+  const ImageSource<T> b(window, dy, s.o * s.outPlane, s.groupOut());
+  if (!strided(s)) {
+    const ImageSink<T> c(window, dx, s.c * s.inPlane);
+    return Gemm<T>{channels, columns, k, a, b, c, false}.run();
+  }
+  const MatrixSink<T> c(compact, compactRow(s, window));
+  Gemm<T>{channels, columns, k, a, b, c, false}.run();
+  scatterPhase(s, phase, compact, dx);
 }
 
 } // namespace
@@ -114,7 +164,8 @@ bool convGemmTakes(const ConvShape &s) {
   for (int i = 0; i < 3; ++i)
     if (s.kernel[i] > kMaxTaps || s.in[i] <= 0 || s.out[i] <= 0)
       return false;
-  return s.groupIn() >= 3 && s.groupOut() >= 3;
+  return s.groupIn() >= 3 && s.groupOut() >= 3 &&
+         16 * s.taps <= kScratchElements;
 }
 
 template <typename T>
@@ -124,20 +175,37 @@ void convGemmForward(const ConvShape &s, const T *x, const T *w, T *y) {
   for (int64_t g = 0; g < s.groups; ++g) {
     const MatrixSource<T> a(w + g * go * k, k, true);
     const ImageSource<T> b(window, x + g * gi * s.inPlane, s.c * s.inPlane);
-    const ImageSink<T> c(window, y + g * go * s.outPlane, s.out, kOnes, kZeros,
-                         s.o * s.outPlane);
+    const ImageSink<T> c(window, y + g * go * s.outPlane, s.o * s.outPlane);
     Gemm<T>{go, s.n * s.outPlane, k, a, b, c, false}.run();
   }
 }
 
+int64_t convGemmScratchElements(const ConvShape &s, PipecConvKind which) {
+  int64_t elements = 0;
+  if (which != PIPEC_CONV_BACKWARD_INPUT)
+    return 0;
+  if (strided(s))
+    forEachPhase(s, [&](const Phase &p) {
+      elements = std::max(elements, s.groupIn() * compactRow(s, p.window));
+    });
+  return elements + (s.taps > 1 ? turnedElements(s) : 0);
+}
+
 template <typename T>
-void convGemmBackwardInput(const ConvShape &s, const T *dy, const T *w, T *dx) {
-  int64_t r[3];
-  for (r[0] = 0; r[0] < s.stride[0]; ++r[0])
-    for (r[1] = 0; r[1] < s.stride[1]; ++r[1])
-      for (r[2] = 0; r[2] < s.stride[2]; ++r[2])
-        if (r[0] < s.in[0] && r[1] < s.in[1] && r[2] < s.in[2])
-          inputPhase(s, Phase(s, r), dy, w, dx);
+void convGemmBackwardInput(const ConvShape &s, const T *dy, const T *w, T *dx,
+                           T *scratch) {
+  bool gaps = false; // positions that no output reads
+  forEachPhase(s, [&](const Phase &p) { gaps |= p.window.taps() == 0; });
+  if (gaps)
+    parallelRanges(s.n * s.c * s.inPlane, 16384, [&](int64_t lo, int64_t hi) {
+      std::fill(dx + lo, dx + hi, T(0));
+    });
+  const int64_t gi = s.groupIn(), go = s.groupOut();
+  forEachPhase(s, [&](const Phase &p) {
+    for (int64_t g = 0; g < s.groups && p.window.taps() > 0; ++g)
+      inputPhase(s, p, dy + g * go * s.outPlane, w + g * go * gi * s.taps,
+                 dx + g * gi * s.inPlane, scratch);
+  });
 }
 
 template <typename T>
@@ -160,7 +228,7 @@ void convGemmBackwardWeight(const ConvShape &s, const T *x, const T *dy, T *dw,
 #define PIPEC_INSTANTIATE(T)                                                   \
   template void convGemmForward(const ConvShape &, const T *, const T *, T *); \
   template void convGemmBackwardInput(const ConvShape &, const T *, const T *, \
-                                      T *);                                    \
+                                      T *, T *);                               \
   template void convGemmBackwardWeight(const ConvShape &, const T *,           \
                                        const T *, T *, bool);
 PIPEC_INSTANTIATE(float)

@@ -1,6 +1,6 @@
 //===- ConvGemm.h - convolution as one product per group --------*- C++ -*-===//
 //
-// For plain layouts. No scratch.
+// For plain layouts.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -12,11 +12,14 @@ namespace pipec::cpu {
 /// Whether the product path can take the shape and is worth it (groups of one
 /// or two channels are not).
 bool convGemmTakes(const ConvShape &s);
+/// Elements of scratch; those that take none have no such argument.
+int64_t convGemmScratchElements(const ConvShape &s, PipecConvKind which);
 
 template <typename T>
 void convGemmForward(const ConvShape &s, const T *x, const T *w, T *y);
 template <typename T>
-void convGemmBackwardInput(const ConvShape &s, const T *dy, const T *w, T *dx);
+void convGemmBackwardInput(const ConvShape &s, const T *dy, const T *w, T *dx,
+                           T *scratch);
 template <typename T>
 void convGemmBackwardWeight(const ConvShape &s, const T *x, const T *dy, T *dw,
                             bool accumulate);

@@ -10,23 +10,47 @@ namespace {
 /// A panel has few columns; each could be a stretch of its own.
 constexpr int64_t kMaxStretches = 64;
 
-/// The part of a stretch that lies in the source, for one tap: false when none.
-bool clip(const Window &w, const Stretch &s, const int64_t (&shift)[3],
-          int64_t imageStride, int64_t &base, int32_t &first, int32_t &last) {
-  const int64_t z = s.z * w.step[0] + shift[0];
-  const int64_t y = s.y * w.step[1] + shift[1];
-  if (z < 0 || z >= w.image[0] || y < 0 || y >= w.image[1])
-    return false;
-  const int64_t step = w.step[2], x = s.x * step + shift[2], width = w.image[2];
-  first = s.first;
-  last = s.last;
-  if (x + first * step < 0)
-    first = int32_t((-x + step - 1) / step);
-  if (x + (last - 1) * step >= width)
-    last = x < width ? int32_t((width - x - 1) / step + 1) : 0;
-  base = s.image * imageStride + (z * w.image[1] + y) * width + x;
-  return first < last;
-}
+/// Stretches whose row (z, y) lies in the source for some taps of these two
+/// axes, and where lane 0 would be at x = 0 of that row.
+struct Rows {
+  int64_t count = 0;
+  struct Row {
+    int64_t base, x; ///< x: source position of lane 0 before the tap's shift
+    int32_t vector, first, last;
+  } rows[kMaxStretches];
+
+  Rows(const Window &w, const Stretch *stretches, int64_t n, int64_t zShift,
+       int64_t yShift, int64_t imageStride) {
+    for (int64_t i = 0; i < n; ++i) {
+      const Stretch &s = stretches[i];
+      const int64_t z = s.z * w.step[0] + zShift, y = s.y * w.step[1] + yShift;
+      if (z < 0 || z >= w.image[0] || y < 0 || y >= w.image[1])
+        continue;
+      rows[count++] = {s.image * imageStride +
+                           (z * w.image[1] + y) * w.image[2],
+                       s.x * w.step[2], s.vector, s.first, s.last};
+    }
+  }
+
+  /// The runs of a tap: what of the rows lies in the source along x.
+  template <typename Run>
+  int64_t clip(const Window &w, int64_t shift, Run *runs) const {
+    const int64_t step = w.step[2], width = w.image[2];
+    int64_t n = 0;
+    for (int64_t i = 0; i < count; ++i) {
+      const Row &r = rows[i];
+      const int64_t x = r.x + shift;
+      Run run{r.base + x, r.vector, r.first, r.last};
+      if (x + r.first * step < 0)
+        run.first = int32_t((-x + step - 1) / step);
+      if (x + (r.last - 1) * step >= width)
+        run.last = x < width ? int32_t((width - x - 1) / step + 1) : 0;
+      runs[n] = run;
+      n += run.first < run.last;
+    }
+    return n;
+  }
+};
 
 } // namespace
 
@@ -39,29 +63,57 @@ void ImageSource<T>::pack(T *dst, int64_t width, int64_t first, int64_t count,
   int64_t stretchCount = 0;
   forEachStretch(w, u.lanes, first, count,
                  [&](const Stretch &s) { stretches[stretchCount++] = s; });
-  const int64_t taps = w.taps(), plane = w.imagePlane();
+  const int64_t plane = w.imagePlane();
   int64_t tap = 0;
   for (int i = 0; i < w.count[0]; ++i)
-    for (int j = 0; j < w.count[1]; ++j)
+    for (int j = 0; j < w.count[1]; ++j) {
+      const Rows rows(w, stretches, stretchCount, w.shift[0][i], w.shift[1][j],
+                      imageStride);
       for (int k = 0; k < w.count[2]; ++k, ++tap) {
-        // Channels of this tap in [k0, k0 + kc).
-        const int64_t c0 = k0 > tap ? (k0 - tap - 1) / taps + 1 : 0;
-        const int64_t c1 = k0 + kc > tap ? (k0 + kc - tap - 1) / taps + 1 : 0;
-        if (c0 >= c1)
+        const Share share = shareOf(tap, k0, kc);
+        if (share.first >= share.last)
           continue;
-        const int64_t shift[] = {w.shift[0][i], w.shift[1][j], w.shift[2][k]};
         Run runs[kMaxStretches];
-        int64_t runCount = 0;
-        for (int64_t s = 0; s < stretchCount; ++s) {
-          Run run{0, stretches[s].vector, 0, 0};
-          if (clip(w, stretches[s], shift, imageStride, run.base, run.first,
-                   run.last))
-            runs[runCount++] = run;
-        }
-        u.packRuns(dst + (c0 * taps + tap - k0) * width, taps * width,
-                   width / u.lanes, data + c0 * plane, plane, c1 - c0, runs,
-                   runCount, w.step[2]);
+        const int64_t runCount = rows.clip(w, w.shift[2][k], runs);
+        u.packRuns(dst + share.row * width, share.step * width, width / u.lanes,
+                   data + share.first * plane, plane, share.last - share.first,
+                   runs, runCount, w.step[2]);
       }
+    }
+}
+
+template <typename T>
+typename ImageSource<T>::Share ImageSource<T>::shareOf(int64_t tap, int64_t k0,
+                                                       int64_t kc) const {
+  if (channels) {
+    const int64_t first = std::clamp<int64_t>(k0 - tap * channels, 0, channels);
+    const int64_t last =
+        std::clamp<int64_t>(k0 + kc - tap * channels, 0, channels);
+    return {first, last, tap * channels + first - k0, 1};
+  }
+  const int64_t taps = w.taps();
+  const int64_t first = k0 / taps + (tap < k0 % taps);
+  const int64_t last = (k0 + kc) / taps + (tap < (k0 + kc) % taps);
+  return {first, last, first * taps + tap - k0, taps};
+}
+
+template <typename T>
+void ImageSource<T>::prefetch(int64_t first, int64_t count, int64_t k0,
+                              int64_t kc, int64_t part, int64_t parts) const {
+  // The channels' planes around the first column; taps overlap.
+  const int64_t taps = w.taps(), plane = w.imagePlane();
+  const int64_t c0 = channels ? k0 % channels : k0 / taps;
+  const int64_t c1 =
+      channels ? std::min(channels, c0 + kc) : (k0 + kc - 1) / taps + 1;
+  const int64_t gridPlane = w.gridPlane(), at = first % gridPlane;
+  const int64_t begin = first / gridPlane * imageStride +
+                        at * plane / gridPlane; // same relative position
+  const int64_t length = count * plane / gridPlane;
+  constexpr int64_t perCacheLine = 64 / sizeof(T);
+  const int64_t count1 = c1 - c0;
+  for (int64_t c = count1 * part / parts; c < count1 * (part + 1) / parts; ++c)
+    for (int64_t j = 0; j < length; j += perCacheLine)
+      __builtin_prefetch(data + begin + (c0 + c) * plane + j, 0, 2);
 }
 
 template <typename T>
@@ -103,51 +155,26 @@ void ChannelLines<T>::pack(T *dst, int64_t width, int64_t first, int64_t count,
 }
 
 template <typename T>
-ImageSink<T>::ImageSink(const Window &grid, T *data, const int64_t (&image)[3],
-                        const int64_t (&step)[3], const int64_t (&shift)[3],
-                        int64_t imageStride)
-    : grid(grid), data(data), imageStride(imageStride),
-      plane(image[0] * image[1] * image[2]), dense(true) {
-  for (int i = 0; i < 3; ++i) {
-    this->image[i] = image[i];
-    this->step[i] = step[i];
-    this->shift[i] = shift[i];
-    dense &= grid.grid[i] == image[i] && step[i] == 1 && shift[i] == 0;
-  }
-}
-
-template <typename T>
 T *ImageSink<T>::inPlace(int64_t row, int64_t column, int64_t n,
                          int64_t &ld) const {
-  const int64_t number = column / plane, at = column - number * plane;
-  if (!dense || at + n > plane)
-    return nullptr;
+  const int64_t image = column / plane, at = column - image * plane;
   ld = plane;
-  return data + number * imageStride + row * plane + at;
+  return at + n <= plane ? data + image * imageStride + row * plane + at
+                         : nullptr;
 }
 
 template <typename T>
 void ImageSink<T>::put(int64_t row, int64_t m, int64_t column, int64_t n,
                        const T *tile, int64_t ld, bool add) const {
-  // One "vector" holds all columns: stretches are whole rows.
-  forEachStretch(grid, n, column, n, [&](const Stretch &s) {
-    const int64_t z = s.z * step[0] + shift[0], y = s.y * step[1] + shift[1];
-    T *to = data + s.image * imageStride + row * plane +
-            (z * image[1] + y) * image[2] + s.x * step[2] + shift[2];
-    const int64_t stride = step[2];
-    for (int64_t i = 0; i < m; ++i, to += plane) {
-      const T *from = tile + i * ld;
-      if (stride == 1 && add)
-        for (int64_t l = s.first; l < s.last; ++l)
-          to[l] += from[l];
-      else if (stride == 1)
-        for (int64_t l = s.first; l < s.last; ++l)
-          to[l] = from[l];
-      else
-        for (int64_t l = s.first; l < s.last; ++l)
-          to[l * stride] = add ? to[l * stride] + from[l] : from[l];
-    }
-  });
+  for (int64_t j = 0; j < n;) { // pieces of images
+    const int64_t image = (column + j) / plane, at = (column + j) % plane;
+    const int64_t length = std::min(plane - at, n - j);
+    T *to = data + image * imageStride + row * plane + at;
+    for (int64_t i = 0; i < m; ++i)
+      microKernels<T>().putRun(to + i * plane, 1, tile + i * ld + j, length,
+                               add);
+    j += length;
+  }
 }
 
 #define PIPEC_INSTANTIATE(T)                                                   \

@@ -68,19 +68,30 @@ void forEachStretch(const Window &w, int64_t lanes, int64_t first,
 }
 
 /// Right operand of forward and of the input gradient: line = (image,
-/// position), k = (channel, tap).
+/// position), k = channel * taps + tap, or, given the number of channels,
+/// k = tap * channels + channel.
 template <typename T> class ImageSource final : public PanelSource<T> {
 public:
   /// `data`: channel 0 of image 0; images are `imageStride` apart.
-  ImageSource(const Window &w, const T *data, int64_t imageStride)
-      : w(w), data(data), imageStride(imageStride) {}
+  ImageSource(const Window &w, const T *data, int64_t imageStride,
+              int64_t channels = 0)
+      : w(w), data(data), imageStride(imageStride), channels(channels) {}
   void pack(T *dst, int64_t width, int64_t first, int64_t count, int64_t k0,
             int64_t kc) const override;
+  void prefetch(int64_t first, int64_t count, int64_t k0, int64_t kc,
+                int64_t part, int64_t parts) const override;
 
 private:
+  /// A tap's channels [first, last) in a block of k, the row of the first and
+  /// how far rows are apart.
+  struct Share {
+    int64_t first, last, row, step;
+  };
+  Share shareOf(int64_t tap, int64_t k0, int64_t kc) const;
+
   const Window &w;
   const T *data;
-  int64_t imageStride;
+  int64_t imageStride, channels;
 };
 
 /// Right operand of the weight gradient: line = (channel, tap), k = (image,
@@ -114,13 +125,12 @@ private:
 };
 
 /// Result of forward and of the input gradient: row = channel, column = (image,
-/// grid position). Grid position p lies at p * step + shift of an image of
-/// extent `image`.
+/// position) where positions are the grid.
 template <typename T> class ImageSink final : public TileSink<T> {
 public:
-  ImageSink(const Window &grid, T *data, const int64_t (&image)[3],
-            const int64_t (&step)[3], const int64_t (&shift)[3],
-            int64_t imageStride);
+  ImageSink(const Window &grid, T *data, int64_t imageStride)
+      : grid(grid), data(data), imageStride(imageStride),
+        plane(grid.gridPlane()) {}
   T *inPlace(int64_t row, int64_t column, int64_t n,
              int64_t &ld) const override;
   void put(int64_t row, int64_t m, int64_t column, int64_t n, const T *tile,
@@ -129,8 +139,7 @@ public:
 private:
   const Window &grid;
   T *data;
-  int64_t image[3], step[3], shift[3], imageStride, plane;
-  bool dense; ///< the grid is the image
+  int64_t imageStride, plane;
 };
 
 } // namespace pipec::cpu

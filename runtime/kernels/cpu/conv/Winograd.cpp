@@ -23,8 +23,8 @@ namespace {
 constexpr int64_t kFrequencies = 16, kLanes = kChannelBlock;
 
 /// Bytes of transformed tiles that a chunk aims at (they should stay in the
-/// second-level caches), and the fewest tiles that make good products.
-constexpr int64_t kChunkBytes = 1536 << 10, kChunkTiles = 96;
+/// second-level caches), and the fewest tiles that pay for reading the weights.
+constexpr int64_t kChunkBytes = 1024 << 10, kChunkTiles = 192;
 
 /// A convolution from `from` to `to` with padding lo, in tiles of `to`.
 struct Tiling {

@@ -301,6 +301,12 @@ void packRows(T *dst, int64_t width, const T *src, int64_t ld, int64_t count,
 }
 
 template <typename T>
+void putRun(T *to, int64_t stride, const T *from, int64_t n, bool add) {
+  for (int64_t i = 0; i < n; ++i)
+    to[i * stride] = add ? to[i * stride] + from[i] : from[i];
+}
+
+template <typename T>
 void packRuns(T *dst, int64_t ld, int64_t vectors, const T *src, int64_t plane,
               int64_t channels, const typename MicroKernels<T>::Run *runs,
               int64_t runCount, int64_t step) {
@@ -320,6 +326,41 @@ void packRuns(T *dst, int64_t ld, int64_t vectors, const T *src, int64_t plane,
 
 __mmask16 laneMask(int first, int last) {
   return __mmask16((0xffffu << first) & (0xffffu >> (16 - last)));
+}
+
+/// Every second float of to, from the low half of a vector.
+void putSecond(float *to, __m512 v, __mmask8 lanes, bool add) {
+  const __m512i spread =
+      _mm512_set_epi32(7, 7, 6, 6, 5, 5, 4, 4, 3, 3, 2, 2, 1, 1, 0, 0);
+  const __mmask16 slots = __mmask16(_pdep_u32(lanes, 0x5555u));
+  __m512 wide = _mm512_permutexvar_ps(spread, v);
+  if (add)
+    wide = _mm512_add_ps(_mm512_maskz_loadu_ps(slots, to), wide);
+  _mm512_mask_storeu_ps(to, slots, wide);
+}
+
+template <>
+void putRun<float>(float *to, int64_t stride, const float *from, int64_t n,
+                   bool add) {
+  if (stride > 2) {
+    for (int64_t i = 0; i < n; ++i)
+      to[i * stride] = add ? to[i * stride] + from[i] : from[i];
+    return;
+  }
+  for (int64_t i = 0; i < n; i += 16) {
+    const __mmask16 lanes = __mmask16(n - i < 16 ? (1u << (n - i)) - 1 : ~0u);
+    __m512 v = _mm512_maskz_loadu_ps(lanes, from + i);
+    if (stride == 1) {
+      if (add)
+        v = _mm512_add_ps(_mm512_maskz_loadu_ps(lanes, to + i), v);
+      _mm512_mask_storeu_ps(to + i, lanes, v);
+      continue;
+    }
+    putSecond(to + 2 * i, v, __mmask8(lanes), add);
+    if (lanes >> 8)
+      putSecond(to + 2 * i + 16, _mm512_shuffle_f32x4(v, v, 0xee),
+                __mmask8(lanes >> 8), add);
+  }
 }
 
 /// Neighbouring positions: one masked load a run, merged into the vector.
@@ -386,7 +427,7 @@ void packRuns<float>(float *dst, int64_t ld, int64_t vectors, const float *src,
 template <typename T> constexpr MicroKernels<T> makeKernels() {
   return {kRows,        kLanes<T>,    kVectors,    kVectors * kLanes<T>,
           anyTile<T>,   packLines<T>, packRows<T>, packBand<T>,
-          transpose<T>, packRuns<T>};
+          transpose<T>, putRun<T>,    packRuns<T>};
 }
 
 } // namespace

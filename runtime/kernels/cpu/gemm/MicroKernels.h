@@ -48,6 +48,9 @@ template <typename T> struct MicroKernels {
   void (*transpose)(T *dst, int64_t ldDst, const T *src, int64_t ldSrc,
                     int64_t rows, int64_t columns);
 
+  /// to[i * stride] = or += from[i] for i < n.
+  void (*putRun)(T *to, int64_t stride, const T *from, int64_t n, bool add);
+
   /// A run of positions that a row of an image supplies to a panel: lanes
   /// [first, last) of vector `vector` come from base[lane * step].
   struct Run {
