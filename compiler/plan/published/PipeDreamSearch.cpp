@@ -11,7 +11,8 @@ namespace {
 constexpr double inf = std::numeric_limits<double>::infinity();
 
 /// Where a table entry comes from: the cut before its last stage and that
-/// stage's machines; `cut` = the row's own start for a single stage.
+/// stage's machines; `cut` = the row's own start for a single stage. No
+/// machines: one is idle, see the entry with one less.
 struct From {
   uint32_t cut = 0;
   int machines = 0;
@@ -48,6 +49,7 @@ private:
            static_cast<size_t>(machines - 1);
   }
   void relax(size_t k, size_t j, double seconds, int low, int high);
+  void leaveIdle(size_t end);
 
   const CutStates &states;
   const int machines_;
@@ -90,6 +92,15 @@ void Row::relax(size_t k, size_t j, double seconds, int low, int high) {
   }
 }
 
+/// An entry may leave a machine idle: no worse with one more.
+void Row::leaveIdle(size_t end) {
+  for (int m = 2; m <= machines_; ++m)
+    if (value[index(end, m - 1)] < value[index(end, m)]) {
+      value[index(end, m)] = value[index(end, m - 1)];
+      origin[index(end, m)] = {0, 0};
+    }
+}
+
 template <typename Compute>
 void Row::solve(size_t start, double cap, double reach, Compute compute) {
   cap_ = cap;
@@ -107,6 +118,7 @@ void Row::solve(size_t start, double cap, double reach, Compute compute) {
     }
   }
   for (uint32_t k : ends) {
+    leaveIdle(k);
     // Prefixes that end at k and can still be completed.
     double left = (reach - states.seconds[k]) / (cap * within);
     int high = std::min(machines_ - 1,
@@ -145,6 +157,10 @@ std::vector<Piece> unwind(const Row &row, size_t start, size_t end,
   std::vector<Piece> pieces;
   while (true) {
     From from = row.from(end, machines);
+    if (from.machines == 0) {
+      --machines;
+      continue;
+    }
     pieces.push_back({from.cut, end, from.machines});
     if (from.cut == start)
       break;

@@ -7,7 +7,8 @@
 //   max(A[i][k][m-m'], (C + 4(m'-1)W/(bm'))/m', 2 cut(k)/(bm'), 2 cut(j)/(bm'))
 // where C is the compute time between the states, or A[..][M] of the level
 // below, and W their weights; the last term falls away at the end of the model.
-// Every machine is used. Cut bytes are exact (the published program counts some
+// Machines may stay idle (its --use_fewer_machines). Cut bytes are exact (the
+// published program counts some
 // outputs that stay inside, so its figures are never lower for the same plan).
 //
 //===----------------------------------------------------------------------===//

@@ -1,6 +1,7 @@
 #include "compiler/plan/published/PiperStage.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 namespace pipec::published {
@@ -70,6 +71,117 @@ std::vector<const PiperStage::Option *> PiperStage::byValue(int y) const {
   return sorted;
 }
 
+namespace {
+
+/// Branch and bound over options sorted by value: which to take so that at
+/// least `need` bytes are saved in least time.
+class Knapsack {
+public:
+  struct Item {
+    int node;
+    double extra, saved;
+  };
+  Knapsack(const std::vector<Item> &items, size_t nodes, double need)
+      : items(items), need(need), taken(nodes, -1) {}
+
+  void solve() {
+    greedy();
+    branch(0, need, 0);
+  }
+
+  double best = inf;
+  std::vector<int> bestTaken; ///< item of each node, -1 none
+
+private:
+  /// Takes options in order until enough is saved, then gives back what is not
+  /// needed, dearest first: what branching has to beat.
+  void greedy();
+  void branch(size_t from, double left, double spent);
+  double bound(size_t from, double left, double spent) const;
+  void keep(double spent) {
+    if (spent < best) {
+      best = spent;
+      bestTaken = taken;
+    }
+  }
+
+  const std::vector<Item> &items;
+  const double need;
+  std::vector<int> taken;
+  int budget = 400; ///< branchings; beyond, the best so far stands
+};
+
+void Knapsack::greedy() {
+  double left = need, spent = 0;
+  std::vector<size_t> order;
+  for (size_t i = 0; i < items.size() && left > 0; ++i) {
+    int &mine = taken[static_cast<size_t>(items[i].node)];
+    double saved = mine < 0 ? 0 : items[static_cast<size_t>(mine)].saved;
+    if (items[i].saved <= saved)
+      continue;
+    left -= items[i].saved - saved;
+    mine = static_cast<int>(i);
+  }
+  if (left <= 0) {
+    for (int i : taken)
+      if (i >= 0)
+        order.push_back(static_cast<size_t>(i));
+    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      return items[a].extra != items[b].extra ? items[a].extra > items[b].extra
+                                              : a < b;
+    });
+    for (size_t i : order)
+      if (items[i].saved <= -left) {
+        left += items[i].saved;
+        taken[static_cast<size_t>(items[i].node)] = -1;
+      }
+    for (int i : taken)
+      spent += i >= 0 ? items[static_cast<size_t>(i)].extra : 0;
+    keep(spent);
+  }
+  std::fill(taken.begin(), taken.end(), -1);
+}
+
+/// Filling the rest with fractions of the best-valued options costs no more
+/// than any choice.
+double Knapsack::bound(size_t from, double left, double spent) const {
+  for (size_t i = from; i < items.size() && left > 0; ++i) {
+    if (taken[static_cast<size_t>(items[i].node)] >= 0)
+      continue;
+    double share = std::min(1.0, left / items[i].saved);
+    spent += items[i].extra * share;
+    left -= items[i].saved * share;
+  }
+  return left > 0 ? inf : spent;
+}
+
+void Knapsack::branch(size_t from, double left, double spent) {
+  if (left <= 0) {
+    keep(spent);
+    return;
+  }
+  if (--budget < 0 || bound(from, left, spent) >= best * (1 - 1e-12))
+    return;
+  size_t i = from;
+  while (i < items.size() && taken[static_cast<size_t>(items[i].node)] >= 0)
+    ++i;
+  if (i == items.size())
+    return;
+  int &mine = taken[static_cast<size_t>(items[i].node)];
+  mine = static_cast<int>(i);
+  branch(i + 1, left - items[i].saved, spent + items[i].extra);
+  mine = -1;
+  // Without it, options that save no more and cost no less are not needed
+  // either: alike layers would otherwise be tried in every combination.
+  size_t next = i + 1;
+  while (next < items.size() && items[next].saved <= items[i].saved &&
+         items[next].extra >= items[i].extra)
+    ++next;
+  branch(next, left, spent);
+}
+
+} // namespace
+
 double PiperStage::solve(int y, std::vector<int> *choice) const {
   if (choice)
     *choice = fastestVariant;
@@ -77,59 +189,20 @@ double PiperStage::solve(int y, std::vector<int> *choice) const {
   if (need <= 0)
     return fastestSeconds;
   std::vector<const Option *> sorted = byValue(y);
-  std::vector<const Option *> taken(count, nullptr);
-  double left = need;
-  size_t used = 0;
-  for (; used < sorted.size() && left > 0; ++used) {
-    const Option *&mine = taken[static_cast<size_t>(sorted[used]->node)];
-    double before = mine ? mine->saved(y) : 0;
-    if (sorted[used]->saved(y) <= before)
-      continue;
-    left -= sorted[used]->saved(y) - before;
-    mine = sorted[used];
-  }
-  if (left > 1e-9 * std::max(1.0, memory))
+  std::vector<Knapsack::Item> items;
+  for (const Option *o : sorted)
+    items.push_back({o->node, o->extra, o->saved(y)});
+  // Rounding in the sums must not turn away what the published program accepts.
+  Knapsack knapsack(items, count, need - 1e-9);
+  knapsack.solve();
+  if (!std::isfinite(knapsack.best))
     return inf;
-  // The last option may overshoot: give back what is not needed, dearest first,
-  // then look for one cheaper option that does the last one's work.
-  std::vector<const Option *> chosen;
-  for (const Option *o : taken)
-    if (o)
-      chosen.push_back(o);
-  std::sort(chosen.begin(), chosen.end(), [](const Option *a, const Option *b) {
-    return a->extra != b->extra ? a->extra > b->extra : a < b;
-  });
-  double spare = -left;
-  for (const Option *o : chosen)
-    if (o->saved(y) <= spare) {
-      spare -= o->saved(y);
-      taken[static_cast<size_t>(o->node)] = nullptr;
-    }
-  for (const Option *o : chosen) {
-    if (taken[static_cast<size_t>(o->node)] != o)
-      continue;
-    const Option *better = nullptr;
-    for (const Option *other : sorted) {
-      const Option *at = taken[static_cast<size_t>(other->node)];
-      bool freeNode = !at || other->node == o->node;
-      if (freeNode && other->saved(y) >= o->saved(y) - spare &&
-          other->extra < o->extra && (!better || other->extra < better->extra))
-        better = other;
-    }
-    if (!better)
-      continue;
-    spare += better->saved(y) - o->saved(y);
-    taken[static_cast<size_t>(o->node)] = nullptr;
-    taken[static_cast<size_t>(better->node)] = better;
-  }
-  double seconds = fastestSeconds;
-  for (const Option *o : taken)
-    if (o) {
-      seconds += o->extra;
-      if (choice)
-        (*choice)[static_cast<size_t>(o->node)] = o->variant;
-    }
-  return seconds;
+  if (choice)
+    for (int i : knapsack.bestTaken)
+      if (i >= 0)
+        (*choice)[static_cast<size_t>(items[static_cast<size_t>(i)].node)] =
+            sorted[static_cast<size_t>(i)]->variant;
+  return fastestSeconds + knapsack.best;
 }
 
 double PiperStage::seconds(int y) {

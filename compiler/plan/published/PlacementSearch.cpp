@@ -386,11 +386,10 @@ void Contiguous::push(const Cuts &cuts, size_t k) {
 
 PlacementPlan Contiguous::solve(const Cuts &cuts, double incumbent) {
   limit = incumbent;
-  slack = std::isfinite(limit) ? 1e-9 * (cuts.work.back() + limit) : 0;
+  slack = 1e-9 * (cuts.work.back() + limit);
   offloadFor.clear();
   for (int c = 0; c <= machine.cpus; ++c)
-    offloadFor.push_back(std::isfinite(limit) ? offload.most(limit, c)
-                                              : (c ? cuts.work.back() : 0));
+    offloadFor.push_back(offload.most(limit, c));
   mostWork = std::max(limit, machine.cpus > 0 ? offloadFor[1] : 0.0);
   size_t n = cuts.size();
   highest.clear();
@@ -458,8 +457,13 @@ PlacementPlan searchContiguous(const PlacementUnits &units,
   std::vector<double> frontier(static_cast<size_t>(units.size()), 0);
   for (const Transfer &t : units.transfers)
     frontier[t.producer] += t.cost;
+  // No placement is above everything together on one device.
   PlacementPlan best;
-  best.load = inf;
+  best.load = 1;
+  for (int u = 0; u < units.size(); ++u)
+    best.load += units.latency[u] + units.cpuLatency[u];
+  for (const Transfer &t : units.transfers)
+    best.load += 2 * t.cost;
   auto improve = [&](const Cuts &cuts) {
     PlacementPlan plan = search.solve(cuts, best.load);
     if (!plan.devices.empty())

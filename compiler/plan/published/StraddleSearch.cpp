@@ -156,7 +156,7 @@ void Search::expand(size_t k) {
         double compute = states.seconds[j] - states.seconds[k];
         bool last = j + 1 == states.size();
         if (compute <= most && compute >= least &&
-            last == (used + next == devices))
+            (last || used + next < devices))
           relax(k, j, used, next, before, replicasBefore);
       }
     }
@@ -171,12 +171,13 @@ PipeDreamPlan Search::run() {
   for (size_t k = 0; k + 1 < states.size(); ++k)
     expand(k);
   size_t state = states.size() - 1;
-  int used = devices, last = 0;
+  int used = 0, last = 0;
   PipeDreamPlan plan;
   plan.seconds = cap;
-  for (int r = 1; r <= devices; ++r)
-    if (value[index(state, devices, r)] < plan.seconds)
-      plan.seconds = value[index(state, devices, r)], last = r;
+  for (int u = 1; u <= devices; ++u)
+    for (int r = 1; r <= u; ++r)
+      if (value[index(state, u, r)] < plan.seconds)
+        plan.seconds = value[index(state, u, r)], used = u, last = r;
   if (last == 0) {
     plan.seconds = inf;
     return plan;

@@ -1,0 +1,323 @@
+#include "RandomGraphs.h"
+#include "compiler/plan/published/PublishedVerifier.h"
+#include "compiler/plan/published/StraddleSearch.h"
+#include "support/Failure.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <sstream>
+
+using namespace pipec;
+using namespace pipec::published;
+using pipec::plan::test::Random;
+
+namespace {
+
+constexpr double inf = std::numeric_limits<double>::infinity();
+
+std::string line(const std::string &id, const std::string &what, double ms,
+                 double act, double par) {
+  std::ostringstream out;
+  out.precision(17);
+  out << id << " -- " << what << " -- forward_compute_time=" << ms / 3
+      << ", backward_compute_time=" << ms - ms / 3
+      << ", activation_size=" << act << ", parameter_size=" << par << "\n";
+  return out.str();
+}
+
+/// A connected random profile with free nodes, forks and an input.
+PipeDreamProfile randomProfile(Random &random, int nodes) {
+  std::string text = line("in", "Input0", 5, 100, 0);
+  std::string edges;
+  for (int v = 0; v < nodes; ++v) {
+    bool free = random.between(0, 3) == 0;
+    text += line("n" + std::to_string(v), free ? "View" : "Linear",
+                 free ? 0 : random.between(1, 40), random.between(0, 30) * 1e5,
+                 free ? 0 : random.between(0, 20) * 1e5);
+    std::string from =
+        v == 0 ? "in" : "n" + std::to_string(random.between(0, v - 1));
+    edges += "\t" + from + " -- n" + std::to_string(v) + "\n";
+    if (v > 1 && random.between(0, 2) == 0) {
+      std::string other = "n" + std::to_string(random.between(0, v - 1));
+      if (other != from)
+        edges += "\t" + other + " -- n" + std::to_string(v) + "\n";
+    }
+  }
+  return parsePipeDreamProfile(text + edges, "random");
+}
+
+/// Everything a plan of the published model can be, straight from its formulas.
+struct Brute {
+  const PipeDreamProfile &profile;
+  std::vector<unsigned> closed; ///< all closed sets, as bits
+
+  explicit Brute(const PipeDreamProfile &p) : profile(p) {
+    unsigned n = static_cast<unsigned>(p.nodes.size());
+    for (unsigned set = 0; set < 1u << n; ++set) {
+      bool ok = true;
+      for (unsigned v = 0; v < n && ok; ++v)
+        if (set >> v & 1)
+          for (int u : p.dag.in[v])
+            ok &= set >> u & 1;
+      if (ok)
+        closed.push_back(set);
+    }
+  }
+  unsigned all() const { return (1u << profile.nodes.size()) - 1; }
+  double seconds(unsigned nodes) const {
+    double sum = 0;
+    for (size_t v = 0; v < profile.nodes.size(); ++v)
+      sum += nodes >> v & 1 ? profile.nodes[v].milliseconds() / 1000 : 0;
+    return sum;
+  }
+  double weights(unsigned nodes) const {
+    double sum = 0;
+    for (size_t v = 0; v < profile.nodes.size(); ++v)
+      sum += nodes >> v & 1 ? profile.nodes[v].parameterBytes : 0;
+    return sum;
+  }
+  double cut(unsigned before) const {
+    double sum = 0;
+    for (size_t v = 0; v < profile.nodes.size(); ++v) {
+      bool leaves = false;
+      for (int w : profile.dag.out[v])
+        leaves |= !(before >> w & 1);
+      sum += (before >> v & 1) && leaves ? profile.nodes[v].activationBytes : 0;
+    }
+    return sum;
+  }
+  /// A[i][j][m] by plain recursion; compute(i, j) prices a stage's own work.
+  double best(unsigned i, unsigned j, int m, double bandwidth, double within,
+              const std::function<double(unsigned, unsigned)> &compute) const {
+    double w = weights(j & ~i);
+    double value = inf;
+    for (int used = 1; used <= m; ++used) // the others stay idle
+      value =
+          std::min(value, (compute(i, j) +
+                           4 * (used - 1) * w / (bandwidth * used) / within) /
+                              used);
+    for (unsigned k : closed) {
+      if (k == i || k == j || (i & ~k) || (k & ~j))
+        continue;
+      for (int used = 1; used < m; ++used) {
+        double stage = (compute(k, j) +
+                        4 * (used - 1) * weights(j & ~k) / (bandwidth * used)) /
+                       used;
+        stage = std::max(stage, 2 * cut(k) / (bandwidth * used));
+        if (j != all())
+          stage = std::max(stage, 2 * cut(j) / (bandwidth * used));
+        if (stage < value)
+          value =
+              std::min(value, std::max(stage, best(i, k, m - used, bandwidth,
+                                                   within, compute)));
+      }
+    }
+    return value;
+  }
+  double nested(const std::vector<PipeDreamLevel> &levels) const {
+    auto work = [&](unsigned i, unsigned j) { return seconds(j & ~i); };
+    if (levels.size() == 1)
+      return best(0, all(), levels[0].machines, levels[0].bandwidth, 1, work);
+    auto inner = [&](unsigned i, unsigned j) {
+      return best(i, j, levels[0].machines, levels[0].bandwidth, 1, work);
+    };
+    return best(0, all(), levels[1].machines, levels[1].bandwidth,
+                levels[0].machines, inner);
+  }
+};
+
+/// Best over all sequences of stages on consecutive devices, over the cuts that
+/// the search may use.
+double straddlingBrute(const CutStates &states, const PipeDreamLevel &inner,
+                       const PipeDreamLevel &outer) {
+  int total = inner.machines * outer.machines;
+  double value = inf;
+  std::function<void(size_t, int, int, double)> go = [&](size_t from, int used,
+                                                         int last,
+                                                         double worst) {
+    if (worst >= value)
+      return;
+    if (from + 1 == states.size()) {
+      value = worst;
+      return;
+    }
+    for (size_t to = from + 1; to < states.size(); ++to) {
+      if (!states.sets.subset(from, to))
+        continue;
+      for (int r = 1; used + r <= total; ++r) {
+        double t = std::max(
+            worst, straddlingStage(inner, outer, used, r,
+                                   states.seconds[to] - states.seconds[from],
+                                   states.weights[to] - states.weights[from]));
+        if (last > 0)
+          t = std::max(t, straddlingBoundary(inner, outer, used, last, r,
+                                             states.cut[from]));
+        go(to, used + r, r, t);
+      }
+    }
+  };
+  go(0, 0, 0, 0);
+  return value;
+}
+
+} // namespace
+
+TEST(PipeDreamProfile, ReadsTheFormat) {
+  PipeDreamProfile p =
+      parsePipeDreamProfile("node1 -- Input0 -- forward_compute_time=635.9, "
+                            "backward_compute_time=0.0, "
+                            "activation_size=0.0, parameter_size=0.000\n"
+                            "node2 -- LSTM(2, 3) -- forward_compute_time=1.5, "
+                            "backward_compute_time=2.5, "
+                            "activation_size=[100.0; 20.0; 3.0], "
+                            "parameter_size=7.000 -- stage_id=1\r\n"
+                            "\n"
+                            "node3 -- __getitem__(0) -- "
+                            "forward_compute_time=0, backward_compute_time=0, "
+                            "activation_size=100.0, parameter_size=0\n"
+                            "\tnode1 -- node2\n\tnode2 -- node3\n",
+                            "p.txt");
+  ASSERT_EQ(p.nodes.size(), 2u);
+  EXPECT_EQ(p.inputs, std::vector<std::string>{"node1"});
+  EXPECT_EQ(p.nodes[0].description, "LSTM(2, 3)");
+  EXPECT_DOUBLE_EQ(p.nodes[0].milliseconds(), 4.0);
+  EXPECT_DOUBLE_EQ(p.nodes[0].activationBytes, 123.0);
+  EXPECT_EQ(p.dag.out[0], std::vector<int>{1});
+}
+
+TEST(PipeDreamProfile, ErrorsNameTheLine) {
+  std::string a = line("a", "Linear", 1, 2, 3),
+              b = line("b", "Linear", 1, 2, 3);
+  auto message = [](const std::string &text) -> std::string {
+    try {
+      parsePipeDreamProfile(text, "p.txt");
+    } catch (const Failure &f) {
+      EXPECT_EQ(f.code, Exit::BadModel);
+      return f.what();
+    }
+    ADD_FAILURE() << "accepted: " << text;
+    return {};
+  };
+  auto expectIn = [&](const std::string &text, const std::string &part) {
+    std::string m = message(text);
+    EXPECT_NE(m.find(part), std::string::npos) << m;
+  };
+  expectIn("", "no nodes");
+  expectIn("hello\n", "p.txt:1");
+  expectIn(
+      a + "b -- Linear -- forward_compute_time=1, backward_compute_time=x, "
+          "activation_size=1, parameter_size=1\n",
+      "p.txt:2");
+  expectIn(a + "b -- Linear -- forward_compute_time=1, activation_size=1, "
+               "parameter_size=1\n",
+           "no backward_compute_time");
+  expectIn(line("a", "L", -1, 2, 3), "at least 0");
+  expectIn("a -- L -- forward_compute_time=nan, backward_compute_time=1, "
+           "activation_size=1, "
+           "parameter_size=1\n",
+           "forward_compute_time");
+  expectIn("a -- L -- forward_compute_time=1, backward_compute_time=1, "
+           "activation_size=[1; 2, "
+           "parameter_size=1\n",
+           "activation_size");
+  expectIn(a + a, "p.txt:2: node a appears twice");
+  expectIn(a + b + "\ta -- c\n", "p.txt:3: edge names unknown node 'c'");
+  expectIn(a + b + "\ta -- a\n", "itself");
+  expectIn(a + b + "\ta -- b\n\tb -- a\n", "cycle: ");
+  expectIn(a + b, "2 parts");
+  expectIn(line("a", "Input0", 1, 1, 1), "only inputs");
+}
+
+/// All closed sets, and no optimum lost by merging free nodes: the search
+/// equals plain recursion over the formulas on random graphs, one level and
+/// two.
+TEST(PipeDreamSearch, EqualsBruteForce) {
+  Random random(21);
+  int replicated = 0, merged = 0;
+  for (int round = 0; round < 400; ++round) {
+    PipeDreamProfile profile = randomProfile(random, random.between(1, 7));
+    std::vector<PipeDreamLevel> levels{
+        {random.between(1, 4), random.real(1e7, 1e9)}};
+    if (round % 2)
+      levels = {{random.between(2, 3), random.real(1e8, 1e9)},
+                {random.between(2, 3), random.real(1e7, 3e8)}};
+    CutStates states = cutStates(profile, 1000);
+    ASSERT_TRUE(states.complete);
+    merged += states.groups.size() < profile.nodes.size();
+    PipeDreamPlan plan = searchPipeDream(states, levels);
+    double want = Brute(profile).nested(levels);
+    ASSERT_NEAR(plan.seconds, want, 1e-9 * want) << round;
+    double own = verifyPipeDream(profile, states, levels, plan, false);
+    EXPECT_NEAR(own, want, 1e-9 * want) << round;
+    for (const auto &s : plan.stages)
+      replicated += s.replicas > 1;
+  }
+  EXPECT_GT(replicated, 100);
+  EXPECT_GT(merged, 100);
+}
+
+TEST(StraddleSearch, EqualsBruteForce) {
+  Random random(22);
+  int below = 0;
+  for (int round = 0; round < 150; ++round) {
+    PipeDreamProfile profile = randomProfile(random, random.between(2, 6));
+    PipeDreamLevel inner{random.between(2, 3), random.real(1e8, 1e9)};
+    PipeDreamLevel outer{2, random.real(1e7, 1e8)};
+    CutStates states = cutStates(profile, 1000);
+    PipeDreamPlan plan = searchStraddling(states, inner, outer, inf);
+    double want = straddlingBrute(states, inner, outer);
+    ASSERT_NEAR(plan.seconds, want, 1e-9 * want) << round;
+    verifyPipeDream(profile, states, {inner, outer}, plan, true);
+    PipeDreamPlan published = searchPipeDream(states, {inner, outer});
+    double bounded =
+        searchStraddling(states, inner, outer, published.seconds).seconds;
+    if (want < published.seconds * (1 - 1e-9)) {
+      EXPECT_NEAR(bounded, want, 1e-9 * want) << round;
+      ++below;
+    } else {
+      EXPECT_GE(bounded, want * (1 - 1e-9)) << round;
+    }
+  }
+  EXPECT_GT(below, 20);
+}
+
+/// On whole servers the straddling price is PipeDream's two-level replication.
+TEST(StraddleSearch, PricesWholeServersAsPublished) {
+  PipeDreamProfile profile =
+      parsePipeDreamProfile(line("a", "Linear", 90, 1e6, 5e6), "one");
+  PipeDreamLevel inner{4, 1e9}, outer{3, 2e8};
+  CutStates states = cutStates(profile, 10);
+  EXPECT_NEAR(straddlingStage(inner, outer, 0, 12, 0.09, 5e6),
+              dataParallelSeconds(states, {inner, outer}), 1e-15);
+}
+
+/// More cuts than the limit: prefixes of linear orders, still valid plans.
+TEST(CutStates, ManyCutsFallBackToLinearOrders) {
+  std::string text = line("s", "Linear", 1, 1e6, 0), edges;
+  for (int b = 0; b < 12; ++b)
+    for (int l = 0; l < 4; ++l) {
+      std::string id = "b" + std::to_string(b) + "_" + std::to_string(l);
+      text +=
+          line(id, "Conv", 1 + b * 0.3 + l, 1e5 * (1 + (b * 7 + l) % 5), 1e4);
+      edges +=
+          "\t" +
+          (l ? "b" + std::to_string(b) + "_" + std::to_string(l - 1) : "s") +
+          " -- " + id + "\n";
+    }
+  PipeDreamProfile profile = parsePipeDreamProfile(text + edges, "wide");
+  CutStates states = cutStates(profile, 500);
+  EXPECT_FALSE(states.complete);
+  EXPECT_LE(states.size(), 500u);
+  std::vector<PipeDreamLevel> levels{{4, 1e10}, {2, 1e9}};
+  PipeDreamPlan plan = searchPipeDream(states, levels);
+  verifyPipeDream(profile, states, levels, plan, false);
+  EXPECT_LE(plan.seconds, dataParallelSeconds(states, levels));
+  CutStates few = cutStates(profile, 30);
+  EXPECT_LE(few.size(), 30u);
+  PipeDreamPlan coarse = searchPipeDream(few, levels);
+  verifyPipeDream(profile, few, levels, coarse, false);
+  EXPECT_GE(coarse.seconds, plan.seconds * (1 - 1e-12));
+}
