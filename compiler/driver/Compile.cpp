@@ -3,6 +3,7 @@
 
 #include "compiler/driver/CompileOptions.h"
 #include "compiler/driver/CostModel.h"
+#include "compiler/driver/Extras.h"
 #include "compiler/driver/PlanBuilder.h"
 #include "compiler/driver/PlanFolder.h"
 #include "compiler/driver/Planning.h"
@@ -41,6 +42,13 @@ public:
 private:
   ScopedDiagnosticHandler handler;
 };
+
+/// A number that reads back as the same double.
+std::string roundTrip(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.17g", value);
+  return text;
+}
 
 class Compiler {
 public:
@@ -128,7 +136,7 @@ private:
                                                           : "selective";
     std::vector<std::string> values;
     for (auto &[name, value] : settings)
-      values.push_back(llvm::formatv("{0}={1:f17}", name, value).str());
+      values.push_back(name + "=" + roundTrip(value));
     bool split = false;
     for (const auto &order : decision.schedule.order)
       for (const schedule::Action &action : order)
@@ -253,13 +261,28 @@ plan::Plan Compiler::planFor(const std::vector<int64_t> &workspace) {
   return buildPlan(inputs);
 }
 
+/// Elements in row-major order, little endian, a byte for an i1.
+std::string rawBytes(DenseElementsAttr value) {
+  std::string bytes;
+  if (value.getElementType().isInteger(1)) {
+    for (bool element : value.getValues<bool>())
+      bytes.push_back(element);
+    return bytes;
+  }
+  ArrayRef<char> raw = value.getRawData();
+  int64_t copies = value.isSplat() ? value.getNumElements() : 1;
+  for (int64_t i = 0; i < copies; ++i)
+    bytes.append(raw.begin(), raw.end());
+  return bytes;
+}
+
 /// Bytes of the parameters that are no bytes of a file.
 std::map<std::string, std::string> Compiler::foldedTensors() {
   std::map<std::string, std::string> folded;
   for (auto parameter : original->getOps<nn::ParameterOp>())
     if (auto value = parameter.getValue())
       if (auto dense = dyn_cast<DenseElementsAttr>(*value))
-        folded[parameter.getSymName().str()] = onnx::rawBytes(dense);
+        folded[parameter.getSymName().str()] = rawBytes(dense);
   return folded;
 }
 
@@ -274,21 +297,23 @@ int Compiler::generate() {
     folder->writeFile("stages/.keep", "");
   }
   std::vector<int64_t> workspace(decision.result.stages.size(), 0);
-  TargetOptions target;
-  target.cpu = options.targetCpu;
-  target.emit = options.emit;
+  target::TargetOptions targetOptions;
+  targetOptions.cpu = options.targetCpu;
+  targetOptions.keepKernels = options.emit == "kernels";
+  targetOptions.keepLlvm = options.emit == "llvm";
+  targetOptions.keepObject = options.emit == "object";
   std::string text;
   for (auto stage : module->getOps<ModuleOp>()) {
     int64_t id = stage->getAttrOfType<IntegerAttr>(pipe::kStageAttr).getInt();
-    StageCode code;
+    target::StageCode code;
     std::string path = textual ? ""
                                : folder->temporary() + "/stages/stage" +
                                      std::to_string(id) + ".so";
-    OwningOpRef<ModuleOp> copy(cast<ModuleOp>(stage->clone()));
-    if (failed(compileStage(*copy, target, path, code)))
+    if (failed(target::compileStage(stage, targetOptions, path, code)))
       return report();
-    workspace[id] = code.workspaceBytes();
-    text += code.text;
+    for (const target::TaskCode &task : code.tasks)
+      workspace[id] = std::max(workspace[id], task.workspaceBytes);
+    text += code.kernels + code.llvm + code.object;
   }
   if (textual)
     return emit(text);
@@ -297,11 +322,25 @@ int Compiler::generate() {
   folder->addFiles(plan, options.selfContained);
   std::filesystem::remove(folder->temporary() + "/stages/.keep");
   folder->writeFile("plan.json", plan::toJson(plan));
+  writeExtras(plan, decision.schedule, folder->temporary());
   folder->commit();
+  if (!options.quiet)
+    printPlan(plan, options.format == "json");
   return 0;
 }
 
-int Compiler::printDryRun() { return 0; }
+/// The plan without code, with the planner's estimate of workspaces.
+int Compiler::printDryRun() {
+  if (!lowerToTasks())
+    return report();
+  std::vector<int64_t> workspace;
+  for (const plan::StagePlan &stage : decision.result.stages)
+    workspace.push_back(stage.memory.workspace);
+  plan::Plan plan = planFor(workspace);
+  if (!options.quiet)
+    printPlan(plan, options.format == "json");
+  return 0;
+}
 
 } // namespace
 

@@ -2,7 +2,10 @@
 #include "compiler/driver/Main.h"
 
 #include "compiler/driver/Compile.h"
+#include "compiler/driver/InspectCommand.h"
+#include "compiler/driver/ScheduleCommand.h"
 #include "compiler/driver/Tables.h"
+#include "compiler/plan/command/PartitionCommand.h"
 #include "support/Failure.h"
 
 #include <cstring>

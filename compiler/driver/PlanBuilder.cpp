@@ -88,7 +88,8 @@ namespace {
 
 class PlanBuilder {
 public:
-  explicit PlanBuilder(const PlanInputs &in) : in(in) {}
+  explicit PlanBuilder(const PlanInputs &in)
+      : in(in), original(in.original), staged(in.staged) {}
 
   plan::Plan run() {
     addHeader();
@@ -98,7 +99,7 @@ public:
     for (const plan::Input &input : plan.inputs)
       inputIndex[input.name] = inputIndex.size();
     addEdges();
-    for (auto stage : in.staged.getOps<ModuleOp>())
+    for (auto stage : staged.getOps<ModuleOp>())
       if (stage->hasAttr(pipe::kStageAttr))
         addStage(stage);
     addRanks();
@@ -144,7 +145,7 @@ private:
   }
 
   void addFiles() {
-    if (auto files = in.original->getAttrOfType<ArrayAttr>("nn.files"))
+    if (auto files = original->getAttrOfType<ArrayAttr>("nn.files"))
       for (auto file : files.getAsRange<DictionaryAttr>()) {
         plan::File f;
         f.absolute = text(file, "path");
@@ -154,10 +155,10 @@ private:
 
   void addWeights() {
     std::set<std::string> used;
-    for (auto stage : in.staged.getOps<ModuleOp>())
+    for (auto stage : staged.getOps<ModuleOp>())
       for (auto parameter : stage.getOps<nn::ParameterOp>())
         used.insert(parameter.getSymName().str());
-    for (auto parameter : in.original.getOps<nn::ParameterOp>()) {
+    for (auto parameter : original.getOps<nn::ParameterOp>()) {
       std::string name = parameter.getSymName().str();
       if (!used.count(name))
         continue;
@@ -179,7 +180,7 @@ private:
   }
 
   void addEdges() {
-    auto edges = in.staged->getAttrOfType<ArrayAttr>("pipe.edges");
+    auto edges = staged->getAttrOfType<ArrayAttr>("pipe.edges");
     for (auto d : edges.getAsRange<DictionaryAttr>()) {
       plan::Edge e;
       e.id = plan.edges.size();
@@ -390,6 +391,7 @@ private:
   }
 
   const PlanInputs &in;
+  ModuleOp original, staged;
   plan::Plan plan;
   llvm::StringMap<int> weightIndex;
   std::map<std::string, size_t> inputIndex;

@@ -21,11 +21,11 @@ struct PlanInputs {
   const schedule::Schedule &schedule;
   const plan::PlanRequest &request;
   const plan::PlanResult &result;
-  std::vector<int64_t> workspaceBytes; ///< per stage, the largest of its tasks
+  std::vector<int64_t> workspaceBytes = {}; ///< per stage, the largest of its tasks
   int64_t opset = 0;
-  std::vector<std::string> modelInputs, modelOutputs;
-  std::string optimizer;
-  std::map<std::string, double> optimizerSettings;
+  std::vector<std::string> modelInputs = {}, modelOutputs = {};
+  std::string optimizer = {};
+  std::map<std::string, double> optimizerSettings = {};
 };
 
 /// What of the plan is known before stages exist: inputs of @main with their

@@ -1,0 +1,19 @@
+//===- Extras.h - what a plan folder holds for people -----------*- C++ -*-===//
+#pragma once
+
+#include "compiler/schedule/Schedule.h"
+#include "runtime/program/Plan.h"
+
+#include <string>
+
+namespace pipec {
+
+/// Writes schedule.csv, report.html and launch/ into a plan folder. Throws
+/// Failure(CannotWrite).
+void writeExtras(const plan::Plan &plan, const schedule::Schedule &schedule,
+                 const std::string &folder);
+
+/// The summary of a plan on stdout: text for a terminal, or `json`.
+void printPlan(const plan::Plan &plan, bool json);
+
+} // namespace pipec
