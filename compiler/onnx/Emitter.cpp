@@ -89,6 +89,7 @@ nn::Literal Emitter::literal(const Val &v) {
     return v.literal;
   if (!v.source->literal)
     v.source->literal = readLiteral(context, model, *v.source->data);
+  sources[v.source->literal.getStorage()] = v.source;
   return v.source->literal;
 }
 
@@ -135,12 +136,30 @@ static nn::Literal withoutRepetition(const nn::Literal &literal) {
   return out;
 }
 
+/// A read of the tensor of the file that the literal shows as it is, but for
+/// dimensions of size 1: no copy of what is in the file.
+Value Emitter::wholeSource(const nn::Literal &literal) {
+  const auto source = sources.find(literal.getStorage());
+  const int64_t count = literal.getNumElements();
+  if (source == sources.end() || count <= kInlineElements ||
+      count != source->second->literal.getNumElements() ||
+      literal.getOffset() != 0)
+    return {};
+  const SmallVector<int64_t> strides = nn::rowMajorStrides(literal.getShape());
+  for (int64_t d = 0; d < literal.getRank(); ++d)
+    if (literal.getShape()[d] != 1 && literal.getStrides()[d] != strides[d])
+      return {};
+  return weight(*source->second);
+}
+
 Value Emitter::materialize(const nn::Literal &literal) {
   if (literal.getNumElements() > 0 && literal.getStoredElements() == 1)
     return nn::ConstantOp::create(builder, literal.toAttr());
   nn::Literal small = literal.compressed();
   Value base;
-  if (small.getNumElements() <= kInlineElements) {
+  if (Value source = wholeSource(small)) {
+    base = nn::reshape(builder, source, small.getShape());
+  } else if (small.getNumElements() <= kInlineElements) {
     base = nn::ConstantOp::create(builder, small.toAttr());
   } else {
     small = withoutRepetition(small);
@@ -163,11 +182,10 @@ Value Emitter::materialize(const nn::Literal &literal) {
 Value Emitter::value(const Val &v) {
   if (v.value)
     return v.value;
-  if (v.source) {
-    // A scalar is worth more as a number in the program than as a parameter.
-    if (!v.source->folds || v.type.getNumElements() > 1)
-      return weight(*v.source);
-  }
+  // A few numbers are worth more in the program than as a parameter.
+  if (v.source &&
+      (!v.source->folds || v.type.getNumElements() > kInlineElements))
+    return weight(*v.source);
   return materialize(literal(v));
 }
 

@@ -197,6 +197,7 @@ public:
 
 private:
   mlir::Value materialize(const nn::Literal &literal);
+  mlir::Value wholeSource(const nn::Literal &literal);
   mlir::Value weight(Initializer &source);
   std::string freshSymbol();
   Val reshapeOfTranspose(const Val &x, llvm::ArrayRef<int64_t> shape);
@@ -214,6 +215,8 @@ private:
   llvm::DenseMap<mlir::Attribute, std::string> foldedSymbols;
   std::vector<std::shared_ptr<Initializer>> embedded;
   std::string nodeName;
+  /// Tensors of the file that were read, by the storage of their elements.
+  llvm::DenseMap<const void *, std::shared_ptr<Initializer>> sources;
   /// Reads of parameters by the current node: one a tensor.
   std::map<Initializer *, mlir::Value> reads;
   int64_t work = 0; ///< elements computed by folding so far

@@ -54,6 +54,8 @@ public:
   int64_t getNumElements() const { return type.getNumElements(); }
   bool isFloat() const { return holdsFloats(getElementType()); }
 
+  /// Equal for views of the same elements.
+  const void *getStorage() const { return buffer.get(); }
   llvm::ArrayRef<int64_t> getStrides() const { return strides; }
   /// Elements that differ by position: the product of the sizes of dimensions
   /// that are not mere repetition.

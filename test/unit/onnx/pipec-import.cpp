@@ -3,6 +3,7 @@
 // pipec-import MODEL.onnx [--dim NAME=N] [--constant NAME=FILE.npy]
 //   [--freeze RE] [--train-only RE] [--bn inference] [--forward-only]
 //   [--json]             diagnostics as JSON
+//   [--locations]        print locations
 //   [--report]           the import report instead of the module
 //   [--data NAME=FILE.npy]  evaluate @main on the first rows of these arrays
 //   and
@@ -30,7 +31,7 @@ struct Arguments {
   std::string model;
   onnx::ImportOptions options;
   std::map<std::string, std::string> data, outputs;
-  bool json = false, report = false;
+  bool json = false, report = false, locations = false;
 };
 } // namespace
 
@@ -66,6 +67,8 @@ static Arguments parse(int argc, char **argv) {
       a.options.forwardOnly = true;
     } else if (flag == "--json") {
       a.json = true;
+    } else if (flag == "--locations") {
+      a.locations = true;
     } else if (flag == "--report") {
       a.report = true;
     } else if (flag == "--data") {
@@ -252,7 +255,8 @@ int main(int argc, char **argv) {
     else if (!a.data.empty() || !a.outputs.empty())
       return run(*module, a);
     else if (!a.json)
-      module->print(llvm::outs());
+      module->print(llvm::outs(),
+                    OpPrintingFlags().enableDebugInfo(a.locations));
     return 0;
   } catch (const Failure &failure) {
     std::cerr << "error: " << failure.what() << "\n";
