@@ -97,7 +97,8 @@ static nlohmann::ordered_json reportJson(const onnx::ImportReport &r) {
       j[key].push_back(
           {{"name", io.name}, {"type", io.type}, {"batch_axis", io.batchAxis}});
   }
-  j["trainable"] = j["frozen"] = j["reasons"] = nlohmann::ordered_json::array();
+  for (const char *key : {"trainable", "frozen", "reasons"})
+    j[key] = nlohmann::ordered_json::array();
   for (const onnx::TensorReport &t : r.tensors) {
     if (!t.floating)
       continue;
