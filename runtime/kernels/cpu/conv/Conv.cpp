@@ -116,7 +116,8 @@ void backwardWeight(const PipecConv &d, const void *x, const void *dy, void *dw,
                                     accumulate);
   Plain<T> plain(s, scratch);
   const T *in = plain.input(plain.x, x), *grad = plain.input(plain.y, dy);
-  convGemmBackwardWeight(plain.shape, in, grad, result, accumulate);
+  convGemmBackwardWeight(plain.shape, in, grad, result, accumulate,
+                         plain.rest());
 }
 
 bool byWinograd(const PipecConv &d, const ConvShape &s, PipecConvKind which) {

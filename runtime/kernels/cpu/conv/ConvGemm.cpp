@@ -68,7 +68,7 @@ struct Phase {
   }
 };
 
-/// Calls body(remainders) for every phase that has positions.
+/// Calls body(phase) for every phase that has positions.
 template <typename Body>
 void forEachPhase(const ConvShape &s, const Body &body) {
   int64_t r[3];
@@ -92,21 +92,26 @@ int64_t compactRow(const ConvShape &s, const Window &w) {
   return roundUp(s.n * w.gridPlane(), kChannelBlock);
 }
 
-/// Left operand of a phase: turned[t][o][c] = w[o][c][tap t of the phase].
+/// Left operands of all phases, one after another: turned[t][o][c] =
+/// w[o][c][tap t of the phase].
 template <typename T>
-void turnWeights(const ConvShape &s, const Phase &phase, const T *w,
-                 T *turned) {
+void turnWeights(const ConvShape &s, const T *w, T *turned) {
   const int64_t channels = s.groupIn(), outputs = s.groupOut();
-  const int64_t taps = phase.window.taps();
+  int64_t order[kMaxKernel], count = 0;
+  forEachPhase(s, [&](const Phase &p) {
+    for (int64_t t = 0; t < p.window.taps(); ++t)
+      order[count++] = p.tapOf(s, t);
+  });
   parallelFor(outputs, 4, [&](int64_t o) {
     T *all = threadScratch<T>();
     constexpr int64_t lines = 16;
+    static_assert(lines * kMaxKernel <= kScratchElements);
     for (int64_t c = 0; c < channels; c += lines) {
-      const int64_t count = std::min(lines, channels - c);
+      const int64_t width = std::min(lines, channels - c);
       microKernels<T>().packLines(all, lines, w + (o * channels + c) * s.taps,
-                                  s.taps, count, s.taps);
-      for (int64_t t = 0; t < taps; ++t)
-        std::copy_n(all + phase.tapOf(s, t) * lines, count,
+                                  s.taps, width, s.taps);
+      for (int64_t t = 0; t < count; ++t)
+        std::copy_n(all + order[t] * lines, width,
                     turned + (t * outputs + o) * channels + c);
     }
   });
@@ -133,21 +138,15 @@ void scatterPhase(const ConvShape &s, const Phase &phase, const T *compact,
   });
 }
 
-/// One phase of the input gradient of one group: through `scratch` when the
-/// weights have to be turned or the positions lie apart.
+/// One phase of the input gradient of one group, given its turned weights;
+/// through `compact` when the positions lie apart.
 template <typename T>
-void inputPhase(const ConvShape &s, const Phase &phase, const T *dy, const T *w,
-                T *dx, T *scratch) {
+void inputPhase(const ConvShape &s, const Phase &phase, const T *dy,
+                const T *turned, T *dx, T *compact) {
   const Window &window = phase.window;
   const int64_t channels = s.groupIn(), k = s.groupOut() * window.taps();
   const int64_t columns = s.n * window.gridPlane();
-  T *compact = scratch;
-  if (s.taps > 1) {
-    turnWeights(s, phase, w, scratch);
-    w = scratch;
-    compact = scratch + turnedElements(s);
-  }
-  const MatrixSource<T> a(w, channels, false);
+  const MatrixSource<T> a(turned, channels, false);
   const ImageSource<T> b(window, dy, s.o * s.outPlane, s.groupOut());
   if (!strided(s)) {
     const ImageSink<T> c(window, dx, s.c * s.inPlane);
@@ -158,14 +157,37 @@ void inputPhase(const ConvShape &s, const Phase &phase, const T *dy, const T *w,
   scatterPhase(s, phase, compact, dx);
 }
 
+/// The weight gradient of 1 x 1 kernels with more inputs than outputs, turned:
+/// the larger operand is then the one that is read in place.
+bool turnsGradient(const ConvShape &s) {
+  return s.taps == 1 && s.groupIn() > s.groupOut() && !strided(s) &&
+         s.inPlane == s.outPlane && s.lo[0] == 0 && s.lo[1] == 0 &&
+         s.lo[2] == 0;
+}
+
+template <typename T>
+void turnedWeightGradient(const ConvShape &s, const T *x, const T *dy, T *dw,
+                          bool accumulate, T *turned) {
+  const int64_t gi = s.groupIn(), go = s.groupOut();
+  const MicroKernels<T> &u = microKernels<T>();
+  if (accumulate)
+    u.transpose(turned, go, dw, gi, go, gi);
+  const ChannelLines<T> a(x, s.inPlane, s.c * s.inPlane);
+  const ChannelLines<T> b(dy, s.outPlane, s.o * s.outPlane);
+  const MatrixSink<T> c(turned, go);
+  Gemm<T>{gi, go, s.n * s.outPlane, a,
+          b,  c,  accumulate,       ChannelLines<T>::periodOf(s.outPlane)}
+      .run();
+  u.transpose(dw, gi, turned, go, gi, go);
+}
+
 } // namespace
 
 bool convGemmTakes(const ConvShape &s) {
   for (int i = 0; i < 3; ++i)
     if (s.kernel[i] > kMaxTaps || s.in[i] <= 0 || s.out[i] <= 0)
       return false;
-  return s.groupIn() >= 3 && s.groupOut() >= 3 &&
-         16 * s.taps <= kScratchElements;
+  return s.groupIn() >= 3 && s.groupOut() >= 3 && s.taps <= kMaxKernel;
 }
 
 template <typename T>
@@ -181,9 +203,11 @@ void convGemmForward(const ConvShape &s, const T *x, const T *w, T *y) {
 }
 
 int64_t convGemmScratchElements(const ConvShape &s, PipecConvKind which) {
-  int64_t elements = 0;
-  if (which != PIPEC_CONV_BACKWARD_INPUT)
+  if (which == PIPEC_CONV_FORWARD)
     return 0;
+  if (which == PIPEC_CONV_BACKWARD_WEIGHT)
+    return turnsGradient(s) ? turnedElements(s) : 0;
+  int64_t elements = 0;
   if (strided(s))
     forEachPhase(s, [&](const Phase &p) {
       elements = std::max(elements, s.groupIn() * compactRow(s, p.window));
@@ -201,19 +225,34 @@ void convGemmBackwardInput(const ConvShape &s, const T *dy, const T *w, T *dx,
       std::fill(dx + lo, dx + hi, T(0));
     });
   const int64_t gi = s.groupIn(), go = s.groupOut();
-  forEachPhase(s, [&](const Phase &p) {
-    for (int64_t g = 0; g < s.groups && p.window.taps() > 0; ++g)
-      inputPhase(s, p, dy + g * go * s.outPlane, w + g * go * gi * s.taps,
-                 dx + g * gi * s.inPlane, scratch);
-  });
+  for (int64_t g = 0; g < s.groups; ++g) {
+    const T *turned = w + g * go * gi * s.taps; // as they are, for one tap
+    T *compact = scratch;
+    if (s.taps > 1) {
+      turnWeights(s, turned, scratch);
+      turned = scratch;
+      compact += turnedElements(s);
+    }
+    forEachPhase(s, [&](const Phase &p) {
+      if (p.window.taps() > 0)
+        inputPhase(s, p, dy + g * go * s.outPlane, turned,
+                   dx + g * gi * s.inPlane, compact);
+      turned += p.window.taps() * go * gi;
+    });
+  }
 }
 
 template <typename T>
 void convGemmBackwardWeight(const ConvShape &s, const T *x, const T *dy, T *dw,
-                            bool accumulate) {
+                            bool accumulate, T *scratch) {
   const Window window = forwardWindow(s);
   const int64_t gi = s.groupIn(), go = s.groupOut(), n = gi * s.taps;
   for (int64_t g = 0; g < s.groups; ++g) {
+    if (turnsGradient(s)) {
+      turnedWeightGradient(s, x + g * gi * s.inPlane, dy + g * go * s.outPlane,
+                           dw + g * go * n, accumulate, scratch);
+      continue;
+    }
     const ChannelLines<T> a(dy + g * go * s.outPlane, s.outPlane,
                             s.o * s.outPlane);
     const ImageSource<T> image(window, x + g * gi * s.inPlane, s.c * s.inPlane);
@@ -230,7 +269,7 @@ void convGemmBackwardWeight(const ConvShape &s, const T *x, const T *dy, T *dw,
   template void convGemmBackwardInput(const ConvShape &, const T *, const T *, \
                                       T *, T *);                               \
   template void convGemmBackwardWeight(const ConvShape &, const T *,           \
-                                       const T *, T *, bool);
+                                       const T *, T *, bool, T *);
 PIPEC_INSTANTIATE(float)
 PIPEC_INSTANTIATE(double)
 #undef PIPEC_INSTANTIATE

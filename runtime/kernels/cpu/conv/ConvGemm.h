@@ -12,7 +12,7 @@ namespace pipec::cpu {
 /// Whether the product path can take the shape and is worth it (groups of one
 /// or two channels are not).
 bool convGemmTakes(const ConvShape &s);
-/// Elements of scratch; those that take none have no such argument.
+/// Elements of scratch (forward takes none).
 int64_t convGemmScratchElements(const ConvShape &s, PipecConvKind which);
 
 template <typename T>
@@ -22,6 +22,6 @@ void convGemmBackwardInput(const ConvShape &s, const T *dy, const T *w, T *dx,
                            T *scratch);
 template <typename T>
 void convGemmBackwardWeight(const ConvShape &s, const T *x, const T *dy, T *dw,
-                            bool accumulate);
+                            bool accumulate, T *scratch);
 
 } // namespace pipec::cpu

@@ -12,8 +12,9 @@
 
 namespace pipec::cpu {
 
-/// The largest kernel extent that the product path takes.
-constexpr int64_t kMaxTaps = 128;
+/// The largest kernel extent along an axis, and the largest kernel, that the
+/// product path takes.
+constexpr int64_t kMaxTaps = 128, kMaxKernel = 512;
 
 /// Which source positions a grid of positions reads: along axis a, grid
 /// position p reads p * step[a] + shift[a][t] for tap t < count[a].
