@@ -14,7 +14,8 @@ namespace pipec::report {
 /// One task of the step that is drawn. Times are seconds from the start of that
 /// step, on a clock that all ranks share.
 struct MeasuredTask {
-  char kind = 'F'; ///< F, B, I, W as in the plan, U for the update
+  char kind = 'F'; ///< F, B, I, W as in the plan; U update, R sums of gradients
+                   ///< over replicas and uses, T running statistics
   int stage = 0;
   int64_t microbatch = 0; ///< within the step
   double start_s = 0, end_s = 0;

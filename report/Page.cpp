@@ -179,7 +179,8 @@ private:
                     "gradient</span>"
                   : "backward</span>";
     if (run)
-      html += "<span><i class=\"k-U\"></i>update</span>";
+      html += "<span><i class=\"k-U\"></i>update</span><span><i class=\"k-R\">"
+              "</i>gradient sums, statistics</span>";
     return html + "<span>number: microbatch</span></p>\n";
   }
 

@@ -68,6 +68,7 @@ svg .inbox { fill: var(--onbox); font-size: 11px; pointer-events: none; }
 .task.B.odd, .task.I.odd { fill: var(--B2); }
 .task.W { fill: var(--W); } .task.W.odd { fill: var(--W2); }
 .task.U { fill: var(--U); }
+.task.R, .task.T { fill: var(--workspace); }
 .m-weights { fill: var(--weights); background: var(--weights); }
 .m-gradients { fill: var(--gradients); background: var(--gradients); }
 .m-optimizer { fill: var(--optimizer); background: var(--optimizer); }
@@ -77,6 +78,7 @@ svg .inbox { fill: var(--onbox); font-size: 11px; pointer-events: none; }
 .m-fixed { fill: var(--fixed); background: var(--fixed); }
 .k-F { background: var(--F); } .k-B { background: var(--B); }
 .k-W { background: var(--W); } .k-U { background: var(--U); }
+.k-R { background: var(--workspace); }
 .k-mark { background: var(--mark); width: 3px !important; }
 .measured { stroke: var(--mark); stroke-width: 3; }
 .limit { stroke: var(--soft); stroke-dasharray: 3 3; }

@@ -98,15 +98,24 @@ std::string kindName(char kind) {
     return "input gradient";
   case 'W':
     return "weight gradient";
+  case 'R':
+    return "gradient sums";
+  case 'T':
+    return "running statistics";
   default:
     return "update";
   }
 }
 
+/// U, R and T belong to a step, not to a microbatch.
+bool ofMicrobatch(char kind) {
+  return kind != 'U' && kind != 'R' && kind != 'T';
+}
+
 std::string tip(char kind, int stage, int64_t microbatch, double from,
                 double to) {
   std::string what = kindName(kind) + ", stage " + std::to_string(stage);
-  if (kind != 'U')
+  if (ofMicrobatch(kind))
     what += ", microbatch " + std::to_string(microbatch);
   return what + "\n" + seconds(from) + " to " + seconds(to) + " (" +
          seconds(to - from) + ")";
@@ -162,10 +171,11 @@ std::string measuredTimeline(const MeasuredRun &run, double span_s) {
     for (const MeasuredTask &task : run.ranks[r].tasks) {
       size_t chunk =
           std::find(held.begin(), held.end(), task.stage) - held.begin();
-      boxes.push_back({task.kind, chunk % 2 == 1, task.start_s, task.end_s,
-                       task.kind == 'U' ? "" : std::to_string(task.microbatch),
-                       tip(task.kind, task.stage, task.microbatch, task.start_s,
-                           task.end_s)});
+      boxes.push_back(
+          {task.kind, chunk % 2 == 1, task.start_s, task.end_s,
+           ofMicrobatch(task.kind) ? std::to_string(task.microbatch) : "",
+           tip(task.kind, task.stage, task.microbatch, task.start_s,
+               task.end_s)});
     }
     picture.row(r, run.ranks[r].rank, boxes, tasks > kBoxesWithTips);
   }
