@@ -19,8 +19,7 @@ struct ChainSearch::Slots {
   bool inside = false;
   std::vector<Keeps> keeps;
   std::vector<Link> incoming;        ///< from the stage before
-  std::vector<double> reducePerByte; ///< all-reduce seconds per gradient byte
-  std::vector<double> reduceFixed;   ///< and its latency part
+  std::vector<AllReduceCost> reduce; ///< gradients of the replicas
   double reference = 1;              ///< microbatches that run side by side
 };
 
@@ -68,12 +67,7 @@ ChainSearch::Slots ChainSearch::slots(const std::vector<int> &replicas,
     slots.incoming.push_back(
         s == 0 ? Link{}
                : boundaryLink(request.topology, devices[s - 1], devices[s]));
-    constexpr int64_t probe = int64_t(1) << 40;
-    double small = allReduceSeconds(request.topology, devices[s], 1);
-    double large = allReduceSeconds(request.topology, devices[s], probe);
-    slots.reduceFixed.push_back(small);
-    slots.reducePerByte.push_back((large - small) /
-                                  static_cast<double>(probe - 1));
+    slots.reduce.push_back(allReduceCost(request.topology, devices[s]));
     same &= replicas[s] == replicas[0];
   }
   slots.reference =
@@ -83,16 +77,16 @@ ChainSearch::Slots ChainSearch::slots(const std::vector<int> &replicas,
 
 /// Decides recomputation: only where the stash would not fit otherwise. False
 /// when the stage fits neither way.
-bool ChainSearch::recomputes(const StageCost &cost, const Keeps &keeps,
+bool ChainSearch::recomputes(const ByteRates &bytes, const Keeps &keeps,
                              int64_t limit, bool &recompute) const {
   Recompute wanted = model.request().recompute;
   recompute = wanted == Recompute::Full;
-  if (model.memory(cost, keeps, recompute).total() <= limit)
+  if (bytes.total(keeps.inFlight, keeps.versions, recompute) <= limit)
     return true;
   if (wanted != Recompute::Auto)
     return false;
   recompute = true;
-  return model.memory(cost, keeps, true).total() <= limit;
+  return bytes.total(keeps.inFlight, keeps.versions, true) <= limit;
 }
 
 Pace ChainSearch::extend(const Pace &suffix, const StageCost &cost,
@@ -104,11 +98,7 @@ Pace ChainSearch::extend(const Pace &suffix, const StageCost &cost,
   double backward = cost.backwardInputSeconds + cost.backwardWeightSeconds +
                     (recompute ? forward : 0);
   double after = model.updateSeconds(cost.parameterBytes) +
-                 (slots.replicas[stage] > 1
-                      ? slots.reduceFixed[stage] +
-                            slots.reducePerByte[stage] *
-                                static_cast<double>(cost.parameterBytes)
-                      : 0);
+                 slots.reduce[stage].seconds(cost.parameterBytes);
   double hop = 0, back = 0;
   double lanes = slots.replicas[stage];
   if (stage > 0) {
@@ -178,7 +168,7 @@ ChainSearch::pack(const Slots &slots, double seconds, int64_t limit) const {
       size_t bound = end + 1 < n ? starts[end + 1] : model.intervals().nodes();
       const StageCost &cost = sweep.growTo(bound - 1);
       bool recompute = false;
-      if (!recomputes(cost, slots.keeps[s], limit, recompute))
+      if (!recomputes(model.byteRates(cost), slots.keeps[s], limit, recompute))
         break;
       double load = cost.seconds() + (recompute ? cost.forwardSeconds : 0);
       if (load > seconds * slots.replicas[s])
@@ -216,8 +206,8 @@ std::optional<Split> ChainSearch::greedy(const Slots &slots) const {
     size_t last = s + 1 < cuts->size() ? (*cuts)[s + 1] - 1
                                        : model.intervals().nodes() - 1;
     bool recompute = false;
-    recomputes(model.intervals().cost((*cuts)[s], last), slots.keeps[s],
-               stageLimit(), recompute);
+    recomputes(model.byteRates(model.intervals().cost((*cuts)[s], last)),
+               slots.keeps[s], stageLimit(), recompute);
     split.recompute.push_back(recompute);
   }
   return split;
@@ -231,7 +221,8 @@ double ChainSearch::surrogate(const Split &split) const {
                                               : model.intervals().nodes() - 1;
     StageCost cost = model.intervals().cost(split.starts[s], last);
     bool recompute = false;
-    if (!recomputes(cost, place.keeps[s], stageLimit(), recompute))
+    if (!recomputes(model.byteRates(cost), place.keeps[s], stageLimit(),
+                    recompute))
       return inf;
     p = extend(p, cost, place, s, recompute);
   }
@@ -278,8 +269,9 @@ double ChainSearch::largestPace(double objectiveLimit,
 /// State of one run of the dynamic program.
 struct ChainSearch::Table {
   const Slots &slots;
-  double objectiveLimit;              ///< no plan above this is wanted
-  double pace;                        ///< nor one with a slower stage
+  double objectiveLimit; ///< no plan above this is wanted
+  double pace;           ///< nor one with a slower stage
+  size_t labelsKept;
   std::vector<double> replicasBefore; ///< of stage s
   /// suffixes[k][i]: undominated suffixes of k stages that start at starts[i].
   std::vector<std::vector<std::vector<Label>>> suffixes;
@@ -308,11 +300,13 @@ void ChainSearch::extendSuffixes(size_t i, Table &table) const {
   size_t count = place.replicas.size(), n = starts.size();
   bool gpipe = model.request().strategy.shape == Shape::GPipe;
   double total = work.back();
+  int64_t limit = stageLimit();
   double allReplicas = table.replicasBefore[count];
   IntervalCosts::Sweep sweep(model.intervals(), starts[i]);
   for (size_t end = i + 1; end <= n; ++end) {
     size_t bound = end < n ? starts[end] : model.intervals().nodes();
     const StageCost &cost = sweep.growTo(bound - 1);
+    ByteRates bytes = model.byteRates(cost);
     bool open = false; // some stage count may still take a longer interval
     size_t most = std::min(count, n - end + 1);
     for (size_t k = i == 0      ? count
@@ -332,7 +326,7 @@ void ChainSearch::extendSuffixes(size_t i, Table &table) const {
         continue;
       }
       bool recompute = false;
-      if (!recomputes(cost, place.keeps[stage], stageLimit(), recompute))
+      if (!recomputes(bytes, place.keeps[stage], limit, recompute))
         continue;
       // The least any plan with this stage costs, whatever the others do.
       Pace alone = extend({}, cost, place, stage, recompute);
@@ -350,8 +344,15 @@ void ChainSearch::extendSuffixes(size_t i, Table &table) const {
         if (stage > 0 && !gpipe)
           least.pace =
               std::max(least.pace, work[i] / table.replicasBefore[stage]);
-        if (objective(least, place) <= table.objectiveLimit)
-          table.insert(table.suffixes[k][i], label);
+        if (objective(least, place) > table.objectiveLimit)
+          continue;
+        auto &here = table.suffixes[k][i];
+        table.insert(here, label);
+        if (here.size() > table.labelsKept)
+          here.erase(std::max_element(
+              here.begin(), here.end(), [&](const Label &a, const Label &b) {
+                return objective(a.pace, place) < objective(b.pace, place);
+              }));
       }
     }
     if (!open)
@@ -360,15 +361,20 @@ void ChainSearch::extendSuffixes(size_t i, Table &table) const {
 }
 
 std::optional<Split> ChainSearch::best(const std::vector<int> &replicas,
-                                       bool inside) const {
+                                       bool inside, double atMost,
+                                       size_t labels) const {
   size_t count = replicas.size(), n = starts.size();
   if (count == 0 || count > n)
     return std::nullopt;
   Slots place = slots(replicas, inside);
   std::optional<Split> first = greedy(place);
   double incumbent = first ? surrogate(*first) : inf;
+  if (incumbent > atMost) {
+    first.reset();
+    incumbent = atMost;
+  }
 
-  Table table{place, incumbent * (1 + 1e-12), 0, {0}, {}};
+  Table table{place, incumbent * (1 + 1e-12), 0, labels, {0}, {}};
   table.pace = largestPace(table.objectiveLimit, place);
   for (int r : replicas)
     table.replicasBefore.push_back(table.replicasBefore.back() + r);

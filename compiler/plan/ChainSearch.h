@@ -14,6 +14,7 @@
 
 #include "compiler/plan/StepModel.h"
 
+#include <limits>
 #include <optional>
 
 namespace pipec::plan {
@@ -32,8 +33,14 @@ public:
 
   /// Best split into replicas.size() stages under the surrogate, or nothing
   /// when none fits. `inside` as in Split.
-  std::optional<Split> best(const std::vector<int> &replicas,
-                            bool inside) const;
+  /// Nothing either when every plan is slower than `atMost`. With `labels`,
+  /// only
+  /// so many suffixes are kept per start and stage count: fast, no longer
+  /// exact.
+  std::optional<Split>
+  best(const std::vector<int> &replicas, bool inside,
+       double atMost = std::numeric_limits<double>::infinity(),
+       size_t labels = std::numeric_limits<size_t>::max()) const;
 
   /// Surrogate of a split, for ranking; +inf when it does not fit.
   double surrogate(const Split &split) const;
@@ -47,7 +54,7 @@ private:
   struct Label;
   struct Table;
   Slots slots(const std::vector<int> &replicas, bool inside) const;
-  bool recomputes(const StageCost &cost, const Keeps &keeps, int64_t limit,
+  bool recomputes(const ByteRates &bytes, const Keeps &keeps, int64_t limit,
                   bool &recompute) const;
   std::optional<std::vector<size_t>> pack(const Slots &slots, double seconds,
                                           int64_t limit) const;

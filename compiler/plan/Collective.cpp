@@ -14,10 +14,13 @@ double transferSeconds(const Link &link, int64_t bytes) {
 
 namespace {
 
-double ringSeconds(const Link &link, int n, double bytes) {
-  if (n < 2 || bytes <= 0)
-    return 0;
-  return 2.0 * (n - 1) * (link.latency + bytes / n / link.bandwidth);
+/// A ring of n over one kind of link: 2(n-1) hops of a share each.
+void addRing(const Link &link, int n, double share, double &fixed,
+             double &perByte) {
+  if (n < 2)
+    return;
+  fixed += 2.0 * (n - 1) * link.latency;
+  perByte += 2.0 * (n - 1) / n * share / link.bandwidth;
 }
 
 /// Sizes of the groups that `devices` form at the innermost level; empty when
@@ -36,24 +39,26 @@ int evenGroup(const Topology &topology, const std::vector<int> &devices) {
 
 } // namespace
 
-double allReduceSeconds(const Topology &topology,
-                        const std::vector<int> &devices, int64_t bytes) {
+AllReduceCost allReduceCost(const Topology &topology,
+                            const std::vector<int> &devices) {
+  AllReduceCost cost;
   int n = static_cast<int>(devices.size());
-  if (n < 2 || bytes <= 0)
-    return 0;
+  if (n < 2)
+    return cost;
   Link slowest = topology.slowestLink(devices);
-  double best = ringSeconds(slowest, n, static_cast<double>(bytes));
+  addRing(slowest, n, 1, cost.ringFixed, cost.ringPerByte);
   int inner = evenGroup(topology, devices);
   if (inner > 1 && inner < n) {
     const Level &near = topology.levels.back();
     Link nearLink{near.bandwidth, near.latency,
                   static_cast<int>(topology.levels.size()) - 1};
-    double hierarchical =
-        ringSeconds(nearLink, inner, static_cast<double>(bytes)) +
-        ringSeconds(slowest, n / inner, static_cast<double>(bytes) / inner);
-    best = std::min(best, hierarchical);
+    addRing(nearLink, inner, 1, cost.treeFixed, cost.treePerByte);
+    addRing(slowest, n / inner, 1.0 / inner, cost.treeFixed, cost.treePerByte);
+  } else {
+    cost.treeFixed = cost.ringFixed;
+    cost.treePerByte = cost.ringPerByte;
   }
-  return best;
+  return cost;
 }
 
 Link boundaryLink(const Topology &topology, const std::vector<int> &from,

@@ -102,12 +102,20 @@ std::vector<Ranked> rankedSplits(const PlanRequest &request,
                                  const ChainSearch &search) {
   std::vector<Ranked> ranked;
   std::optional<Failure> refusal;
-  for (const Shape2D &shape : candidateShapes(request, model)) {
+  std::vector<Shape2D> shapes = candidateShapes(request, model);
+  // Many shapes are ranked by a few labels each; what is far behind is dropped.
+  bool many = shapes.size() > 3;
+  double best = std::numeric_limits<double>::infinity();
+  for (const Shape2D &shape : shapes) {
     // A schedule may not exist for every number of stages and microbatches.
     try {
-      auto split = search.best(shape.replicas, shape.pipelinesInside);
-      if (split)
-        ranked.push_back({*split, search.surrogate(*split)});
+      auto split = many ? search.best(shape.replicas, shape.pipelinesInside,
+                                      1.25 * best, 3)
+                        : search.best(shape.replicas, shape.pipelinesInside);
+      if (!split)
+        continue;
+      ranked.push_back({*split, search.surrogate(*split)});
+      best = std::min(best, ranked.back().surrogate);
     } catch (const Failure &failure) {
       if (failure.code != Exit::Usage)
         throw;

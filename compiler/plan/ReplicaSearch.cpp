@@ -19,11 +19,6 @@ struct Suffix {
   uint32_t nextStart = 0, nextDevices = 0, nextLabel = 0;
 };
 
-/// Cost of reducing gradients among r neighbours that end at a given device.
-struct Reduction {
-  double fixed = 0, perByte = 0;
-};
-
 class Search {
 public:
   Search(const PlanRequest &request, const StepModel &model);
@@ -31,22 +26,17 @@ public:
 
 private:
   void extend(size_t start);
-  bool price(Suffix &s, const StageCost &cost, int replicas, int devicesAfter,
-             bool first) const;
+  bool price(Suffix &s, const StageCost &cost, const ByteRates &bytes,
+             int replicas, int devicesAfter, bool first) const;
   double objective(const Suffix &s) const;
   void insert(std::vector<Suffix> &labels, const Suffix &s) const;
-  /// What a stage keeps depends on its replicas and the devices after it; facts
-  /// that need its number from the front see a first stage.
-  const Keeps &keepsOf(int replicas, int devicesAfter) const {
-    Keeps &known = keeps[static_cast<size_t>(replicas) *
-                             (static_cast<size_t>(devices_) + 1) +
-                         static_cast<size_t>(devicesAfter)];
-    if (known.inFlight == 0)
-      known =
-          keepsAt(request.strategy, {0, 1, replicas, devicesAfter + replicas,
-                                     request.microbatches});
-    return known;
-  }
+  /// What a stage's replicas and the devices after it fix.
+  struct Place {
+    Keeps keeps{0, 0}; ///< inFlight 0: not known yet
+    AllReduceCost reduce;
+    Link incoming;
+  };
+  const Place &placeOf(int replicas, int devicesAfter) const;
   std::vector<Suffix> &at(size_t start, int devices) {
     return table[start * (static_cast<size_t>(devices_) + 1) +
                  static_cast<size_t>(devices)];
@@ -59,7 +49,7 @@ private:
   std::vector<int> choices; ///< replica counts to try, ascending
   size_t labelsKept;
   std::vector<std::vector<Suffix>> table;
-  mutable std::vector<Keeps> keeps; ///< inFlight 0: not known yet
+  mutable std::vector<Place> places; ///< [replicas][devices after]
 };
 
 std::vector<int> replicaChoices(int devices, int server) {
@@ -87,28 +77,44 @@ Search::Search(const PlanRequest &request, const StepModel &model)
   labelsKept = large ? 2 : 6;
   size_t width = static_cast<size_t>(devices_) + 1;
   table.resize((starts.size() + 1) * width);
-  keeps.assign(width * width, {0, 0});
+  places.resize(width * width);
 }
 
-bool Search::price(Suffix &s, const StageCost &cost, int replicas,
-                   int devicesAfter, bool first) const {
-  const StrategyFacts &facts = request.strategy;
-  const Keeps &keeps = keepsOf(replicas, devicesAfter);
-  bool recompute = request.recompute == Recompute::Full;
-  if (model.memory(cost, keeps, recompute).total() > model.limit()) {
-    if (request.recompute != Recompute::Auto)
-      return false;
-    recompute = true;
-    if (model.memory(cost, keeps, true).total() > model.limit())
-      return false;
-  }
-  // Neighbours stage by stage: the suffix occupies the cluster's last devices.
+/// Neighbours stage by stage: the suffix occupies the cluster's last devices.
+/// Facts that need a stage's number from the front see a first stage.
+const Search::Place &Search::placeOf(int replicas, int devicesAfter) const {
+  Place &place = places[static_cast<size_t>(replicas) *
+                            (static_cast<size_t>(devices_) + 1) +
+                        static_cast<size_t>(devicesAfter)];
+  if (place.keeps.inFlight != 0)
+    return place;
+  place.keeps =
+      keepsAt(request.strategy,
+              {0, 1, replicas, devicesAfter + replicas, request.microbatches});
   int firstDevice = devices_ - devicesAfter - replicas;
   std::vector<int> group(static_cast<size_t>(replicas));
   std::iota(group.begin(), group.end(), firstDevice);
-  double after =
-      allReduceSeconds(request.topology, group, cost.parameterBytes) +
-      model.updateSeconds(cost.parameterBytes);
+  place.reduce = allReduceCost(request.topology, group);
+  if (firstDevice > 0)
+    place.incoming = boundaryLink(request.topology, {firstDevice - 1}, group);
+  return place;
+}
+
+bool Search::price(Suffix &s, const StageCost &cost, const ByteRates &bytes,
+                   int replicas, int devicesAfter, bool first) const {
+  const StrategyFacts &facts = request.strategy;
+  const Place &place = placeOf(replicas, devicesAfter);
+  const Keeps &keeps = place.keeps;
+  bool recompute = request.recompute == Recompute::Full;
+  if (bytes.total(keeps.inFlight, keeps.versions, recompute) > model.limit()) {
+    if (request.recompute != Recompute::Auto)
+      return false;
+    recompute = true;
+    if (bytes.total(keeps.inFlight, keeps.versions, true) > model.limit())
+      return false;
+  }
+  double after = place.reduce.seconds(cost.parameterBytes) +
+                 model.updateSeconds(cost.parameterBytes);
   double load = cost.seconds() + (recompute ? cost.forwardSeconds : 0);
   if (facts.synchronous)
     s.tail = std::max(s.tail, after);
@@ -121,9 +127,8 @@ bool Search::price(Suffix &s, const StageCost &cost, int replicas,
     if (facts.shape == Shape::OneFOneB)
       s.pace = std::max(s.pace, s.fill / window);
   if (!first) {
-    Link link = boundaryLink(request.topology, {firstDevice - 1}, group);
-    double hop = transferSeconds(link, cost.receiveBytes);
-    double back = transferSeconds(link, cost.receiveGradientBytes);
+    double hop = transferSeconds(place.incoming, cost.receiveBytes);
+    double back = transferSeconds(place.incoming, cost.receiveGradientBytes);
     s.pace = std::max(s.pace, std::max(hop, back) / replicas);
     s.fill += hop + back;
   }
@@ -161,6 +166,7 @@ void Search::extend(size_t i) {
   for (size_t end = i + 1; end <= n; ++end) {
     size_t bound = end < n ? starts[end] : model.intervals().nodes();
     const StageCost &cost = sweep.growTo(bound - 1);
+    ByteRates bytes = model.byteRates(cost);
     for (int after = 0; after < devices_; ++after) {
       const auto &rest = at(end, after);
       if (rest.empty() || (end == n) != (after == 0))
@@ -175,7 +181,7 @@ void Search::extend(size_t i) {
           if (request.stages && rest[l].stages + 1 > *request.stages)
             continue;
           Suffix s = rest[l];
-          if (!price(s, cost, r, after, i == 0))
+          if (!price(s, cost, bytes, r, after, i == 0))
             break;
           s.nextStart = static_cast<uint32_t>(end);
           s.nextDevices = static_cast<uint32_t>(after);

@@ -96,6 +96,13 @@ MemoryParts StepModel::memory(const StageCost &cost, const Keeps &keeps,
   return m;
 }
 
+ByteRates StepModel::byteRates(const StageCost &cost) const {
+  MemoryParts none = memory(cost, {0, 0}, false);
+  MemoryParts again = memory(cost, {0, 0}, true);
+  return {none.total(), cost.parameterBytes, cost.stashBytes, again.total(),
+          cost.receiveBytes};
+}
+
 std::vector<StagePlan> StepModel::layOut(const Split &split) const {
   size_t count = split.starts.size();
   auto devices =

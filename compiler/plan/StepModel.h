@@ -28,6 +28,18 @@ struct Split {
   bool operator==(const Split &) const = default;
 };
 
+/// Bytes of a candidate stage as a function of what it keeps: searches ask for
+/// many positions of one interval.
+struct ByteRates {
+  int64_t fixed = 0, perVersion = 0, perFlight = 0;
+  int64_t fixedAgain = 0, perFlightAgain = 0; ///< when the forward runs again
+  int64_t total(int inFlight, int versions, bool again) const {
+    return (again ? fixedAgain + perFlightAgain * inFlight
+                  : fixed + perFlight * inFlight) +
+           perVersion * versions;
+  }
+};
+
 /// What one replica of a stage keeps at its peak.
 struct Keeps {
   int inFlight = 1, versions = 1;
@@ -52,6 +64,8 @@ public:
   /// Memory of one replica of a stage that keeps so much at its peak.
   MemoryParts memory(const StageCost &cost, const Keeps &keeps,
                      bool recompute) const;
+  /// The same as a function of what is kept: equals memory().total().
+  ByteRates byteRates(const StageCost &cost) const;
   /// Seconds of the optimizer's update of that many weight bytes.
   double updateSeconds(int64_t parameterBytes) const;
   /// Actions that pricing a split of that many stages and replicas simulates;
