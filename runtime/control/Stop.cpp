@@ -11,7 +11,13 @@ namespace {
 std::atomic<bool> requested{false};
 static_assert(std::atomic<bool>::is_always_lock_free);
 
-void onSignal(int) { requested.store(true, std::memory_order_relaxed); }
+void onSignal(int signal) {
+  // A second one does not wait for the step to end.
+  if (requested.exchange(true, std::memory_order_relaxed)) {
+    std::signal(signal, SIG_DFL);
+    std::raise(signal);
+  }
+}
 
 } // namespace
 
@@ -26,6 +32,6 @@ void catchSignals() {
 }
 
 bool stopRequested() { return requested.load(std::memory_order_relaxed); }
-void requestStop() { onSignal(0); }
+void requestStop() { requested.store(true, std::memory_order_relaxed); }
 
 } // namespace pipec

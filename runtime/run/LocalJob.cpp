@@ -20,29 +20,65 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <poll.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 namespace pipec {
+
+namespace fs = std::filesystem;
+
 namespace {
 
-/// A folder for the launched programs' own files, gone with this object: what a
-/// killed process leaves behind must not fill the disk.
+/// A folder for the launched programs' own files, gone with this object: what
+/// killed processes leave behind must not fill the disk. A folder whose owner
+/// was killed itself goes with the next run.
 class ScratchFolder {
 public:
   explicit ScratchFolder(const std::string &parent) {
+    sweep(parent);
     std::string pattern = parent + "/pipec-run-XXXXXX";
-    if (char *made = mkdtemp(pattern.data()))
+    if (char *made = mkdtemp(pattern.data())) {
       path = made;
+      lock = lockOf(path, O_CREAT);
+    }
   }
   ~ScratchFolder() {
     std::error_code ignored;
     if (!path.empty())
-      std::filesystem::remove_all(path, ignored);
+      fs::remove_all(path, ignored);
+    if (lock >= 0)
+      ::close(lock);
   }
   ScratchFolder(const ScratchFolder &) = delete;
   std::string path; ///< empty when there is none
+
+private:
+  /// A lock on the folder, or -1 when its owner is alive.
+  static int lockOf(const std::string &folder, int flags) {
+    const int file =
+        ::open((folder + "/lock").c_str(), O_RDWR | O_CLOEXEC | flags, 0600);
+    if (file >= 0 && ::flock(file, LOCK_EX | LOCK_NB) == 0)
+      return file;
+    if (file >= 0)
+      ::close(file);
+    return -1;
+  }
+  static void sweep(const std::string &parent) {
+    std::error_code ignored;
+    for (const auto &entry : fs::directory_iterator(parent, ignored)) {
+      if (entry.path().filename().string().rfind("pipec-run-", 0) != 0)
+        continue;
+      const int abandoned = lockOf(entry.path().string(), 0);
+      if (abandoned < 0)
+        continue;
+      fs::remove_all(entry.path(), ignored);
+      ::close(abandoned);
+    }
+  }
+
+  int lock = -1;
 };
 
 /// Passes on what the launched program says, except what it always says when a
