@@ -1,6 +1,8 @@
 //===- kernels_generated.cpp - speed of generated kernels -----------------===//
 //
-//   kernels_generated [THREADS…]        (default 1 2)
+//   [ONLY=part of a name] [DUMP=path] kernels_generated [threads…]  (1 2)
+//
+// DUMP writes path.mlir (kernels), path.ll and path.o of the last stage.
 //
 // Compiles the groups that training spends its time in, at the sizes of GPT-2
 // (batch 4, 128 tokens) and ResNet-50 (batch 8), and prints the least time of
@@ -13,6 +15,8 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <fstream>
 #include <gtest/gtest.h>
 
 extern "C" void omp_set_num_threads(int);
@@ -20,13 +24,23 @@ extern "C" void omp_set_num_threads(int);
 using namespace pipec::test;
 
 static std::vector<int> threadCounts = {1, 2};
+static const char *only = nullptr, *dump = nullptr;
 
 static void measure(const char *name, const std::string &text,
                     const std::string &task = "forward",
                     int64_t integerLimit = 7) {
-  StageRunner runner(text);
+  if (only && !std::strstr(name, only))
+    return;
+  pipec::target::TargetOptions options;
+  options.keepKernels = options.keepLlvm = options.keepObject = dump;
+  StageRunner runner(text, options);
   if (!runner.ok())
     return;
+  if (dump) {
+    std::ofstream(std::string(dump) + ".mlir") << runner.code().kernels;
+    std::ofstream(std::string(dump) + ".ll") << runner.code().llvm;
+    std::ofstream(std::string(dump) + ".o") << runner.code().object;
+  }
   std::printf("%-28s %2d kernels", name, runner.code().kernelCount);
   Memory memory = runner.randomMemory(1, integerLimit);
   for (int threads : threadCounts) {
@@ -103,6 +117,8 @@ static std::string transpose() {
 
 int main(int argc, char **argv) {
   testing::InitGoogleTest(&argc, argv);
+  only = std::getenv("ONLY");
+  dump = std::getenv("DUMP");
   if (argc > 1) {
     threadCounts.clear();
     for (int i = 1; i < argc; ++i)

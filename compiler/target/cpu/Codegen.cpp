@@ -23,8 +23,8 @@ static std::string hostFeatures() {
 }
 
 /// No fast-math and no contraction: the written operations, in their order.
-static FailureOr<std::unique_ptr<llvm::TargetMachine>>
-createMachine(Location loc, StringRef cpu) {
+FailureOr<std::unique_ptr<llvm::TargetMachine>>
+pipec::cpu::createMachine(Location loc, StringRef cpu) {
   llvm::InitializeNativeTarget();
   llvm::InitializeNativeTargetAsmPrinter();
   llvm::Triple triple(llvm::sys::getProcessTriple());
@@ -76,21 +76,18 @@ static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
 }
 
 FailureOr<std::string> pipec::cpu::compileToObject(ModuleOp module,
-                                                   StringRef cpu,
+                                                   llvm::TargetMachine &machine,
                                                    std::string *llvmText) {
   Location loc = module.getLoc();
-  auto machine = createMachine(loc, cpu);
-  if (failed(machine))
-    return failure();
   llvm::LLVMContext context;
   std::unique_ptr<llvm::Module> code =
       translateModuleToLLVMIR(module, context, "stage");
   if (!code)
     return failure();
-  code->setTargetTriple((*machine)->getTargetTriple());
-  code->setDataLayout((*machine)->createDataLayout());
+  code->setTargetTriple(machine.getTargetTriple());
+  code->setDataLayout(machine.createDataLayout());
   settleFunctions(*code);
-  optimize(*code, **machine);
+  optimize(*code, machine);
   if (llvmText) {
     llvm::raw_string_ostream os(*llvmText);
     code->print(os, nullptr);
@@ -98,8 +95,8 @@ FailureOr<std::string> pipec::cpu::compileToObject(ModuleOp module,
   llvm::SmallVector<char, 0> bytes;
   llvm::raw_svector_ostream os(bytes);
   llvm::legacy::PassManager emit;
-  if ((*machine)->addPassesToEmitFile(emit, os, nullptr,
-                                      llvm::CodeGenFileType::ObjectFile))
+  if (machine.addPassesToEmitFile(emit, os, nullptr,
+                                  llvm::CodeGenFileType::ObjectFile))
     return emitError(loc, "this processor has no object file writer");
   emit.run(*code);
   return std::string(bytes.begin(), bytes.end());

@@ -6,6 +6,7 @@
 #include "dialects/pipe/Pipe.h"
 
 #include "mlir/IR/Verifier.h"
+#include "llvm/MC/MCSubtargetInfo.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
@@ -38,7 +39,13 @@ public:
     registerLoweringDialects(context);
     OwningOpRef<ModuleOp> source = stage.clone();
     OwningOpRef<ModuleOp> code = ModuleOp::create(stage.getLoc());
-    StageEmitter emitter(*code);
+    auto machine = createMachine(stage.getLoc(), options.cpu);
+    if (failed(machine))
+      return failure();
+    Machine features;
+    features.avx512 =
+        (*machine)->getMCSubtargetInfo()->checkFeatures("+avx512f");
+    StageEmitter emitter(*code, features);
     PlanOptions planOptions;
     planOptions.fuse = options.fuse;
     for (auto func : source->getOps<func::FuncOp>()) {
@@ -57,18 +64,19 @@ public:
       llvm::raw_string_ostream os(result.kernels);
       code->print(os);
     }
-    return finish(*code, options, sharedObject, result);
+    return finish(*code, options, **machine, sharedObject, result);
   }
 
 private:
   static LogicalResult finish(ModuleOp code,
                               const target::TargetOptions &options,
+                              llvm::TargetMachine &machine,
                               StringRef sharedObject,
                               target::StageCode &result) {
     if (failed(mlir::verify(code)) || failed(lowerToLlvm(code)))
       return failure();
     FailureOr<std::string> object = compileToObject(
-        code, options.cpu, options.keepLlvm ? &result.llvm : nullptr);
+        code, machine, options.keepLlvm ? &result.llvm : nullptr);
     if (failed(object))
       return failure();
     if (!sharedObject.empty() &&

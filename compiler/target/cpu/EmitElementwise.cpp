@@ -20,8 +20,9 @@ namespace {
 /// The code of one op. `x`, `y`, `z` are its operands.
 class OpEmitter {
 public:
-  OpEmitter(ImplicitLocOpBuilder &b, ArrayRef<Value> operands)
-      : b(b), math(b), x(operands.size() > 0 ? operands[0] : Value()),
+  OpEmitter(ImplicitLocOpBuilder &b, const Machine &machine,
+            ArrayRef<Value> operands)
+      : b(b), math(b, machine), x(operands.size() > 0 ? operands[0] : Value()),
         y(operands.size() > 1 ? operands[1] : Value()),
         z(operands.size() > 2 ? operands[2] : Value()) {
     type = x.getType();
@@ -266,8 +267,9 @@ private:
     if (isFloat)
       return saturated(x, to);
     if (isa<FloatType>(element))
-      return from.isInteger(1) ? make<arith::UIToFPOp>(to, x)
-                               : make<arith::SIToFPOp>(to, x);
+      return from.isInteger(1)
+                 ? select(x, math.constant(to, 1), math.constant(to, 0))
+                 : make<arith::SIToFPOp>(to, x);
     if (element.getIntOrFloatBitWidth() < from.getIntOrFloatBitWidth())
       return make<arith::TruncIOp>(to, x);
     return from.isInteger(1) ? make<arith::ExtUIOp>(to, x)
@@ -282,8 +284,8 @@ private:
 };
 } // namespace
 
-Value cpu::emitElementwise(ImplicitLocOpBuilder &b, Operation *op,
-                           ArrayRef<Value> operands) {
+Value cpu::emitElementwise(ImplicitLocOpBuilder &b, const Machine &machine,
+                           Operation *op, ArrayRef<Value> operands) {
   SmallVector<Value> same(operands);
   VectorType vector;
   for (Value value : same)
@@ -294,12 +296,12 @@ Value cpu::emitElementwise(ImplicitLocOpBuilder &b, Operation *op,
       if (!isa<VectorType>(value.getType()))
         value = vector::BroadcastOp::create(b, vector.clone(value.getType()),
                                             value);
-  return OpEmitter(b, same).emit(op);
+  return OpEmitter(b, machine, same).emit(op);
 }
 
 Value cpu::emitCombine(ImplicitLocOpBuilder &b, StringRef kind, Value x,
                        Value y) {
-  OpEmitter emitter(b, {x, y});
+  OpEmitter emitter(b, Machine(), {x, y});
   if (kind == "sum")
     return emitter.arithmetic<arith::AddFOp, arith::AddIOp>();
   if (kind == "prod")
@@ -308,7 +310,7 @@ Value cpu::emitCombine(ImplicitLocOpBuilder &b, StringRef kind, Value x,
 }
 
 Value cpu::emitIdentity(ImplicitLocOpBuilder &b, StringRef kind, Type type) {
-  MathEmitter math(b);
+  MathEmitter math(b, Machine());
   Type element = getElementTypeOrSelf(type);
   if (isa<FloatType>(element))
     return math.constant(type, kind == "sum"    ? 0

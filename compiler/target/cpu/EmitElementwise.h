@@ -1,14 +1,15 @@
 //===- EmitElementwise.h - one nn op at one point --------------*- C++ -*-===//
 #pragma once
 
-#include "mlir/IR/ImplicitLocOpBuilder.h"
+#include "compiler/target/cpu/Math.h"
 
 namespace pipec::cpu {
 
 /// The arith and math ops of an elementwise nn op on scalars or vectors. Scalar
 /// operands are spread when another is a vector. Null when the op has no code
 /// for its element type.
-mlir::Value emitElementwise(mlir::ImplicitLocOpBuilder &b, mlir::Operation *op,
+mlir::Value emitElementwise(mlir::ImplicitLocOpBuilder &b,
+                            const Machine &machine, mlir::Operation *op,
                             llvm::ArrayRef<mlir::Value> operands);
 
 /// One step of a reduction of `kind`.

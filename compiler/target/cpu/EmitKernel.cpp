@@ -34,10 +34,11 @@ struct Access {
 
 class KernelEmitter {
 public:
-  KernelEmitter(ModuleOp module, StringRef name, const KernelPlan &plan)
-      : plan(plan),
-        b(UnknownLoc::get(module.getContext()), module.getContext()), math(b),
-        phases(*plan.group) {
+  KernelEmitter(ModuleOp module, StringRef name, const KernelPlan &plan,
+                const Machine &machine)
+      : plan(plan), machine(machine),
+        b(UnknownLoc::get(module.getContext()), module.getContext()),
+        math(b, machine), phases(*plan.group) {
     b.setInsertionPointToEnd(module.getBody());
     pointerType = LLVM::LLVMPointerType::get(module.getContext());
     Type i64 = b.getI64Type();
@@ -102,6 +103,18 @@ private:
       access.strides = strides;
       access.element = tensorType(target.value).getElementType();
       access.argument = argument(target.place, access.element);
+      targets.push_back(access);
+    }
+    for (size_t i = 0; i < targets.size(); ++i)
+      if (!plan.targets[i].accumulate && isReadable(i))
+        stored.insert({plan.targets[i].value, i});
+    for (auto [spill, strides] :
+         llvm::zip_equal(plan.spills, plan.spillStrides)) {
+      Access access;
+      access.strides = strides;
+      access.element = tensorType(spill.value).getElementType();
+      access.argument = argument(spill.place, access.element);
+      stored.insert({spill.value, targets.size()});
       targets.push_back(access);
     }
     for (auto [op, place] : llvm::zip(columnOps, plan.partials)) {
@@ -378,7 +391,7 @@ private:
       operands.push_back(evaluate(operand));
     if (unsupported)
       return operands.front();
-    Value result = emitElementwise(b, op, operands);
+    Value result = emitElementwise(b, machine, op, operands);
     if (!result) {
       unsupported = op;
       return operands.front();
@@ -732,6 +745,7 @@ private:
   }
 
   const KernelPlan &plan;
+  const Machine &machine;
   ImplicitLocOpBuilder b;
   MathEmitter math;
   KernelCode code;
@@ -758,6 +772,7 @@ private:
 } // namespace
 
 FailureOr<KernelCode> cpu::emitKernel(ModuleOp module, StringRef name,
-                                      const KernelPlan &plan) {
-  return KernelEmitter(module, name, plan).run();
+                                      const KernelPlan &plan,
+                                      const Machine &machine) {
+  return KernelEmitter(module, name, plan, machine).run();
 }

@@ -1,6 +1,7 @@
 //===- EmitKernel.h - a kernel plan as a function --------------*- C++ -*-===//
 #pragma once
 
+#include "compiler/target/cpu/Math.h"
 #include "compiler/target/cpu/Plan.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -22,7 +23,9 @@ struct KernelCode {
 
 /// Emits `func.func @name(lo, hi, arguments)` into the module, which computes
 /// [lo, hi) of `count`. Fails with a diagnostic at an op without code.
-mlir::FailureOr<KernelCode>
-emitKernel(mlir::ModuleOp module, llvm::StringRef name, const KernelPlan &plan);
+mlir::FailureOr<KernelCode> emitKernel(mlir::ModuleOp module,
+                                       llvm::StringRef name,
+                                       const KernelPlan &plan,
+                                       const Machine &machine);
 
 } // namespace pipec::cpu

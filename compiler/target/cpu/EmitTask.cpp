@@ -35,7 +35,7 @@ static llvm::hash_code structureOf(func::FuncOp function) {
 FailureOr<KernelCode> StageEmitter::kernel(const KernelPlan &plan,
                                            StringRef task) {
   std::string name = ("kernel" + Twine(count)).str();
-  FailureOr<KernelCode> code = emitKernel(module, name, plan);
+  FailureOr<KernelCode> code = emitKernel(module, name, plan, machine);
   if (failed(code))
     return failure();
   size_t hash = structureOf(code->function);

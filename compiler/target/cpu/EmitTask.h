@@ -10,7 +10,8 @@ namespace pipec::cpu {
 /// constants and descriptors, a function for each task, `pipec_load`.
 class StageEmitter {
 public:
-  explicit StageEmitter(mlir::ModuleOp module) : module(module) {}
+  StageEmitter(mlir::ModuleOp module, const Machine &machine)
+      : module(module), machine(machine) {}
 
   mlir::LogicalResult emitTask(const TaskPlan &plan);
   /// The functions and data every stage has, after the last task.
@@ -25,6 +26,7 @@ private:
   friend class TaskEmitter;
 
   mlir::ModuleOp module;
+  Machine machine;
   std::multimap<size_t, mlir::func::FuncOp> kernels; // by structure
   llvm::DenseMap<mlir::Attribute, std::string> constants;
   std::map<std::string, std::string> descriptors; // bytes -> symbol

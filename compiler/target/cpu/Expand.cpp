@@ -5,7 +5,7 @@
 using namespace mlir;
 using namespace pipec;
 
-/// exp(x - max) / sum, each row's sum after its exponentials.
+/// exp(x - max) times 1/sum: a division a row instead of one an element.
 static Value expand(nn::NNBuilder &b, nn::SoftmaxOp op) {
   auto type = nn::tensorType(op.getX());
   int64_t last = type.getRank() - 1;
@@ -15,7 +15,8 @@ static Value expand(nn::NNBuilder &b, nn::SoftmaxOp op) {
   Value centred =
       nn::sub(b, op.getX(), spread(nn::reduce(b, "max", op.getX(), {last})));
   Value e = nn::exp(b, centred);
-  return nn::div(b, e, spread(nn::reduce(b, "sum", e, {last})));
+  Value sum = nn::reduce(b, "sum", e, {last});
+  return nn::mul(b, e, spread(nn::ReciprocalOp::create(b, sum)));
 }
 
 /// Running sums by doubling: after step k each element is the sum of up to 2^k.

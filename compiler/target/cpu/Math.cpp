@@ -11,6 +11,7 @@
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
 using namespace pipec::cpu;
@@ -63,35 +64,84 @@ struct Choose {
 };
 } // namespace
 
-/// 2^n r with n = x/ln 2 rounded and r in [1/sqrt 2, sqrt 2]. The scaling is
-/// two products, so that results below the normal range round once.
+Value MathEmitter::bitcast(Value x, Type element) {
+  return arith::BitcastOp::create(b, withElement(x.getType(), element), x);
+}
+
+/// Adding 1.5 2^23 rounds to an integer, which is then in the low bits.
+constexpr double kShift = 0x1.8p23;
+constexpr int64_t kShiftBits = 0x4B400000;
+
+MathEmitter::Reduced MathEmitter::reduceExponent(Value x) {
+  Type type = x.getType();
+  Reduced result;
+  Value shift = constant(type, kShift);
+  result.shifted = fma(x, constant(type, 0x1.715476p+0), shift);
+  result.n = arith::SubFOp::create(b, result.shifted, shift);
+  Value r = fma(result.n, constant(type, -0x1.62e43p-1), x);
+  result.r = fma(result.n, constant(type, 0x1.05c61p-29), r);
+  return result;
+}
+
+Value MathEmitter::power(Value shifted) {
+  Value bits = bitcast(shifted, b.getI32Type());
+  Value exponent = arith::ShLIOp::create(b, bits, integer(bits.getType(), 23));
+  Value biased = arith::AddIOp::create(
+      b, exponent, integer(bits.getType(), int64_t(127) << 23));
+  return bitcast(biased, b.getF32Type());
+}
+
+/// One instruction where there is one; elsewhere two products, the first exact.
+Value MathEmitter::scale(Value y, const Reduced &by) {
+  constexpr int64_t kRegister = 16;
+  auto type = dyn_cast<VectorType>(y.getType());
+  if (machine.avx512 && type && type.getNumElements() % kRegister == 0) {
+    auto part = VectorType::get({kRegister}, b.getF32Type());
+    Value result = y;
+    Value mask = integer(b.getI16Type(), -1),
+          current = integer(b.getI32Type(), 4);
+    for (int64_t at = 0; at < type.getNumElements(); at += kRegister) {
+      auto slice = [&](Value v) -> Value {
+        return vector::ExtractStridedSliceOp::create(b, v, at, kRegister, 1);
+      };
+      Value low = slice(y), exponent = slice(by.n);
+      Value scaled =
+          LLVM::CallIntrinsicOp::create(
+              b, part, b.getStringAttr("llvm.x86.avx512.mask.scalef.ps.512"),
+              ValueRange{low, exponent, low, mask, current})
+              ->getResult(0);
+      result = vector::InsertStridedSliceOp::create(b, scaled, result, at, 1);
+    }
+    return result;
+  }
+  Type ints = withElement(y.getType(), b.getI32Type());
+  Value n = arith::SubIOp::create(b, bitcast(by.shifted, b.getI32Type()),
+                                  integer(ints, kShiftBits));
+  Value half = arith::ShRSIOp::create(b, n, integer(ints, 1));
+  Value rest = arith::SubIOp::create(b, n, half);
+  Value first =
+      arith::MulFOp::create(b, y, power(bitcast(half, b.getF32Type())));
+  return arith::MulFOp::create(b, first, power(bitcast(rest, b.getF32Type())));
+}
+
+/// (e^r - 1 - r) / r^2, |r| <= ln(2)/2
+static constexpr double kExponential[] = {
+    0.4999999403953552, 0.16666515171527863, 0.04166845604777336,
+    0.008369418792426586, 0.0013813144760206342};
+
+/// NaN passes every comparison below, and stays.
 Value MathEmitter::exp(Value x) {
   if (isF64(x))
     return library("exp", x);
-  Type type = x.getType(), ints = withElement(type, b.getI32Type());
+  Type type = x.getType();
   Choose choose{b};
   Value low = constant(type, -104), high = constant(type, 89);
-  Value t = choose(CmpFPredicate::OGT, x, low, x, low);
-  t = choose(CmpFPredicate::OLT, t, high, t, high);
-  Value n = math::RoundEvenOp::create(
-      b, arith::MulFOp::create(b, t, constant(type, 0x1.715476p+0)));
-  Value r = fma(n, constant(type, -0x1.62e43p-1), t);
-  r = fma(n, constant(type, 0x1.05c61p-29), r);
-  // e^r = 1 + r + r^2 (…), |r| <= ln(2)/2
-  Value e = polynomial(r, {1, 1, 0.4999999403953552, 0.16666515171527863,
-                           0.04166845604777336, 0.008369418792426586,
-                           0.0013813144760206342});
-  Value exponent = arith::FPToSIOp::create(b, ints, n);
-  Value half = arith::ShRSIOp::create(b, exponent, integer(ints, 1));
-  auto power = [&](Value k) -> Value {
-    Value biased = arith::AddIOp::create(b, k, integer(ints, 127));
-    Value bits = arith::ShLIOp::create(b, biased, integer(ints, 23));
-    return arith::BitcastOp::create(b, type, bits);
-  };
-  Value y = arith::MulFOp::create(b, e, power(half));
-  y = arith::MulFOp::create(b, y,
-                            power(arith::SubIOp::create(b, exponent, half)));
-  return choose(CmpFPredicate::UNO, x, x, x, y);
+  Value t = choose(CmpFPredicate::OGT, low, x, low, x);
+  t = choose(CmpFPredicate::OLT, high, t, high, t);
+  Reduced reduced = reduceExponent(t);
+  SmallVector<double> coefficients = {1, 1};
+  llvm::append_range(coefficients, kExponential);
+  return scale(polynomial(reduced.r, coefficients), reduced);
 }
 
 /// e ln 2 + log(1 + f) with 1 + f in [1/sqrt 2, sqrt 2].
@@ -150,24 +200,21 @@ Value MathEmitter::log1p(Value x) {
   return choose(CmpFPredicate::OEQ, x, constant(type, INFINITY), x, y);
 }
 
+/// E / (E + 2) with E = e^2|x| - 1 = 2^n (e^r - 1) + (2^n - 1).
 Value MathEmitter::tanh(Value x) {
   if (isF64(x))
     return library("tanh", x);
   Type type = x.getType();
   Choose choose{b};
+  Value high = constant(type, 10); // where it has long been 1
   Value a = math::AbsFOp::create(b, x);
-  // tanh(x) = x + x^3 (…) up to 0.6
-  Value s = arith::MulFOp::create(b, a, a);
-  Value p = polynomial(s, {-0.33333298563957214, 0.13331924378871918,
-                           -0.053783830255270004, 0.020795971155166626,
-                           -0.005895158741623163});
-  Value small = fma(arith::MulFOp::create(b, a, s), p, a);
-  // 1 - 2 / (e^2x + 1) beyond
-  Value one = constant(type, 1), two = constant(type, 2);
-  Value e = exp(arith::AddFOp::create(b, a, a));
-  Value large = arith::SubFOp::create(
-      b, one, arith::DivFOp::create(b, two, arith::AddFOp::create(b, e, one)));
-  Value y = choose(CmpFPredicate::OLE, a, constant(type, 0.6), small, large);
+  a = choose(CmpFPredicate::OLT, high, a, high, a);
+  Reduced reduced = reduceExponent(arith::AddFOp::create(b, a, a));
+  Value r = reduced.r, power2 = power(reduced.shifted);
+  Value q = fma(arith::MulFOp::create(b, r, r), polynomial(r, kExponential), r);
+  Value e = fma(power2, q, arith::SubFOp::create(b, power2, constant(type, 1)));
+  Value y = arith::DivFOp::create(
+      b, e, arith::AddFOp::create(b, e, constant(type, 2)));
   return math::CopySignOp::create(b, y, x);
 }
 

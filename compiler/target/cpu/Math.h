@@ -11,11 +11,18 @@
 
 namespace pipec::cpu {
 
+/// What generated code may use of the processor. The results are the same bits
+/// with and without.
+struct Machine {
+  bool avx512 = false;
+};
+
 /// Writes arithmetic at a builder's place. Every function takes scalars or
 /// vectors of one type.
 class MathEmitter {
 public:
-  explicit MathEmitter(mlir::ImplicitLocOpBuilder &b) : b(b) {}
+  MathEmitter(mlir::ImplicitLocOpBuilder &b, const Machine &machine)
+      : b(b), machine(machine) {}
 
   mlir::Value exp(mlir::Value x);
   mlir::Value log(mlir::Value x);
@@ -33,8 +40,20 @@ public:
 private:
   mlir::Value polynomial(mlir::Value x, llvm::ArrayRef<double> coefficients);
   mlir::Value fma(mlir::Value x, mlir::Value y, mlir::Value z);
+  mlir::Value bitcast(mlir::Value x, mlir::Type element);
+  /// x = n ln 2 + r.
+  struct Reduced {
+    mlir::Value shifted; // n in the low bits of its bits
+    mlir::Value n, r;
+  };
+  Reduced reduceExponent(mlir::Value x);
+  /// 2^n for n in [-126, 127], from the shifted form.
+  mlir::Value power(mlir::Value shifted);
+  /// y 2^n, rounded once.
+  mlir::Value scale(mlir::Value y, const Reduced &by);
 
   mlir::ImplicitLocOpBuilder &b;
+  Machine machine;
 };
 
 /// The type of comparisons of `type`, and `type` with another element.
