@@ -1,0 +1,50 @@
+"""Processes over Open MPI compute what threads of one process do, however they start."""
+import json
+import os
+import shutil
+import subprocess
+import unittest
+
+from pipeline import BIN, Golden, PipelineTest, Run
+
+
+@unittest.skipUnless(shutil.which("mpirun"), "no mpirun here")
+class LaunchTest(PipelineTest):
+    def setUp(self):
+        super().setUp()
+        self.golden = Golden("mlp")
+        self.plan = self.compile(self.golden.model, *self.golden.arguments(), "--cpus", "1x3",
+                                 "--stages", "3", "--strategy", "1f1b")
+        self.want = self.train(self.plan, self.golden.data, 4, "--transport", "inproc").losses
+
+    def test_starts_its_own_ranks(self):
+        self.assertEqual(self.train(self.plan, self.golden.data, 4, "--transport", "mpi").losses,
+                         self.want)
+
+    def test_script_of_the_plan(self):
+        metrics = self.folder / "script.jsonl"
+        data = [word for name, file in self.golden.data.items()
+                for word in ("--data", "%s=%s" % (name, file))]
+        process = subprocess.run(
+            [str(self.plan / "launch" / "mpirun.sh"), *data, "--steps", "4", "--metrics", str(metrics),
+             "--quiet"],
+            env=dict(os.environ, PIPEC_RUN=str(BIN / "pipec-run"), OMP_NUM_THREADS="1"),
+            capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120)
+        self.check_exit(process, 0)
+        self.assertEqual(Run(process, metrics).losses, self.want)
+
+    def test_leaves_a_report_of_the_run(self):
+        self.train(self.plan, self.golden.data, 4)
+        page = (self.plan / "report.html").read_text()
+        self.assertIn("Predicted and measured", page)
+        self.assertIn("equal to the byte", page)
+
+    def test_summary_is_json_on_request(self):
+        process = self.train(self.plan, self.golden.data, 2, "--format", "json")
+        summary = json.loads(process.stdout)
+        self.assertEqual(summary["steps"], 2)
+        self.assertEqual([rank["rank"] for rank in summary["ranks"]], [0, 1, 2])
+
+
+if __name__ == "__main__":
+    unittest.main()
