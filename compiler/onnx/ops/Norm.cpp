@@ -119,6 +119,12 @@ static void trainingBatchNorm(NodeContext &c) {
 }
 
 void importBatchNormalization(NodeContext &c) {
+  const Val &x = channelled(c);
+  for (size_t i = 1; i <= 4; ++i)
+    if (c.floatIn(i).getShape() != ArrayRef<int64_t>({x.dim(1)}))
+      c.fail("its input " + std::to_string(i) + " has the shape " +
+             shapeText(c.in(i).getShape()) + " for " +
+             std::to_string(x.dim(1)) + " channels");
   const bool written = c.intAttr("training_mode", 0) != 0;
   const bool train =
       c.options.forwardOnly ? written : c.options.batchNorm == BatchNorm::Train;
