@@ -127,9 +127,25 @@ private:
     if (auto ret = cast<func::ReturnOp>(main.front().getTerminator());
         stageOf(ret.getOperand(0).getDefiningOp()) == s)
       emitLoss(ret);
+    addEmptyTasks();
     for (auto &[phase, task] : tasks) {
       b.setInsertionPointToEnd(&task.func.front());
       func::ReturnOp::create(b, main.getLoc());
+    }
+  }
+
+  /// Every schedule calls every task of every stage: a stage without gradients
+  /// (it only reads labels) has a backward task that does nothing.
+  void addEmptyTasks() {
+    taskOf(Phase::Forward);
+    if (llvm::none_of(main.front(),
+                      [](Operation &op) { return isBackward(&op); }))
+      return;
+    if (splitBackward) {
+      taskOf(Phase::BackwardInput);
+      taskOf(Phase::BackwardWeight);
+    } else {
+      taskOf(Phase::Backward);
     }
   }
 

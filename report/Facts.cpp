@@ -22,6 +22,13 @@ std::string fileName(const std::string &path) {
   return path.substr(path.find_last_of('/') + 1);
 }
 
+/// "4 CPU ranks", "8 h100-sxm devices".
+std::string deviceText(const plan::Cluster &cluster) {
+  const std::string kind =
+      cluster.kind == "cpu" ? "CPU rank" : cluster.device + " device";
+  return plural(cluster.devices_per_server, kind);
+}
+
 template <class Map> std::string settings(const Map &map) {
   std::string text;
   for (const auto &[key, value] : map) {
@@ -108,12 +115,11 @@ std::string trainingLine(const plan::Plan &plan) {
 
 std::string planLine(const plan::Plan &plan) {
   const plan::Cluster &c = plan.cluster;
-  std::string text = plan.strategy.name + " · " +
-                     plural(static_cast<int64_t>(plan.stages.size()), "stage") +
-                     " on " +
-                     plural(static_cast<int64_t>(plan.ranks.size()), "rank") +
-                     " · " + plural(c.servers, "server") + " of " +
-                     plural(c.devices_per_server, c.device + " device");
+  std::string text =
+      plan.strategy.name + " · " +
+      plural(static_cast<int64_t>(plan.stages.size()), "stage") + " on " +
+      plural(static_cast<int64_t>(plan.ranks.size()), "rank") + " · " +
+      plural(c.servers, "server") + " of " + deviceText(c);
   if (plan.strategy.recompute)
     text += " · activations are computed again";
   if (!plan.strategy.synchronous)

@@ -86,10 +86,10 @@ int64_t streamWindow(const plan::Plan &plan) {
 }
 
 std::optional<Prediction> predict(const plan::Plan &plan) {
+  double work = 0;
   for (const plan::Stage &stage : plan.stages)
-    if (!(stage.cost.forward_s > 0))
-      return std::nullopt;
-  if (plan.stages.empty() || plan.ranks.empty())
+    work += stage.cost.forward_s;
+  if (!(work > 0) || plan.ranks.empty())
     return std::nullopt;
   Prediction prediction;
   prediction.schedule = scheduleOf(plan);
