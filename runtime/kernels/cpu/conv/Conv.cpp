@@ -6,6 +6,7 @@
 
 #include "runtime/kernels/cpu/conv/ConvDirect.h"
 #include "runtime/kernels/cpu/conv/ConvGemm.h"
+#include "runtime/kernels/cpu/conv/ConvRows.h"
 #include "runtime/kernels/cpu/conv/Relayout.h"
 #include "runtime/kernels/cpu/conv/Winograd.h"
 
@@ -13,11 +14,13 @@ using namespace pipec::cpu;
 
 namespace {
 
-enum class Path { Direct, Product, Winograd };
+enum class Path { Direct, Product, Rows, Winograd };
 
 Path pathOf(const PipecConv &d, const ConvShape &s, PipecConvKind which) {
   if (d.dtype == PIPEC_F32 && winogradTakes(s, which))
     return Path::Winograd;
+  if (convRowsTakes(s))
+    return Path::Rows;
   return convGemmTakes(s) ? Path::Product : Path::Direct;
 }
 
@@ -79,13 +82,15 @@ void forward(const PipecConv &d, const void *x, const void *w, void *y,
              void *scratch) {
   const ConvShape s(d);
   const T *weights = static_cast<const T *>(w);
-  if (pathOf(d, s, PIPEC_CONV_FORWARD) == Path::Direct)
+  const Path path = pathOf(d, s, PIPEC_CONV_FORWARD);
+  if (path == Path::Direct)
     return convDirectForward(s, static_cast<const T *>(x), weights,
                              static_cast<T *>(y));
   Plain<T> plain(s, scratch);
   const T *in = plain.input(plain.x, x);
   T *out = plain.output(plain.y, y);
-  convGemmForward(plain.shape, in, weights, out);
+  path == Path::Rows ? convRowsForward(plain.shape, in, weights, out)
+                     : convGemmForward(plain.shape, in, weights, out);
   plain.finish(plain.y, out, y);
 }
 
@@ -94,13 +99,16 @@ void backwardInput(const PipecConv &d, const void *dy, const void *w, void *dx,
                    void *scratch) {
   const ConvShape s(d);
   const T *weights = static_cast<const T *>(w);
-  if (pathOf(d, s, PIPEC_CONV_BACKWARD_INPUT) == Path::Direct)
+  const Path path = pathOf(d, s, PIPEC_CONV_BACKWARD_INPUT);
+  if (path == Path::Direct)
     return convDirectBackwardInput(s, static_cast<const T *>(dy), weights,
                                    static_cast<T *>(dx));
   Plain<T> plain(s, scratch);
   const T *in = plain.input(plain.y, dy);
   T *out = plain.output(plain.x, dx);
-  convGemmBackwardInput(plain.shape, in, weights, out, plain.rest());
+  path == Path::Rows
+      ? convRowsBackwardInput(plain.shape, in, weights, out)
+      : convGemmBackwardInput(plain.shape, in, weights, out, plain.rest());
   plain.finish(plain.x, out, dx);
 }
 
@@ -110,14 +118,17 @@ void backwardWeight(const PipecConv &d, const void *x, const void *dy, void *dw,
   const ConvShape s(d);
   T *result = static_cast<T *>(dw);
   const bool accumulate = d.accumulate != 0;
-  if (pathOf(d, s, PIPEC_CONV_BACKWARD_WEIGHT) == Path::Direct)
+  const Path path = pathOf(d, s, PIPEC_CONV_BACKWARD_WEIGHT);
+  if (path == Path::Direct)
     return convDirectBackwardWeight(s, static_cast<const T *>(x),
                                     static_cast<const T *>(dy), result,
                                     accumulate);
   Plain<T> plain(s, scratch);
   const T *in = plain.input(plain.x, x), *grad = plain.input(plain.y, dy);
-  convGemmBackwardWeight(plain.shape, in, grad, result, accumulate,
-                         plain.rest());
+  path == Path::Rows
+      ? convRowsBackwardWeight(plain.shape, in, grad, result, accumulate)
+      : convGemmBackwardWeight(plain.shape, in, grad, result, accumulate,
+                               plain.rest());
 }
 
 bool byWinograd(const PipecConv &d, const ConvShape &s, PipecConvKind which) {
@@ -134,11 +145,14 @@ extern "C" int64_t pipec_conv_scratch_bytes(const PipecConv *d, int32_t which) {
     return 0;
   case Path::Winograd:
     return winogradScratchBytes(s, kind);
+  case Path::Rows:
   case Path::Product:
     break;
   }
   const int64_t elements =
-      Plain<float>::elements(s) + convGemmScratchElements(s, kind);
+      Plain<float>::elements(s) + (pathOf(*d, s, kind) == Path::Product
+                                       ? convGemmScratchElements(s, kind)
+                                       : 0);
   return elements *
          int64_t(d->dtype == PIPEC_F64 ? sizeof(double) : sizeof(float));
 }

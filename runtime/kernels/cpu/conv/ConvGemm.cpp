@@ -13,6 +13,7 @@
 #include "runtime/kernels/cpu/conv/ConvGemm.h"
 #include "runtime/kernels/cpu/Parallel.h"
 #include "runtime/kernels/cpu/conv/ImageSource.h"
+#include "runtime/kernels/cpu/level/RowKernels.h"
 
 namespace pipec::cpu {
 namespace {
@@ -131,9 +132,9 @@ void scatterPhase(const ConvShape &s, const Phase &phase, const T *compact,
       for (int64_t y = 0; y < w.grid[1]; ++y, from += w.grid[2]) {
         const int64_t iz = z * s.stride[0] + phase.remainder[0];
         const int64_t iy = y * s.stride[1] + phase.remainder[1];
-        microKernels<T>().putRun(plane + (iz * s.in[1] + iy) * s.in[2] +
-                                     phase.remainder[2],
-                                 s.stride[2], from, w.grid[2], false);
+        rowKernels<T>().putRun(plane + (iz * s.in[1] + iy) * s.in[2] +
+                                   phase.remainder[2],
+                               s.stride[2], from, w.grid[2], false);
       }
   });
 }
@@ -187,7 +188,7 @@ bool convGemmTakes(const ConvShape &s) {
   for (int i = 0; i < 3; ++i)
     if (s.kernel[i] > kMaxTaps || s.in[i] <= 0 || s.out[i] <= 0)
       return false;
-  return s.groupIn() >= 3 && s.groupOut() >= 3 && s.taps <= kMaxKernel;
+  return s.taps <= kMaxKernel;
 }
 
 template <typename T>

@@ -9,8 +9,7 @@
 
 namespace pipec::cpu {
 
-/// Whether the product path can take the shape and is worth it (groups of one
-/// or two channels are not).
+/// Whether the product path can take the shape: kernels of ordinary size.
 bool convGemmTakes(const ConvShape &s);
 /// Elements of scratch (forward takes none).
 int64_t convGemmScratchElements(const ConvShape &s, PipecConvKind which);

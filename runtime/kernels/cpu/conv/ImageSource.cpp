@@ -2,6 +2,7 @@
 
 #include "runtime/kernels/cpu/conv/ImageSource.h"
 
+#include "runtime/kernels/cpu/level/RowKernels.h"
 #include <algorithm>
 
 namespace pipec::cpu {
@@ -57,7 +58,7 @@ struct Rows {
 template <typename T>
 void ImageSource<T>::pack(T *dst, int64_t width, int64_t first, int64_t count,
                           int64_t k0, int64_t kc) const {
-  using Run = typename MicroKernels<T>::Run;
+  using Run = typename RowKernels<T>::Run;
   const MicroKernels<T> &u = microKernels<T>();
   Stretch stretches[kMaxStretches];
   int64_t stretchCount = 0;
@@ -75,9 +76,10 @@ void ImageSource<T>::pack(T *dst, int64_t width, int64_t first, int64_t count,
           continue;
         Run runs[kMaxStretches];
         const int64_t runCount = rows.clip(w, w.shift[2][k], runs);
-        u.packRuns(dst + share.row * width, share.step * width, width / u.lanes,
-                   data + share.first * plane, plane, share.last - share.first,
-                   runs, runCount, w.step[2]);
+        rowKernels<T>().packRuns(dst + share.row * width, share.step * width,
+                                 width / u.lanes, data + share.first * plane,
+                                 plane, share.last - share.first, runs,
+                                 runCount, w.step[2]);
       }
     }
 }
@@ -171,8 +173,7 @@ void ImageSink<T>::put(int64_t row, int64_t m, int64_t column, int64_t n,
     const int64_t length = std::min(plane - at, n - j);
     T *to = data + image * imageStride + row * plane + at;
     for (int64_t i = 0; i < m; ++i)
-      microKernels<T>().putRun(to + i * plane, 1, tile + i * ld + j, length,
-                               add);
+      rowKernels<T>().putRun(to + i * plane, 1, tile + i * ld + j, length, add);
     j += length;
   }
 }

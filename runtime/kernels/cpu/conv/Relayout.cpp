@@ -2,7 +2,7 @@
 
 #include "runtime/kernels/cpu/conv/Relayout.h"
 #include "runtime/kernels/cpu/Parallel.h"
-#include "runtime/kernels/cpu/gemm/MicroKernels.h"
+#include "runtime/kernels/cpu/level/MicroKernels.h"
 
 namespace pipec::cpu {
 namespace {

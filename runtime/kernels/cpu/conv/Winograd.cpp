@@ -12,8 +12,8 @@
 
 #include "runtime/kernels/cpu/conv/Winograd.h"
 #include "runtime/kernels/cpu/Parallel.h"
-#include "runtime/kernels/cpu/conv/WinogradTiles.h"
 #include "runtime/kernels/cpu/gemm/Gemm.h"
+#include "runtime/kernels/cpu/level/WinogradTiles.h"
 
 #include <cstring>
 
@@ -71,7 +71,7 @@ struct Tiling {
 
 /// Positions of an image side, 16 channels at a time, in the thread's scratch.
 /// Tiles are taken `kTiles` of a row at a time.
-constexpr int64_t kStripTiles = 64, kStripFloats = 2 * kScratchElements;
+constexpr int64_t kStripTiles = 64, kStripFloats = kScratchElements;
 static_assert(4 * (2 * kStripTiles + 2) * kLanes <= kStripFloats);
 
 /// Copies `rows` x `columns` positions from (y, x), zeros outside the image.

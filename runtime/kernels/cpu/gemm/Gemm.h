@@ -9,7 +9,7 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
-#include "runtime/kernels/cpu/gemm/MicroKernels.h"
+#include "runtime/kernels/cpu/level/MicroKernels.h"
 
 #include <cstdint>
 
@@ -157,7 +157,7 @@ int64_t threadWorkspaceBytes();
 
 /// Buffers of the calling thread for packing outside of a product: at least
 /// `kScratchElements` doubles, 64-byte aligned.
-constexpr int64_t kScratchElements = 8192;
+constexpr int64_t kScratchElements = 16384;
 template <typename T> T *threadScratch();
 
 } // namespace pipec::cpu

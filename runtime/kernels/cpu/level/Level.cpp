@@ -1,7 +1,8 @@
 //===- Level.cpp - which copy of the micro kernels this processor runs ----===//
 
-#include "runtime/kernels/cpu/conv/WinogradTiles.h"
-#include "runtime/kernels/cpu/gemm/MicroKernels.h"
+#include "runtime/kernels/cpu/level/MicroKernels.h"
+#include "runtime/kernels/cpu/level/RowKernels.h"
+#include "runtime/kernels/cpu/level/WinogradTiles.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -12,6 +13,8 @@ namespace pipec::cpu {
 #define PIPEC_DECLARE(level)                                                   \
   extern const MicroKernels<float> floatKernels_##level;                       \
   extern const MicroKernels<double> doubleKernels_##level;                     \
+  extern const RowKernels<float> floatRows_##level;                            \
+  extern const RowKernels<double> doubleRows_##level;                          \
   extern const WinogradTiles winogradTiles_##level;
 PIPEC_DECLARE(baseline)
 #ifdef __x86_64__
@@ -65,6 +68,12 @@ template <> const MicroKernels<float> &microKernels() {
 }
 template <> const MicroKernels<double> &microKernels() {
   return PIPEC_CHOOSE(doubleKernels);
+}
+template <> const RowKernels<float> &rowKernels() {
+  return PIPEC_CHOOSE(floatRows);
+}
+template <> const RowKernels<double> &rowKernels() {
+  return PIPEC_CHOOSE(doubleRows);
 }
 const WinogradTiles &winogradTiles() { return PIPEC_CHOOSE(winogradTiles); }
 

@@ -1,51 +1,18 @@
-//===- MicroKernels.cpp - the innermost loops, for one processor level ----===//
-//
-// Compiled several times (PIPEC_LEVEL names the copy). Everything here is
-// internal to the copy and no library templates are used: code built for a new
-// processor must not become the definition that an old one links to.
-//
-//===----------------------------------------------------------------------===//
+//===- MicroKernels.cpp - products and packing, for one processor level ---===//
 
-#include "runtime/kernels/cpu/gemm/MicroKernels.h"
-
-#ifdef __AVX512F__
-#include <immintrin.h>
-#endif
+#include "runtime/kernels/cpu/level/MicroKernels.h"
+#include "runtime/kernels/cpu/level/Vector.h"
 
 namespace pipec::cpu {
 namespace {
 
-#if defined(__AVX512F__)
-constexpr int kBytes = 64, kRows = 8, kVectors = 3;
+#ifdef __AVX512F__
+constexpr int kRows = 8, kVectors = 3;
 #elif defined(__AVX2__)
-constexpr int kBytes = 32, kRows = 4, kVectors = 3;
+constexpr int kRows = 4, kVectors = 3;
 #else
-constexpr int kBytes = 16, kRows = 4, kVectors = 2;
+constexpr int kRows = 4, kVectors = 2;
 #endif
-
-template <typename T> constexpr int kLanes = kBytes / int(sizeof(T));
-
-template <typename T> struct VectorOf {
-  typedef T type __attribute__((vector_size(kBytes), aligned(alignof(T))));
-};
-template <typename T> using Vector = typename VectorOf<T>::type;
-
-template <typename T> Vector<T> load(const T *p) {
-  return *reinterpret_cast<const Vector<T> *>(p);
-}
-template <typename T> void store(T *p, Vector<T> v) {
-  *reinterpret_cast<Vector<T> *>(p) = v;
-}
-template <typename T> Vector<T> splat(T x) { return x - Vector<T>{}; }
-
-template <typename T>
-Vector<T> multiplyAdd(Vector<T> a, Vector<T> b, Vector<T> c) {
-#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
-  return __builtin_elementwise_fma(a, b, c);
-#else
-  return a * b + c;
-#endif
-}
 
 //===----------------------------------------------------------------------===//
 // The register tile
@@ -149,30 +116,6 @@ template <int Bit, int Lines, typename T> void exchangeAll(Vector<T> *v) {
         exchange<Bit, T>(v[i], v[i | Bit], All());
     exchangeAll<Bit * 2, Lines, T>(v);
   }
-}
-
-/// The first `count` lanes; the others are zero, or not touched.
-template <typename T> Vector<T> loadLanes(const T *p, int64_t count) {
-  if (count >= kLanes<T>)
-    return load(p);
-#ifdef __AVX512F__
-  if constexpr (sizeof(T) == 4)
-    return Vector<T>(_mm512_maskz_loadu_ps(__mmask16((1u << count) - 1), p));
-#endif
-  Vector<T> v = {};
-  for (int64_t l = 0; l < count; ++l)
-    v[l] = p[l];
-  return v;
-}
-template <typename T> void storeLanes(T *p, Vector<T> v, int64_t count) {
-  if (count >= kLanes<T>)
-    return store<T>(p, v);
-#ifdef __AVX512F__
-  if constexpr (sizeof(T) == 4)
-    return _mm512_mask_storeu_ps(p, __mmask16((1u << count) - 1), __m512(v));
-#endif
-  for (int64_t l = 0; l < count; ++l)
-    p[l] = v[l];
 }
 
 /// Lines i < count of `src`, `depth` elements long, zero elsewhere.
@@ -301,144 +244,15 @@ void packRows(T *dst, int64_t width, const T *src, int64_t ld, int64_t count,
 }
 
 template <typename T>
-void putRun(T *to, int64_t stride, const T *from, int64_t n, bool add) {
-  for (int64_t i = 0; i < n; ++i)
-    to[i * stride] = add ? to[i * stride] + from[i] : from[i];
-}
-
-template <typename T>
-void packRuns(T *dst, int64_t ld, int64_t vectors, const T *src, int64_t plane,
-              int64_t channels, const typename MicroKernels<T>::Run *runs,
-              int64_t runCount, int64_t step) {
-  for (int64_t c = 0; c < channels; ++c, dst += ld, src += plane) {
-    for (int64_t i = 0; i < vectors * kLanes<T>; ++i)
-      dst[i] = T(0);
-    for (int64_t r = 0; r < runCount; ++r) {
-      T *to = dst + runs[r].vector * kLanes<T>;
-      const T *from = src + runs[r].base;
-      for (int64_t l = runs[r].first; l < runs[r].last; ++l)
-        to[l] = from[l * step];
-    }
-  }
-}
-
-#ifdef __AVX512F__
-
-__mmask16 laneMask(int first, int last) {
-  return __mmask16((0xffffu << first) & (0xffffu >> (16 - last)));
-}
-
-/// Every second float of to, from the low half of a vector.
-void putSecond(float *to, __m512 v, __mmask8 lanes, bool add) {
-  const __m512i spread =
-      _mm512_set_epi32(7, 7, 6, 6, 5, 5, 4, 4, 3, 3, 2, 2, 1, 1, 0, 0);
-  const __mmask16 slots = __mmask16(_pdep_u32(lanes, 0x5555u));
-  __m512 wide = _mm512_permutexvar_ps(spread, v);
-  if (add)
-    wide = _mm512_add_ps(_mm512_maskz_loadu_ps(slots, to), wide);
-  _mm512_mask_storeu_ps(to, slots, wide);
-}
-
-template <>
-void putRun<float>(float *to, int64_t stride, const float *from, int64_t n,
-                   bool add) {
-  if (stride > 2) {
-    for (int64_t i = 0; i < n; ++i)
-      to[i * stride] = add ? to[i * stride] + from[i] : from[i];
-    return;
-  }
-  for (int64_t i = 0; i < n; i += 16) {
-    const __mmask16 lanes = __mmask16(n - i < 16 ? (1u << (n - i)) - 1 : ~0u);
-    __m512 v = _mm512_maskz_loadu_ps(lanes, from + i);
-    if (stride == 1) {
-      if (add)
-        v = _mm512_add_ps(_mm512_maskz_loadu_ps(lanes, to + i), v);
-      _mm512_mask_storeu_ps(to + i, lanes, v);
-      continue;
-    }
-    putSecond(to + 2 * i, v, __mmask8(lanes), add);
-    if (lanes >> 8)
-      putSecond(to + 2 * i + 16, _mm512_shuffle_f32x4(v, v, 0xee),
-                __mmask8(lanes >> 8), add);
-  }
-}
-
-/// Neighbouring positions: one masked load a run, merged into the vector.
-void packRunsUnit(float *dst, int64_t ld, int64_t vectors, const float *src,
-                  int64_t plane, int64_t channels,
-                  const MicroKernels<float>::Run *runs, int64_t runCount) {
-  for (int64_t c = 0; c < channels; ++c, dst += ld, src += plane) {
-    int64_t r = 0;
-    for (int64_t v = 0; v < vectors; ++v) {
-      __m512 value = _mm512_setzero_ps();
-      for (; r < runCount && runs[r].vector == v; ++r)
-        value = _mm512_mask_loadu_ps(
-            value, laneMask(runs[r].first, runs[r].last), src + runs[r].base);
-      _mm512_storeu_ps(dst + v * 16, value);
-    }
-  }
-}
-
-/// Every second position: two masked loads, the even lanes of both.
-void packRunsHalf(float *dst, int64_t ld, int64_t vectors, const float *src,
-                  int64_t plane, int64_t channels,
-                  const MicroKernels<float>::Run *runs, int64_t runCount) {
-  const __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12,
-                                        10, 8, 6, 4, 2, 0);
-  for (int64_t c = 0; c < channels; ++c, dst += ld, src += plane) {
-    int64_t r = 0;
-    for (int64_t v = 0; v < vectors; ++v) {
-      __m512 value = _mm512_setzero_ps();
-      for (; r < runCount && runs[r].vector == v; ++r) {
-        const __mmask16 lanes = laneMask(runs[r].first, runs[r].last);
-        const uint32_t spread = _pdep_u32(lanes, 0x55555555u);
-        const float *from = src + runs[r].base;
-        const __m512 low = _mm512_maskz_loadu_ps(__mmask16(spread), from);
-        const __m512 high =
-            _mm512_maskz_loadu_ps(__mmask16(spread >> 16), from + 16);
-        value = _mm512_mask_mov_ps(value, lanes,
-                                   _mm512_permutex2var_ps(low, even, high));
-      }
-      _mm512_storeu_ps(dst + v * 16, value);
-    }
-  }
-}
-
-template <>
-void packRuns<float>(float *dst, int64_t ld, int64_t vectors, const float *src,
-                     int64_t plane, int64_t channels,
-                     const MicroKernels<float>::Run *runs, int64_t runCount,
-                     int64_t step) {
-  if (step == 1)
-    return packRunsUnit(dst, ld, vectors, src, plane, channels, runs, runCount);
-  if (step == 2)
-    return packRunsHalf(dst, ld, vectors, src, plane, channels, runs, runCount);
-  for (int64_t c = 0; c < channels; ++c, dst += ld, src += plane) {
-    for (int64_t v = 0; v < vectors; ++v)
-      _mm512_storeu_ps(dst + v * 16, _mm512_setzero_ps());
-    for (int64_t r = 0; r < runCount; ++r)
-      for (int64_t l = runs[r].first; l < runs[r].last; ++l)
-        dst[runs[r].vector * 16 + l] = src[runs[r].base + l * step];
-  }
-}
-
-#endif
-
-template <typename T> constexpr MicroKernels<T> makeKernels() {
-  return {kRows,        kLanes<T>,    kVectors,    kVectors * kLanes<T>,
-          anyTile<T>,   packLines<T>, packRows<T>, packBand<T>,
-          transpose<T>, putRun<T>,    packRuns<T>};
-}
+constexpr MicroKernels<T> kTable = {
+    kRows,        kLanes<T>,   kVectors,    kVectors *kLanes<T>, anyTile<T>,
+    packLines<T>, packRows<T>, packBand<T>, transpose<T>};
 
 } // namespace
 
-#define PIPEC_JOIN2(a, b) a##b
-#define PIPEC_JOIN(a, b) PIPEC_JOIN2(a, b)
-extern const MicroKernels<float> PIPEC_JOIN(floatKernels_, PIPEC_LEVEL);
-extern const MicroKernels<double> PIPEC_JOIN(doubleKernels_, PIPEC_LEVEL);
-constexpr MicroKernels<float> PIPEC_JOIN(floatKernels_,
-                                         PIPEC_LEVEL) = makeKernels<float>();
-constexpr MicroKernels<double> PIPEC_JOIN(doubleKernels_,
-                                          PIPEC_LEVEL) = makeKernels<double>();
+extern const MicroKernels<float> PIPEC_TABLE(floatKernels);
+extern const MicroKernels<double> PIPEC_TABLE(doubleKernels);
+constexpr MicroKernels<float> PIPEC_TABLE(floatKernels) = kTable<float>;
+constexpr MicroKernels<double> PIPEC_TABLE(doubleKernels) = kTable<double>;
 
 } // namespace pipec::cpu

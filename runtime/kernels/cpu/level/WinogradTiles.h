@@ -11,7 +11,7 @@
 //
 // Every function works on 16 channels at once: a "strip" is rows of positions
 // of 16 floats, and the 16 frequencies of a tile are vectors `step` floats
-// apart. Compiled once per processor level, like gemm/MicroKernels.cpp; no
+// apart. Compiled once per processor level, like MicroKernels.cpp; no
 // fused multiply-adds, so that all levels agree.
 //
 //===----------------------------------------------------------------------===//

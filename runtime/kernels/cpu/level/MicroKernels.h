@@ -47,21 +47,6 @@ template <typename T> struct MicroKernels {
   /// dst[c * ldDst + r] = src[r * ldSrc + c] for r < rows, c < columns.
   void (*transpose)(T *dst, int64_t ldDst, const T *src, int64_t ldSrc,
                     int64_t rows, int64_t columns);
-
-  /// to[i * stride] = or += from[i] for i < n.
-  void (*putRun)(T *to, int64_t stride, const T *from, int64_t n, bool add);
-
-  /// A run of positions that a row of an image supplies to a panel: lanes
-  /// [first, last) of vector `vector` come from base[lane * step].
-  struct Run {
-    int64_t base; ///< offset of lane 0 in the channel plane, maybe outside it
-    int32_t vector, first, last;
-  };
-  /// For channel c < channels: zeroes dst[c * ld + 0 .. vectors*lanes) and then
-  /// fills the runs from src + c * plane. Runs are ordered by vector.
-  void (*packRuns)(T *dst, int64_t ld, int64_t vectors, const T *src,
-                   int64_t plane, int64_t channels, const Run *runs,
-                   int64_t runCount, int64_t step);
 };
 
 /// The kernels of the best level this processor has. The environment variable

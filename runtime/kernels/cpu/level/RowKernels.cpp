@@ -1,0 +1,284 @@
+//===- RowKernels.cpp - loops over image rows, for one processor level ----===//
+
+#include "runtime/kernels/cpu/level/RowKernels.h"
+#include "runtime/kernels/cpu/level/Vector.h"
+
+namespace pipec::cpu {
+namespace {
+
+//===----------------------------------------------------------------------===//
+// Copies
+//===----------------------------------------------------------------------===//
+
+template <typename T>
+void putRun(T *to, int64_t stride, const T *from, int64_t n, bool add) {
+  for (int64_t i = 0; i < n; ++i)
+    to[i * stride] = add ? to[i * stride] + from[i] : from[i];
+}
+
+template <typename T>
+void packRuns(T *dst, int64_t ld, int64_t vectors, const T *src, int64_t plane,
+              int64_t channels, const typename RowKernels<T>::Run *runs,
+              int64_t runCount, int64_t step) {
+  for (int64_t c = 0; c < channels; ++c, dst += ld, src += plane) {
+    for (int64_t i = 0; i < vectors * kLanes<T>; ++i)
+      dst[i] = T(0);
+    for (int64_t r = 0; r < runCount; ++r) {
+      T *to = dst + runs[r].vector * kLanes<T>;
+      const T *from = src + runs[r].base;
+      for (int64_t l = runs[r].first; l < runs[r].last; ++l)
+        to[l] = from[l * step];
+    }
+  }
+}
+
+#ifdef __AVX512F__
+
+__mmask16 laneMask(int first, int last) {
+  return __mmask16((0xffffu << first) & (0xffffu >> (16 - last)));
+}
+
+/// Every second float of to, from the low half of a vector.
+void putSecond(float *to, __m512 v, __mmask8 lanes, bool add) {
+  const __m512i spread =
+      _mm512_set_epi32(7, 7, 6, 6, 5, 5, 4, 4, 3, 3, 2, 2, 1, 1, 0, 0);
+  const __mmask16 slots = __mmask16(_pdep_u32(lanes, 0x5555u));
+  __m512 wide = _mm512_permutexvar_ps(spread, v);
+  if (add)
+    wide = _mm512_add_ps(_mm512_maskz_loadu_ps(slots, to), wide);
+  _mm512_mask_storeu_ps(to, slots, wide);
+}
+
+template <>
+void putRun<float>(float *to, int64_t stride, const float *from, int64_t n,
+                   bool add) {
+  if (stride > 2) {
+    for (int64_t i = 0; i < n; ++i)
+      to[i * stride] = add ? to[i * stride] + from[i] : from[i];
+    return;
+  }
+  for (int64_t i = 0; i < n; i += 16) {
+    const __mmask16 lanes = __mmask16(n - i < 16 ? (1u << (n - i)) - 1 : ~0u);
+    __m512 v = _mm512_maskz_loadu_ps(lanes, from + i);
+    if (stride == 1) {
+      if (add)
+        v = _mm512_add_ps(_mm512_maskz_loadu_ps(lanes, to + i), v);
+      _mm512_mask_storeu_ps(to + i, lanes, v);
+      continue;
+    }
+    putSecond(to + 2 * i, v, __mmask8(lanes), add);
+    if (lanes >> 8)
+      putSecond(to + 2 * i + 16, _mm512_shuffle_f32x4(v, v, 0xee),
+                __mmask8(lanes >> 8), add);
+  }
+}
+
+/// Neighbouring positions: one masked load a run, merged into the vector.
+void packRunsUnit(float *dst, int64_t ld, int64_t vectors, const float *src,
+                  int64_t plane, int64_t channels,
+                  const RowKernels<float>::Run *runs, int64_t runCount) {
+  for (int64_t c = 0; c < channels; ++c, dst += ld, src += plane) {
+    int64_t r = 0;
+    for (int64_t v = 0; v < vectors; ++v) {
+      __m512 value = _mm512_setzero_ps();
+      for (; r < runCount && runs[r].vector == v; ++r)
+        value = _mm512_mask_loadu_ps(
+            value, laneMask(runs[r].first, runs[r].last), src + runs[r].base);
+      _mm512_storeu_ps(dst + v * 16, value);
+    }
+  }
+}
+
+/// Every second position: two masked loads, the even lanes of both.
+void packRunsHalf(float *dst, int64_t ld, int64_t vectors, const float *src,
+                  int64_t plane, int64_t channels,
+                  const RowKernels<float>::Run *runs, int64_t runCount) {
+  const __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12,
+                                        10, 8, 6, 4, 2, 0);
+  for (int64_t c = 0; c < channels; ++c, dst += ld, src += plane) {
+    int64_t r = 0;
+    for (int64_t v = 0; v < vectors; ++v) {
+      __m512 value = _mm512_setzero_ps();
+      for (; r < runCount && runs[r].vector == v; ++r) {
+        const __mmask16 lanes = laneMask(runs[r].first, runs[r].last);
+        const uint32_t spread = _pdep_u32(lanes, 0x55555555u);
+        const float *from = src + runs[r].base;
+        const __m512 low = _mm512_maskz_loadu_ps(__mmask16(spread), from);
+        const __m512 high =
+            _mm512_maskz_loadu_ps(__mmask16(spread >> 16), from + 16);
+        value = _mm512_mask_mov_ps(value, lanes,
+                                   _mm512_permutex2var_ps(low, even, high));
+      }
+      _mm512_storeu_ps(dst + v * 16, value);
+    }
+  }
+}
+
+template <>
+void packRuns<float>(float *dst, int64_t ld, int64_t vectors, const float *src,
+                     int64_t plane, int64_t channels,
+                     const RowKernels<float>::Run *runs, int64_t runCount,
+                     int64_t step) {
+  if (step == 1)
+    return packRunsUnit(dst, ld, vectors, src, plane, channels, runs, runCount);
+  if (step == 2)
+    return packRunsHalf(dst, ld, vectors, src, plane, channels, runs, runCount);
+  for (int64_t c = 0; c < channels; ++c, dst += ld, src += plane) {
+    for (int64_t v = 0; v < vectors; ++v)
+      _mm512_storeu_ps(dst + v * 16, _mm512_setzero_ps());
+    for (int64_t r = 0; r < runCount; ++r)
+      for (int64_t l = runs[r].first; l < runs[r].last; ++l)
+        dst[runs[r].vector * 16 + l] = src[runs[r].base + l * step];
+  }
+}
+
+#endif
+
+//===----------------------------------------------------------------------===//
+// Filters
+//===----------------------------------------------------------------------===//
+
+/// N vectors of the output at a time: enough sums to hide their latency.
+template <typename T, int N>
+void filterVectors(T *out, int64_t n, int64_t i, const T *const *rows,
+                   const T *weights, int64_t terms) {
+  constexpr int lanes = kLanes<T>;
+  Vector<T> sum[N] = {};
+  for (int64_t t = 0; t < terms; ++t) {
+    const Vector<T> weight = splat(weights[t]);
+    const T *row = rows[t] + i;
+#pragma unroll
+    for (int j = 0; j < N; ++j)
+      sum[j] = multiplyAdd<T>(weight, load(row + j * lanes), sum[j]);
+  }
+#pragma unroll
+  for (int j = 0; j < N; ++j)
+    if (i + j * lanes < n)
+      storeLanes<T>(out + i + j * lanes, sum[j], n - i - j * lanes);
+}
+
+template <typename T>
+void filter(T *out, int64_t n, const T *const *rows, const T *weights,
+            int64_t terms) {
+  constexpr int lanes = kLanes<T>;
+  int64_t i = 0;
+  for (; n - i > 2 * lanes; i += 4 * lanes)
+    if (n - i > 3 * lanes)
+      filterVectors<T, 4>(out, n, i, rows, weights, terms);
+    else
+      filterVectors<T, 3>(out, n, i, rows, weights, terms);
+  if (n - i > lanes)
+    filterVectors<T, 2>(out, n, i, rows, weights, terms);
+  else if (n > i)
+    filterVectors<T, 1>(out, n, i, rows, weights, terms);
+}
+
+template <typename T, int N>
+void dotVectors(T *sums, const T *dy, int64_t n, const T *const *rows) {
+  typedef T Wide
+      __attribute__((vector_size(kDotLanes * sizeof(T)), aligned(alignof(T))));
+  Wide sum[N];
+#pragma unroll
+  for (int j = 0; j < N; ++j)
+    sum[j] = *reinterpret_cast<const Wide *>(sums + j * kDotLanes);
+  for (int64_t i = 0; i < n; i += kDotLanes) {
+    const Wide factor = *reinterpret_cast<const Wide *>(dy + i);
+#pragma unroll
+    for (int j = 0; j < N; ++j) {
+      const Wide row = *reinterpret_cast<const Wide *>(rows[j] + i);
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+      sum[j] = __builtin_elementwise_fma(factor, row, sum[j]);
+#else
+      sum[j] = factor * row + sum[j];
+#endif
+    }
+  }
+#pragma unroll
+  for (int j = 0; j < N; ++j)
+    *reinterpret_cast<Wide *>(sums + j * kDotLanes) = sum[j];
+}
+
+template <typename T>
+void dots(T *sums, const T *dy, int64_t n, const T *const *rows,
+          int64_t terms) {
+  int64_t t = 0;
+  for (; t + 4 <= terms; t += 4)
+    dotVectors<T, 4>(sums + t * kDotLanes, dy, n, rows + t);
+  for (; t < terms; ++t)
+    dotVectors<T, 1>(sums + t * kDotLanes, dy, n, rows + t);
+}
+
+//===----------------------------------------------------------------------===//
+// Maxima
+//===----------------------------------------------------------------------===//
+
+template <int N, int... I> struct LaneLists : LaneLists<N - 1, N - 1, I...> {};
+template <int... I> struct LaneLists<0, I...> {
+  /// Lane i is from[i * step], step 1 or 2; no element beyond the last is read.
+  template <typename T> static Vector<T> load(const T *from, int64_t step) {
+    constexpr int lanes = kLanes<T>;
+    const Vector<T> low = cpu::load(from);
+    if (step == 1)
+      return low;
+    return __builtin_shufflevector(low, cpu::load(from + lanes - 1),
+                                   (2 * I < lanes ? 2 * I : 2 * I + 1)...);
+  }
+  static constexpr int32_t numbers[] = {I...};
+};
+
+template <typename T>
+void maximumVector(T *best, int32_t *where, const T *const *rows,
+                   const int32_t *at, int64_t i, int64_t terms, int64_t step) {
+  constexpr int lanes = kLanes<T>;
+  typedef int32_t Places
+      __attribute__((vector_size(lanes * 4), aligned(alignof(int32_t))));
+  using Lists = LaneLists<lanes>;
+  Places offset;
+  for (int l = 0; l < lanes; ++l)
+    offset[l] = int32_t((i + l) * step);
+  Vector<T> top = Lists::load(rows[0] + i * step, step);
+  Places place = offset + at[0];
+  for (int64_t t = 1; t < terms; ++t) {
+    const Vector<T> v = Lists::load(rows[t] + i * step, step);
+    const auto take = (v > top) | (v != v);
+    top = take ? v : top;
+    place = __builtin_convertvector(take, Places) ? offset + at[t] : place;
+  }
+  *reinterpret_cast<Vector<T> *>(best + i) = top;
+  *reinterpret_cast<Places *>(where + i) = place;
+}
+
+template <typename T>
+void maximum(T *best, int32_t *where, int64_t n, const T *const *rows,
+             const int32_t *at, int64_t terms, int64_t step) {
+  constexpr int64_t lanes = kLanes<T>;
+  int64_t i = 0;
+  if (step <= 2 && n >= lanes)
+    for (; i < n; i += lanes) // the last vector may overlap the one before
+      maximumVector<T>(best, where, rows, at, i + lanes <= n ? i : n - lanes,
+                       terms, step);
+  for (; i < n; ++i) {
+    best[i] = rows[0][i * step];
+    where[i] = int32_t(at[0] + i * step);
+    for (int64_t t = 1; t < terms; ++t) {
+      const T v = rows[t][i * step];
+      if (v > best[i] || v != v) {
+        best[i] = v;
+        where[i] = int32_t(at[t] + i * step);
+      }
+    }
+  }
+}
+
+template <typename T>
+constexpr RowKernels<T> kTable = {packRuns<T>, putRun<T>, filter<T>, dots<T>,
+                                  maximum<T>};
+
+} // namespace
+
+extern const RowKernels<float> PIPEC_TABLE(floatRows);
+extern const RowKernels<double> PIPEC_TABLE(doubleRows);
+constexpr RowKernels<float> PIPEC_TABLE(floatRows) = kTable<float>;
+constexpr RowKernels<double> PIPEC_TABLE(doubleRows) = kTable<double>;
+
+} // namespace pipec::cpu
