@@ -8,6 +8,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/kernels/cpu/Parallel.h"
+#include "runtime/kernels/cpu/level/MicroKernels.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -139,34 +140,53 @@ void copyRows(Nest nest, const Loop &row, const T *src, T *dst) {
 
 constexpr int64_t kTile = 16;
 
-/// dst[p * dstStride + q] = src[q * srcStride + p], p < np, q < nq <= kTile.
+/// dst[p * dstStride + q] = src[q * srcStride + p], p < np, q < nq.
 template <typename T>
 void transposeTile(const T *src, int64_t srcStride, T *dst, int64_t dstStride,
                    int64_t np, int64_t nq) {
-  if (np == kTile && nq == kTile) {
-    for (int64_t p = 0; p < kTile; ++p)
-      for (int64_t q = 0; q < kTile; ++q)
-        dst[p * dstStride + q] = src[q * srcStride + p];
-    return;
-  }
   for (int64_t p = 0; p < np; ++p)
     for (int64_t q = 0; q < nq; ++q)
       dst[p * dstStride + q] = src[q * srcStride + p];
 }
+// Through vector registers; these only move bits.
+template <>
+void transposeTile(const uint32_t *src, int64_t srcStride, uint32_t *dst,
+                   int64_t dstStride, int64_t np, int64_t nq) {
+  pipec::cpu::microKernels<float>().transpose(
+      reinterpret_cast<float *>(dst), dstStride,
+      reinterpret_cast<const float *>(src), srcStride, nq, np);
+}
+template <>
+void transposeTile(const uint64_t *src, int64_t srcStride, uint64_t *dst,
+                   int64_t dstStride, int64_t np, int64_t nq) {
+  pipec::cpu::microKernels<double>().transpose(
+      reinterpret_cast<double *>(dst), dstStride,
+      reinterpret_cast<const double *>(src), srcStride, nq, np);
+}
 
-/// `p` is contiguous in the source, `q` in the destination.
+/// `p` is contiguous in the source, `q` in the destination. A panel is several
+/// tiles of p, so that whole stretches of source rows are read together; the
+/// rows of the next tile are asked for in advance, as each is on another page.
 template <typename T>
 void transpose(Nest nest, const Loop &p, const Loop &q, const T *src, T *dst) {
-  const int64_t panels = (p.size - 1) / kTile + 1;
-  const int64_t grain = kGrain / (kTile * q.size) + 1;
-  nest.loops[nest.rank++] = {panels, kTile, kTile * p.dst};
+  constexpr int64_t panel = 4 * kTile;
+  const int64_t panels = (p.size - 1) / panel + 1;
+  const int64_t grain = kGrain / (panel * q.size) + 1;
+  nest.loops[nest.rank++] = {panels, panel, panel * p.dst};
   pipec::cpu::parallelRanges(countOf(nest), grain, [&](int64_t lo, int64_t hi) {
     Odometer at(nest, lo);
     for (int64_t i = lo; i < hi; ++i, at.next()) {
-      const int64_t np = std::min(kTile, p.size - i % panels * kTile);
-      for (int64_t j = 0; j < q.size; j += kTile)
-        transposeTile(src + at.src + j * q.src, q.src, dst + at.dst + j, p.dst,
-                      np, std::min(kTile, q.size - j));
+      const int64_t np = std::min(panel, p.size - i % panels * panel);
+      for (int64_t j = 0; j < q.size; j += kTile) {
+        const T *from = src + at.src + j * q.src;
+        const int64_t nq = std::min(kTile, q.size - j);
+        for (int64_t r = 0; r < nq; ++r)
+          for (int64_t k = 0; k < np; k += 64 / int64_t(sizeof(T)))
+            __builtin_prefetch(from + (kTile + r) * q.src + k);
+        for (int64_t k = 0; k < np; k += kTile)
+          transposeTile(from + k, q.src, dst + at.dst + k * p.dst + j, p.dst,
+                        std::min(kTile, np - k), nq);
+      }
     }
   });
 }

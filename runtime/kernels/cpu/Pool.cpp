@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/kernels/cpu/Parallel.h"
+#include "runtime/kernels/cpu/level/RowKernels.h"
 
 #include <algorithm>
 #include <limits>
@@ -87,27 +88,91 @@ void forEachTap(const Pool &p, const Pool::Taps &z, const Pool::Taps &y,
     }
 }
 
+template <typename T, int L> struct MaxWindow {
+  T best[L];
+  int32_t where[L];
+
+  MaxWindow(const Pool &p, const Pool::Taps &z, const Pool::Taps &y,
+            const Pool::Taps &x, const T *plane) {
+    std::fill_n(best, L, -std::numeric_limits<T>::infinity());
+    std::fill_n(where, L, -1);
+    forEachTap(p, z, y, x, [&](int64_t from) {
+      for (int l = 0; l < L; ++l) {
+        const T v = plane[from * L + l];
+        // A NaN takes over and stays; the first tap beats "none".
+        const bool take = v > best[l] || v != v || where[l] < 0;
+        best[l] = take ? v : best[l];
+        where[l] = take ? int32_t(from) : where[l];
+      }
+    });
+  }
+};
+
+/// Rows of a window that many positions side by side have alike.
+constexpr int64_t kMaxTerms = 64;
+
+/// Output positions [first, last) of the last axis whose taps all lie inside.
+void insideOf(const Pool &p, int64_t &first, int64_t &last) {
+  first = p.lo[2] > 0 ? (p.lo[2] - 1) / p.stride[2] + 1 : 0;
+  const int64_t room =
+      p.in[2] + p.lo[2] - (p.kernel[2] - 1) * p.dilation[2] - 1;
+  last = room < 0 ? 0 : std::min(p.out[2], room / p.stride[2] + 1);
+  first = std::min(first, p.out[2]);
+  last = std::max(first, last);
+}
+
+/// Positions [first, last) of an output row of a plain plane, none of which
+/// meets the border along the row.
+template <typename T>
+void maxRow(const Pool &p, const Pool::Taps &z, const Pool::Taps &y,
+            int64_t first, int64_t last, const T *x, T *best, int32_t *where) {
+  const T *rows[kMaxTerms];
+  int32_t at[kMaxTerms];
+  int64_t terms = 0;
+  const int64_t column = first * p.stride[2] - p.lo[2];
+  const Pool::Taps all{column, 0, p.kernel[2], 0};
+  forEachTap(p, z, y, all, [&](int64_t from) {
+    rows[terms] = x + from;
+    at[terms++] = int32_t(from);
+  });
+  constexpr int64_t kPiece = 64;
+  int32_t aside[kPiece];
+  for (; first < last; first += kPiece) {
+    const int64_t n = std::min(kPiece, last - first);
+    pipec::cpu::rowKernels<T>().maximum(best + first,
+                                        where ? where + first : aside, n, rows,
+                                        at, terms, p.stride[2]);
+    for (int64_t t = 0; t < terms; ++t) {
+      rows[t] += kPiece * p.stride[2];
+      at[t] += int32_t(kPiece * p.stride[2]);
+    }
+  }
+}
+
 template <typename T, int L>
 void maxPlane(const Pool &p, const T *x, T *y, int32_t *index) {
-  forEachWindow(
-      p, [&](int64_t at, const auto &tz, const auto &ty, const auto &tx) {
-        T best[L];
-        int32_t where[L];
-        std::fill_n(best, L, -std::numeric_limits<T>::infinity());
-        std::fill_n(where, L, -1);
-        forEachTap(p, tz, ty, tx, [&](int64_t from) {
-          for (int l = 0; l < L; ++l) {
-            const T v = x[from * L + l];
-            // A NaN takes over and stays; the first tap beats "none".
-            const bool take = v > best[l] || v != v || where[l] < 0;
-            best[l] = take ? v : best[l];
-            where[l] = take ? int32_t(from) : where[l];
-          }
-        });
-        std::copy_n(best, L, y + at * L);
+  int64_t first = 0, last = 0; // positions that maxRow takes
+  if (L == 1 && p.kernel[0] * p.kernel[1] * p.kernel[2] <= kMaxTerms)
+    insideOf(p, first, last);
+  int64_t at = 0;
+  for (int64_t i = 0; i < p.out[0]; ++i)
+    for (int64_t j = 0; j < p.out[1]; ++j, at += p.out[2]) {
+      const Pool::Taps tz = p.taps(0, i), ty = p.taps(1, j);
+      const bool row = tz.first < tz.last && ty.first < ty.last;
+      if (row && first < last)
+        maxRow<T>(p, tz, ty, first, last, x, y + at,
+                  index ? index + at : nullptr);
+      for (int64_t k = 0; k < p.out[2]; ++k) {
+        if (row && k == first)
+          k = last;
+        if (k == p.out[2])
+          break;
+        const MaxWindow<T, L> w(p, tz, ty, p.taps(2, k), x);
+        std::copy_n(w.best, L, y + (at + k) * L);
         if (index)
-          std::copy_n(where, L, index + at * L);
-      });
+          std::copy_n(w.where, L, index + (at + k) * L);
+      }
+    }
 }
 
 template <typename T, int L>

@@ -39,11 +39,8 @@ private:
     const int64_t last = std::clamp<int64_t>(
         room > 0 ? (room - 1) / parts + 1 : 0, first, length);
     std::fill(to, to + first, T(0));
-    if (parts == 1)
-      std::copy(from + base + first, from + base + last, to + first);
-    else
-      for (int64_t i = first; i < last; ++i)
-        to[i] = from[base + i * parts];
+    rowKernels<T>().takeRun(to + first, from + base + first * parts, parts,
+                            last - first);
     std::fill(to + last, to + length, T(0));
   }
 };

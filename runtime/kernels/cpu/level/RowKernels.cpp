@@ -10,6 +10,30 @@ namespace {
 // Copies
 //===----------------------------------------------------------------------===//
 
+template <int N, int... I> struct LaneLists : LaneLists<N - 1, N - 1, I...> {};
+template <int... I> struct LaneLists<0, I...> {
+  /// Lane i is from[i * step], step 1 or 2; no element beyond the last is read.
+  template <typename T> static Vector<T> load(const T *from, int64_t step) {
+    constexpr int lanes = kLanes<T>;
+    const Vector<T> low = cpu::load(from);
+    if (step == 1)
+      return low;
+    return __builtin_shufflevector(low, cpu::load(from + lanes - 1),
+                                   (2 * I < lanes ? 2 * I : 2 * I + 1)...);
+  }
+};
+
+template <typename T>
+void takeRun(T *to, const T *from, int64_t stride, int64_t n) {
+  constexpr int64_t lanes = kLanes<T>;
+  int64_t i = 0;
+  if (stride <= 2)
+    for (; i + lanes <= n; i += lanes)
+      store<T>(to + i, LaneLists<lanes>::load(from + i * stride, stride));
+  for (; i < n; ++i)
+    to[i] = from[i * stride];
+}
+
 template <typename T>
 void putRun(T *to, int64_t stride, const T *from, int64_t n, bool add) {
   for (int64_t i = 0; i < n; ++i)
@@ -212,20 +236,6 @@ void dots(T *sums, const T *dy, int64_t n, const T *const *rows,
 // Maxima
 //===----------------------------------------------------------------------===//
 
-template <int N, int... I> struct LaneLists : LaneLists<N - 1, N - 1, I...> {};
-template <int... I> struct LaneLists<0, I...> {
-  /// Lane i is from[i * step], step 1 or 2; no element beyond the last is read.
-  template <typename T> static Vector<T> load(const T *from, int64_t step) {
-    constexpr int lanes = kLanes<T>;
-    const Vector<T> low = cpu::load(from);
-    if (step == 1)
-      return low;
-    return __builtin_shufflevector(low, cpu::load(from + lanes - 1),
-                                   (2 * I < lanes ? 2 * I : 2 * I + 1)...);
-  }
-  static constexpr int32_t numbers[] = {I...};
-};
-
 template <typename T>
 void maximumVector(T *best, int32_t *where, const T *const *rows,
                    const int32_t *at, int64_t i, int64_t terms, int64_t step) {
@@ -271,8 +281,8 @@ void maximum(T *best, int32_t *where, int64_t n, const T *const *rows,
 }
 
 template <typename T>
-constexpr RowKernels<T> kTable = {packRuns<T>, putRun<T>, filter<T>, dots<T>,
-                                  maximum<T>};
+constexpr RowKernels<T> kTable = {packRuns<T>, takeRun<T>, putRun<T>,
+                                  filter<T>,   dots<T>,    maximum<T>};
 
 } // namespace
 

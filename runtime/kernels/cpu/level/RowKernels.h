@@ -31,6 +31,9 @@ template <typename T> struct RowKernels {
                    int64_t plane, int64_t channels, const Run *runs,
                    int64_t runCount, int64_t step);
 
+  /// to[i] = from[i * stride] for i < n. Reads no element but those between.
+  void (*takeRun)(T *to, const T *from, int64_t stride, int64_t n);
+
   /// to[i * stride] = or += from[i] for i < n.
   void (*putRun)(T *to, int64_t stride, const T *from, int64_t n, bool add);
 
