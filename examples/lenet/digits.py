@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Draws digits to train on: images.npy [N, 1, 28, 28] and labels.npy [N].
 
-Seven-segment digits at random places, in random brightness, with noise. The
+Seven-segment digits, a little shifted, in random brightness, with noise. The
 same seed draws the same pictures. Needs Python alone.
 """
 import argparse
@@ -29,7 +29,7 @@ def boxes(digit):
 def draw(digit, rng):
     """One picture, 784 floats with mean near 0."""
     picture = [rng.gauss(-0.4, 0.25) for _ in range(28 * 28)]
-    left, top = rng.randint(2, 26 - WIDTH), rng.randint(2, 26 - HEIGHT)
+    left, top = rng.randint(7, 12), rng.randint(3, 8)
     ink = rng.uniform(0.9, 1.8)
     for x, y, w, h in boxes(digit):
         for row in range(top + y, top + y + h):

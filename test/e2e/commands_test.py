@@ -1,0 +1,216 @@
+"""What the commands answer: exit codes, where results go, and what stays on disk."""
+import json
+import os
+import unittest
+
+from pipeline import (BAD_MODEL, BAD_PLAN, CANNOT_WRITE, NO_FIT, NO_INPUT, UNAVAILABLE, USAGE, Golden,
+                      PipelineTest, call, read_plan)
+
+
+class CompileTest(PipelineTest):
+    def setUp(self):
+        super().setUp()
+        self.golden = Golden("mlp")
+
+    def pipec(self, *arguments, model=None):
+        return call("pipec", model or self.golden.model, *arguments)
+
+    def flags(self, *more):
+        return [*self.golden.arguments(), "--cpus", "1x2", *more]
+
+    def refused(self, code, *parts, arguments, model=None):
+        process = self.pipec(*arguments, model=model)
+        self.check_exit(process, code)
+        self.assertEqual(process.stdout, "")
+        for part in parts:
+            self.assertIn(part, process.stderr)
+
+    def test_usage(self):
+        plan = self.folder / "plan"
+        self.refused(USAGE, "--frobnicate", arguments=self.flags("--frobnicate"))
+        self.refused(USAGE, "--cpus", arguments=[*self.golden.arguments(), "-o", plan])
+        self.refused(USAGE, "pipedream", arguments=self.flags("--strategy", "magic", "-o", plan))
+        self.refused(USAGE, "losses", arguments=self.flags("--loss", "hinge", "-o", plan))
+        self.refused(USAGE, "lr", arguments=self.flags("--optimizer", "sgd:rate=1", "-o", plan))
+        self.refused(USAGE, "--freeze", arguments=self.flags("--freeze", "(", "-o", plan))
+        self.assertFalse(plan.exists())
+
+    def test_models_that_are_none(self):
+        plan = self.folder / "plan"
+        garbage = self.folder / "garbage.onnx"
+        garbage.write_bytes(os.urandom(1000))
+        self.refused(BAD_MODEL, "garbage.onnx", arguments=self.flags("-o", plan), model=garbage)
+        empty = self.folder / "empty.onnx"
+        empty.write_bytes(b"")
+        self.refused(BAD_MODEL, "empty.onnx", arguments=self.flags("-o", plan), model=empty)
+        cut = self.folder / "cut.onnx"
+        cut.write_bytes(self.golden.model.read_bytes()[:5000])
+        self.refused(BAD_MODEL, "cut.onnx", arguments=self.flags("-o", plan), model=cut)
+        missing = self.folder / "missing.onnx"
+        self.refused(NO_INPUT, "missing.onnx", arguments=self.flags("-o", plan), model=missing)
+        self.assertFalse(plan.exists())
+
+    def test_names_the_dimension_to_fix(self):
+        words = self.flags("-o", self.folder / "plan")
+        at = words.index("--dim")
+        del words[at:at + 2]
+        self.refused(BAD_MODEL, "--dim batch=", arguments=words)
+
+    def test_keeps_what_is_no_plan(self):
+        folder = self.folder / "precious"
+        folder.mkdir()
+        (folder / "thesis.txt").write_text("words")
+        self.refused(CANNOT_WRITE, "precious", arguments=self.flags("-o", folder))
+        self.assertEqual([path.name for path in folder.iterdir()], ["thesis.txt"])
+        self.assertEqual([path.name for path in self.folder.iterdir()], ["precious"])
+
+    def test_replaces_a_plan(self):
+        plan = self.folder / "plan"
+        self.check_exit(self.pipec(*self.flags("--quiet", "-o", plan)), 0)
+        (plan / "leftover").write_text("old")
+        self.check_exit(self.pipec(*self.flags("--quiet", "-o", plan)), 0)
+        self.assertFalse((plan / "leftover").exists())
+        self.assertEqual([path.name for path in self.folder.iterdir()], ["plan"])
+
+    def test_summary(self):
+        plan = self.folder / "plan"
+        process = self.pipec(*self.flags("--strategy", "1f1b", "--stages", "2", "-o", plan))
+        self.check_exit(process, 0)
+        self.assertEqual(process.stderr, "")
+        for part in ("model.onnx", "8 tensors with", "1f1b", "bubble", "0 |F0", "samples/s", "data parallel"):
+            self.assertIn(part, process.stdout)
+        again = self.pipec(*self.flags("--quiet", "-o", plan))
+        self.assertEqual((again.returncode, again.stdout, again.stderr), (0, "", ""))
+
+    def test_too_little_memory(self):
+        plan = self.folder / "plan"
+        self.refused(NO_FIT, "KiB", arguments=self.flags("--memory-limit", "4KiB", "-o", plan))
+        self.assertFalse(plan.exists())
+
+    def test_plans_for_a_cluster_that_is_not_there(self):
+        golden = Golden("gpt")
+        words = [*golden.arguments(), "--gpus", "2x8", "--device", "h100-sxm"]
+        process = call("pipec", golden.model, *words, "--dry-run", "--format", "json",
+                       cwd=self.folder)
+        self.check_exit(process, 0)
+        plan = json.loads(process.stdout)
+        self.assertEqual(plan["cluster"], {"kind": "cuda", "device": "h100-sxm", "servers": 2,
+                                           "devices_per_server": 8})
+        self.assertTrue(plan["stages"] and plan["baselines"])
+        self.assertTrue(all(rank["peak_bytes"] > 0 for rank in plan["ranks"]))
+        self.assertEqual(list(self.folder.iterdir()), [])
+        refused = call("pipec", golden.model, *words, "-o", self.folder / "plan")
+        self.check_exit(refused, UNAVAILABLE)
+
+    def test_emits_every_phase(self):
+        for phase, part in (("nn", "nn.matmul"), ("pipe", "pipe.load"), ("kernels", "func.func"),
+                            ("llvm", "define")):
+            process = self.pipec(*self.flags("--emit", phase))
+            self.check_exit(process, 0)
+            self.assertIn(part, process.stdout)
+
+    def test_dumped_ir_can_be_read_again(self):
+        dump = self.folder / "ir"
+        self.pipec(*self.flags("--strategy", "1f1b", "--stages", "2", "--dump-ir", dump, "--quiet",
+                               "-o", self.folder / "plan"))
+        files = sorted(dump.iterdir())
+        self.assertGreaterEqual(len(files), 6)
+        for file in files:
+            self.check_exit(call("pipec-opt", file, "--verify-roundtrip", "-o", os.devnull), 0)
+
+    def test_freezing(self):
+        plan = self.compile(self.golden.model, *self.flags("--freeze", r"layers\.[01]\."))
+        roles = {weight["name"]: weight["role"] for weight in read_plan(plan)["weights"]}
+        self.assertEqual(roles["layers.0.weight"], "frozen")
+        self.assertEqual(roles["layers.3.bias"], "weight")
+
+    def test_self_contained(self):
+        model = self.folder / "copy.onnx"
+        model.write_bytes(self.golden.model.read_bytes())
+        plan = self.compile(model, *self.flags("--self-contained"))
+        model.unlink()
+        losses = self.train(plan, self.golden.data, 2).losses
+        whole = self.train(self.compile(self.golden.model, *self.flags()), self.golden.data, 2).losses
+        self.assertEqual(losses, whole)
+
+
+class RunTest(PipelineTest):
+    def setUp(self):
+        super().setUp()
+        self.golden = Golden("mlp")
+        self.plan = self.compile(self.golden.model, *self.golden.arguments(), "--cpus", "1x2")
+
+    def refused(self, code, part, *arguments, plan=None):
+        process = call("pipec-run", plan or self.plan, *arguments)
+        self.check_exit(process, code)
+        self.assertIn(part, process.stderr)
+
+    def data(self, **replaced):
+        files = {**self.golden.data, **replaced}
+        return [word for name, file in files.items() for word in ("--data", "%s=%s" % (name, file))]
+
+    def test_usage(self):
+        self.refused(USAGE, "--steps", *self.data())
+        self.refused(USAGE, "--frobnicate", *self.data(), "--steps", "1", "--frobnicate")
+        self.refused(USAGE, "labels", "--data", "input=%s" % self.golden.data["input"], "--steps", "1")
+
+    def test_files(self):
+        missing = self.folder / "missing.npy"
+        self.refused(NO_INPUT, "missing.npy", *self.data(labels=missing), "--steps", "1")
+        self.refused(BAD_MODEL, "labels", *self.data(labels=self.golden.data["input"]), "--steps", "1")
+        self.refused(NO_INPUT, "nowhere", *self.data(), "--steps", "1", plan=self.folder / "nowhere")
+        (self.plan / "plan.json").write_text("{")
+        self.refused(BAD_PLAN, "plan.json", *self.data(), "--steps", "1")
+
+    def test_changed_model(self):
+        model = self.folder / "model.onnx"
+        model.write_bytes(self.golden.model.read_bytes())
+        plan = self.compile(model, *self.golden.arguments(), "--cpus", "1x1")
+        model.write_bytes(self.golden.model.read_bytes()[:-1] + b"x")
+        self.refused(BAD_MODEL, "model.onnx", *self.data(), "--steps", "1", plan=plan)
+
+    def test_diverging_training_stops(self):
+        plan = self.compile(self.golden.model, *self.golden.arguments("sgd:lr=1e30"), "--cpus", "1x2")
+        self.refused(77, "loss", *self.data(), "--steps", "8", plan=plan)
+
+
+class ShowTest(PipelineTest):
+    def test_version_and_help(self):
+        for program in ("pipec", "pipec-run"):
+            process = call(program, "--version")
+            self.assertRegex(process.stdout, r"^pipec(-run)? \d+\.\d+\.\d+\n$")
+            process = call(program, "--help")
+            self.check_exit(process, 0)
+            self.assertIn("--help", process.stdout)
+
+    def test_every_subcommand_has_help(self):
+        for command in ("schedule", "partition", "list", "inspect"):
+            process = call("pipec", command, "--help")
+            self.check_exit(process, 0)
+            self.assertIn("--format", process.stdout)
+
+    def test_lists(self):
+        for what in ("ops", "schedules", "strategies", "devices", "losses", "optimizers"):
+            process = call("pipec", "list", what, "--format", "json")
+            self.check_exit(process, 0)
+            rows = json.loads(process.stdout)
+            self.assertGreater(len(rows), 2)
+            self.assertEqual(len(rows), len({(row["name"], row.get("domain")) for row in rows}))
+            text = call("pipec", "list", what).stdout
+            for row in rows:
+                self.assertIn(row["name"], text)
+
+    def test_inspect(self):
+        golden = Golden("cnn")
+        plan = self.compile(golden.model, *golden.arguments(), "--cpus", "1x2", "--stages", "2")
+        process = call("pipec", "inspect", plan)
+        self.check_exit(process, 0)
+        self.assertIn("stem.weight", process.stdout)
+        shown = json.loads(call("pipec", "inspect", plan, "--format", "json").stdout)
+        self.assertEqual([rank["peak_bytes"] for rank in shown["ranks"]],
+                         [rank["peak_bytes"] for rank in read_plan(plan)["ranks"]])
+        self.check_exit(call("pipec", "inspect", self.folder), NO_INPUT)
+
+
+if __name__ == "__main__":
+    unittest.main()
