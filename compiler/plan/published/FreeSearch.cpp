@@ -9,6 +9,7 @@
 #include "compiler/plan/published/PlacementSearch.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -29,17 +30,24 @@ public:
 
 private:
   bool isCpu(int device) const { return device >= machine.accelerators; }
-  bool allowed(int unit, int device) const {
-    return isCpu(device) ||
-           (units.onAccelerator[unit] &&
-            bytes[device] + units.bytes[unit] <= machine.bytes);
+  bool roomFor(int device) const {
+    return isCpu(device) || bytes[device] <= machine.bytes;
   }
-  double energy() const;
+  bool runsOn(int unit, int device) const {
+    return isCpu(device) || units.onAccelerator[unit];
+  }
+  void tally();
+  void add(int device, double amount);
+  void moveProducer(const Transfer &transfer, uint64_t on, int from, int to);
+  void moveConsumer(int t, int from, int to);
   void shift(int unit, int to);
-  /// Adds (or takes away) what transfer t costs its devices as things stand.
-  void charge(int t, double sign);
+  void takeRun(int unit, int to);
   int propose(int unit);
   void keepBest();
+  static double power12(double x) {
+    double x2 = x * x, x4 = x2 * x2;
+    return x4 * x4 * x4;
+  }
   uint64_t random() {
     state ^= state << 13;
     state ^= state >> 7;
@@ -57,8 +65,10 @@ private:
   uint64_t state;
   std::vector<int> device; ///< of each unit
   std::vector<double> load, bytes;
-  std::vector<int> consumersOn; ///< [transfer][device]
-  double scale = 1;
+  std::vector<int> consumersOn;     ///< [transfer][device]
+  std::vector<uint64_t> consumedOn; ///< [transfer] devices with a consumer
+  double scale = 1, energy = 0;
+  std::vector<std::pair<int, int>> moved; ///< units of a move, where they were
 };
 
 Annealer::Annealer(const PlacementUnits &units, const PlacementMachine &machine,
@@ -67,39 +77,42 @@ Annealer::Annealer(const PlacementUnits &units, const PlacementMachine &machine,
       devices(machine.accelerators + machine.cpus),
       state(seed * 0x9e3779b97f4a7c15ull + 0x7f4a7c15) {}
 
-void Annealer::charge(int t, double sign) {
-  const Transfer &transfer = units.transfers[static_cast<size_t>(t)];
-  int home = device[transfer.producer];
-  const int *on = &consumersOn[static_cast<size_t>(t * devices)];
-  bool leaves = false;
-  for (int d = 0; d < devices; ++d) {
-    if (d == home || on[d] == 0)
-      continue;
-    leaves = true;
-    if (!isCpu(d))
-      load[d] += sign * transfer.cost;
-  }
-  if (leaves && !isCpu(home))
-    load[home] += sign * transfer.cost;
-}
-
 void Annealer::place(const std::vector<int> &deviceOf) {
   device = deviceOf;
+  size_t width = static_cast<size_t>(devices);
+  consumersOn.assign(units.transfers.size() * width, 0);
+  consumedOn.assign(units.transfers.size(), 0);
+  for (size_t t = 0; t < units.transfers.size(); ++t)
+    for (int c : units.transfers[t].consumers) {
+      ++consumersOn[t * width + static_cast<size_t>(device[c])];
+      consumedOn[t] |= uint64_t(1) << device[c];
+    }
+  tally();
+  keepBest();
+}
+
+/// Loads and energy from scratch: sums of millions of moves drift.
+void Annealer::tally() {
   load.assign(static_cast<size_t>(devices), 0);
   bytes.assign(static_cast<size_t>(devices), 0);
-  consumersOn.assign(units.transfers.size() * static_cast<size_t>(devices), 0);
   for (int u = 0; u < units.size(); ++u) {
     load[device[u]] +=
         isCpu(device[u]) ? units.cpuLatency[u] : units.latency[u];
     bytes[device[u]] += units.bytes[u];
   }
   for (size_t t = 0; t < units.transfers.size(); ++t) {
-    for (int c : units.transfers[t].consumers)
-      ++consumersOn[t * static_cast<size_t>(devices) +
-                    static_cast<size_t>(device[c])];
-    charge(static_cast<int>(t), +1);
+    const Transfer &transfer = units.transfers[t];
+    int home = device[transfer.producer];
+    uint64_t away = consumedOn[t] & ~(uint64_t(1) << home);
+    if (away && !isCpu(home))
+      load[home] += transfer.cost;
+    for (; away; away &= away - 1)
+      if (int d = std::countr_zero(away); !isCpu(d))
+        load[d] += transfer.cost;
   }
-  keepBest();
+  energy = 0;
+  for (double l : load)
+    energy += power12(l * scale);
 }
 
 void Annealer::keepBest() {
@@ -110,32 +123,64 @@ void Annealer::keepBest() {
   }
 }
 
-double Annealer::energy() const {
-  double sum = 0;
-  for (double l : load) {
-    double x = l * scale;
-    double x2 = x * x, x4 = x2 * x2, x8 = x4 * x4;
-    sum += x8 * x4;
+void Annealer::add(int d, double amount) {
+  energy -= power12(load[d] * scale);
+  load[d] += amount;
+  energy += power12(load[d] * scale);
+}
+
+/// What a transfer costs changes in at most three places when one end moves.
+void Annealer::moveProducer(const Transfer &transfer, uint64_t on, int from,
+                            int to) {
+  uint64_t fromBit = uint64_t(1) << from, toBit = uint64_t(1) << to;
+  double out = on & ~fromBit ? -transfer.cost : 0; // no longer leaves `from`
+  double in = on & ~toBit ? transfer.cost : 0;
+  if (on & fromBit)
+    out += transfer.cost; // consumers left behind receive it now
+  if (on & toBit)
+    in -= transfer.cost;
+  if (!isCpu(from) && out != 0)
+    add(from, out);
+  if (!isCpu(to) && in != 0)
+    add(to, in);
+}
+
+void Annealer::moveConsumer(int t, int from, int to) {
+  const Transfer &transfer = units.transfers[static_cast<size_t>(t)];
+  int *on = &consumersOn[static_cast<size_t>(t) * static_cast<size_t>(devices)];
+  uint64_t &mask = consumedOn[static_cast<size_t>(t)];
+  int home = device[transfer.producer];
+  uint64_t homeBit = uint64_t(1) << home;
+  bool left = mask & ~homeBit;
+  if (--on[from] == 0) {
+    mask &= ~(uint64_t(1) << from);
+    if (from != home && !isCpu(from))
+      add(from, -transfer.cost);
   }
-  return sum;
+  if (on[to]++ == 0) {
+    mask |= uint64_t(1) << to;
+    if (to != home && !isCpu(to))
+      add(to, transfer.cost);
+  }
+  bool leaves = mask & ~homeBit;
+  if (left != leaves && !isCpu(home))
+    add(home, leaves ? transfer.cost : -transfer.cost);
 }
 
 void Annealer::shift(int u, int to) {
   int from = device[u];
-  for (int t : units.touching[u])
-    charge(t, -1);
-  load[from] -= isCpu(from) ? units.cpuLatency[u] : units.latency[u];
-  load[to] += isCpu(to) ? units.cpuLatency[u] : units.latency[u];
+  add(from, isCpu(from) ? -units.cpuLatency[u] : -units.latency[u]);
+  add(to, isCpu(to) ? units.cpuLatency[u] : units.latency[u]);
   bytes[from] -= units.bytes[u];
   bytes[to] += units.bytes[u];
-  for (int t : units.touching[u])
-    if (units.transfers[static_cast<size_t>(t)].producer != u) {
-      --consumersOn[static_cast<size_t>(t * devices + from)];
-      ++consumersOn[static_cast<size_t>(t * devices + to)];
-    }
+  for (int t : units.touching[u]) {
+    const Transfer &transfer = units.transfers[static_cast<size_t>(t)];
+    if (transfer.producer == u)
+      moveProducer(transfer, consumedOn[static_cast<size_t>(t)], from, to);
+    else
+      moveConsumer(t, from, to);
+  }
   device[u] = to;
-  for (int t : units.touching[u])
-    charge(t, +1);
 }
 
 /// Another device for a unit: mostly one that a neighbour lives on.
@@ -153,51 +198,71 @@ int Annealer::propose(int u) {
   return below(devices);
 }
 
+/// Moves up to a few consumers, one after the other, that share u's device.
+void Annealer::takeRun(int u, int to) {
+  int from = device[u], at = u;
+  for (int left = 1 + below(6); left > 0; --left) {
+    int next = -1;
+    for (int t : units.touching[at]) {
+      const Transfer &transfer = units.transfers[static_cast<size_t>(t)];
+      if (transfer.producer != at)
+        continue;
+      for (int c : transfer.consumers)
+        if (c != u && device[c] == from && runsOn(c, to))
+          next = c;
+    }
+    if (next < 0)
+      return;
+    moved.push_back({next, from});
+    shift(next, to);
+    at = next;
+  }
+}
+
 void Annealer::run(long moves, double hot, double cold) {
-  if (devices < 2 || units.size() < 1)
+  if (devices < 2 || units.size() < 1 || !(bestLoad > 0))
     return;
   scale = 1 / bestLoad;
-  double now = energy();
+  tally();
   double cooling =
       std::pow(cold / hot, 1.0 / static_cast<double>(std::max(1L, moves)));
   double temperature = hot;
-  std::vector<double> before;
   for (long i = 0; i < moves; ++i, temperature *= cooling) {
+    if ((i & 0xffff) == 0xffff)
+      tally();
     int u = below(units.size());
     int to = propose(u), from = device[u];
-    if (to == from)
+    if (to == from || !runsOn(u, to))
       continue;
-    // Now and then two units change places.
-    int other = -1;
-    if (below(4) == 0) {
-      other = below(units.size());
-      if (other == u || device[other] != to)
-        other = -1;
+    double now = energy;
+    moved.clear();
+    switch (below(3)) {
+    case 0: // two units change places
+      if (int other = below(units.size());
+          other != u && device[other] == to && runsOn(other, from)) {
+        moved.push_back({other, to});
+        shift(other, from);
+      }
+      break;
+    case 1: // a run of consumers moves along
+      takeRun(u, to);
+      break;
+    default:
+      break;
     }
-    before = load;
-    if (other >= 0 && (isCpu(from) || units.onAccelerator[other]))
-      shift(other, from);
-    else
-      other = -1;
-    if (!allowed(u, to)) {
-      if (other >= 0)
-        shift(other, to);
-      load = before;
-      continue;
-    }
+    moved.push_back({u, from});
     shift(u, to);
-    bool fits = isCpu(from) || bytes[from] <= machine.bytes;
-    double next = energy();
-    if (fits && (next <= now ||
-                 unit() < std::exp((now - next) / (temperature * now)))) {
-      now = next;
+    bool fits = roomFor(to) && roomFor(from);
+    if (fits && (energy <= now ||
+                 unit() < std::exp((now - energy) / (temperature * now)))) {
       keepBest();
       continue;
     }
-    shift(u, from);
-    if (other >= 0)
-      shift(other, to);
-    load = before; // sums taken back exactly
+    while (!moved.empty()) {
+      shift(moved.back().first, moved.back().second);
+      moved.pop_back();
+    }
+    energy = now;
   }
 }
 
@@ -213,17 +278,24 @@ PlacementPlan searchFree(const PlacementUnits &units,
     for (int u : d.units)
       first[u] = number;
   }
-  std::vector<int> best;
+  // Hot starts find other structures; cool ones polish the given one. The last
+  // polishes the best of all.
+  struct Round {
+    double share, hot;
+    bool fromBest;
+  };
+  constexpr Round rounds[] = {{0.3, 1.0, false},
+                              {0.2, 0.1, false},
+                              {0.2, 0.01, false},
+                              {0.3, 0.01, true}};
+  std::vector<int> best = first;
   double bestLoad = std::numeric_limits<double>::infinity();
-  constexpr int rounds = 4;
-  for (int round = 0; round < rounds; ++round) {
-    Annealer annealer(units, machine, static_cast<uint64_t>(round) + 1);
-    annealer.place(round < 2 || best.empty() ? first : best);
-    annealer.run(effort / rounds,
-                 round == 1   ? 1.0
-                 : round == 3 ? 0.02
-                              : 0.2,
-                 1e-5);
+  uint64_t seed = 1;
+  for (const Round &round : rounds) {
+    Annealer annealer(units, machine, seed++);
+    annealer.place(round.fromBest ? best : first);
+    annealer.run(static_cast<long>(round.share * static_cast<double>(effort)),
+                 round.hot, 1e-5);
     if (annealer.bestLoad < bestLoad) {
       bestLoad = annealer.bestLoad;
       best = annealer.best;

@@ -196,6 +196,10 @@ Partition partitionPlacement(const PartitionOptions &options) {
     machine.accelerators = std::max(1, options.servers) * options.devices;
   if (options.memoryLimit > 0)
     machine.bytes = graph.deviceBytes = options.memoryLimit;
+  if (!options.contiguous && machine.accelerators + machine.cpus > 64)
+    throw Failure(Exit::Usage,
+                  "--shape free is searched for at most 64 devices; contiguous "
+                  "placements for more");
   if (machine.accelerators > 256 || machine.cpus > 64)
     throw Failure(
         Exit::Usage,
@@ -206,7 +210,7 @@ Partition partitionPlacement(const PartitionOptions &options) {
     placementDoesNotFit(graph, units, machine);
   Partition result;
   if (!options.contiguous) {
-    plan = searchFree(units, machine, plan, 2'000'000);
+    plan = searchFree(units, machine, plan, 3'000'000);
     plan.exact = plan.load <= placementBound(units, machine) * (1 + 1e-9);
   }
   verifyPlacement(graph, units, machine, plan, options.contiguous);
@@ -268,6 +272,10 @@ Partition partitionPiper(const PartitionOptions &options) {
   PiperPlan plan = searchPiper(graph, cuts);
   if (plan.stages.empty()) {
     double enough = std::ceil(leastPiperMemory(graph, cuts));
+    if (!(enough < 1e17))
+      throw Failure(Exit::NoFit, "nothing fits: some node has no variant for " +
+                                     std::to_string(graph.devices) +
+                                     " devices or fewer; give more --devices");
     throw Failure(
         Exit::NoFit,
         "nothing fits in " +

@@ -55,6 +55,7 @@ public:
   Search(const PiperGraph &graph, size_t limit, double memory);
 
   bool feasible(double seconds, bool fractional);
+  void setMemory(double bytes);
   /// The plan behind the last feasible().
   PiperPlan rebuild(double seconds);
   PiperPlan solve();
@@ -125,13 +126,20 @@ Search::Search(const PiperGraph &graph, size_t limit, double memory)
         member[v] = 1;
       for (int t : degrees) {
         PiperStage stage(graph, nodes, member, t, memory);
-        int most = stage.feasible() ? stage.mostInFlight(replicasAtMost) : 0;
-        if (most > 0)
-          pairs.push_back({after, through, t, most, std::move(stage)});
+        if (stage.feasible())
+          pairs.push_back({after, through, t, 0, std::move(stage)});
       }
       for (int v : nodes)
         member[v] = 0;
     }
+  setMemory(memory);
+}
+
+void Search::setMemory(double bytes) {
+  for (Pair &pair : pairs) {
+    pair.stage.setMemory(bytes);
+    pair.most = pair.stage.mostInFlight(replicasAtMost);
+  }
 }
 
 /// The most microbatches in flight for which d replicas stay within `seconds`.
@@ -162,6 +170,8 @@ void Search::relax(Pair &pair, double seconds, bool fractional) {
   size_t width = static_cast<size_t>(replicasAtMost) + 1;
   const int *rest = &fewest[pair.after * width];
   int *mine = &fewest[pair.through * width];
+  if (pair.most == 0)
+    return;
   int covered = 0;
   for (int d : divisors) {
     long devices = static_cast<long>(d) * pair.degree;
@@ -279,8 +289,9 @@ PiperPlan Search::solve() {
   PiperPlan best;
   double high = 0;
   for (Pair &pair : pairs)
-    high = std::max(high, stageSeconds(pair, 1, pair.most, false));
-  if (pairs.empty() || !feasible(high * (1 + 1e-9), false))
+    if (pair.most > 0)
+      high = std::max(high, stageSeconds(pair, 1, pair.most, false));
+  if (!feasible(high * (1 + 1e-9), false))
     return best;
   best = rebuild(high * (1 + 1e-9));
   double low = floorSeconds() * (1 - 1e-9);
@@ -330,13 +341,15 @@ PiperPlan searchPiper(const PiperGraph &graph, size_t limit) {
 }
 
 double leastPiperMemory(const PiperGraph &graph, size_t limit) {
-  double low = 0, high = 1;
+  Search search(graph, limit, graph.memory);
   auto fits = [&](double memory) {
-    return Search(graph, limit, memory).feasible(inf, false);
+    search.setMemory(memory);
+    return search.feasible(inf, false);
   };
+  double low = graph.memory, high = 2 * graph.memory + 1;
   while (high < 1e18 && !fits(high))
-    low = high, high *= 4;
-  for (int i = 0; i < 40 && high - low > 1e-6 * high; ++i) {
+    low = high, high *= 2;
+  while (high - low > 1e-3 * high) {
     double middle = 0.5 * (low + high);
     (fits(middle) ? high : low) = middle;
   }

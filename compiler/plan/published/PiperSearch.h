@@ -39,7 +39,8 @@ struct PiperPlan {
 /// Best plan over at most `limit` cuts.
 PiperPlan searchPiper(const PiperGraph &graph, size_t limit);
 
-/// The smallest memory under which some plan fits, over the same cuts.
+/// A memory under which some plan fits, at most 0.1 % above the smallest such,
+/// over the same cuts; for graphs that do not fit as they are.
 double leastPiperMemory(const PiperGraph &graph, size_t limit);
 
 /// One stage on all devices, replicated as far as the microbatches divide; inf

@@ -19,6 +19,10 @@ public:
              const std::vector<char> &member, int degree, double memory);
 
   bool feasible() const { return possible; }
+  void setMemory(double bytes) {
+    memory = bytes;
+    known.clear();
+  }
   /// Seconds of compute and cut traffic of one microbatch on one replica,
   /// before division by the replicas; inf when nothing fits. Remembered.
   double seconds(int inFlight);
