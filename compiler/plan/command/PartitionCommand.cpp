@@ -9,7 +9,7 @@
 #include <cstdio>
 #include <fstream>
 #include <iostream>
-#include <sstream>
+#include <iterator>
 
 namespace pipec {
 
@@ -33,10 +33,10 @@ struct Arguments {
 
 std::string readFile(const std::string &path) {
   std::ifstream in(path, std::ios::binary);
-  std::ostringstream text;
-  if (!in || !(text << in.rdbuf()))
+  std::string text{std::istreambuf_iterator<char>(in), {}};
+  if (!in.is_open() || in.bad())
     throw Failure(Exit::NoInput, "cannot read the graph " + path);
-  return text.str();
+  return text;
 }
 
 int parseCount(const std::string &text, const std::string &option) {

@@ -1,0 +1,219 @@
+#include "compiler/plan/command/PartitionCommand.h"
+#include "support/Failure.h"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+using namespace pipec;
+using nlohmann::json;
+
+namespace {
+
+/// Convolutions of 18 ms in all, then 6 ms with most of the weights.
+const char *profile =
+    R"(n0 -- Input0 -- forward_compute_time=9, backward_compute_time=0, activation_size=0, parameter_size=0
+n1 -- Conv2d -- forward_compute_time=4, backward_compute_time=6, activation_size=4000, parameter_size=100
+n2 -- Conv2d -- forward_compute_time=1, backward_compute_time=3, activation_size=4000, parameter_size=100
+n3 -- Conv2d -- forward_compute_time=1, backward_compute_time=3, activation_size=4000, parameter_size=100
+n4 -- Linear -- forward_compute_time=2, backward_compute_time=4, activation_size=100, parameter_size=900000
+)"
+    "\tn0 -- n1\n\tn1 -- n2\n\tn2 -- n3\n\tn3 -- n4\n";
+
+const char *placement = R"({"maxSizePerFPGA": 1e9, "maxFPGAs": 2, "maxCPUs": 0,
+ "nodes": [
+  {"id": 0, "supportedOnFpga": 1, "cpuLatency": 9, "fpgaLatency": 3, "isBackwardNode": 0, "size": 1},
+  {"id": 1, "supportedOnFpga": 1, "cpuLatency": 9, "fpgaLatency": 2, "isBackwardNode": 0, "size": 1},
+  {"id": 2, "supportedOnFpga": 1, "cpuLatency": 9, "fpgaLatency": 4, "isBackwardNode": 0, "size": 1}],
+ "edges": [{"sourceId": 0, "destId": 1, "cost": 0.25}, {"sourceId": 1, "destId": 2, "cost": 0.5}]})";
+
+class PartitionCommand : public ::testing::Test {
+protected:
+  void SetUp() override {
+    folder =
+        std::filesystem::temp_directory_path() /
+        ("pipec-partition-" +
+         std::string(
+             ::testing::UnitTest::GetInstance()->current_test_info()->name()));
+    std::filesystem::remove_all(folder);
+    std::filesystem::create_directories(folder);
+    write("vgg.txt", profile);
+    write("place.json", placement);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder); }
+
+  std::string path(const std::string &name) const {
+    return (folder / name).string();
+  }
+  void write(const std::string &name, const std::string &text) {
+    std::ofstream(folder / name) << text;
+  }
+  /// Runs the command; `code` becomes its exit code, the result is stdout, or
+  /// the message of a failure.
+  std::string run(std::vector<std::string> args) {
+    args.insert(args.begin(), "partition");
+    std::vector<char *> argv;
+    for (std::string &a : args)
+      argv.push_back(a.data());
+    argv.push_back(nullptr);
+    ::testing::internal::CaptureStdout();
+    std::string message;
+    try {
+      code = partitionCommand(static_cast<int>(args.size()), argv.data());
+    } catch (const Failure &f) {
+      code = static_cast<int>(f.code);
+      message = f.what();
+    }
+    std::string out = ::testing::internal::GetCapturedStdout();
+    return message.empty() ? out : message;
+  }
+
+  std::filesystem::path folder;
+  int code = -1;
+};
+
+} // namespace
+
+TEST_F(PartitionCommand, JsonHasWhatTheInterfaceNames) {
+  json r = json::parse(run({path("vgg.txt"), "--devices", "4", "--bandwidth",
+                            "1e7", "--format", "json"}));
+  EXPECT_EQ(code, 0);
+  EXPECT_EQ(r["unit"], "ms");
+  // 3-1: three replicas of the convolutions, the weights once.
+  ASSERT_EQ(r["stages"].size(), 2u);
+  EXPECT_EQ(r["stages"][0]["replicas"], 3);
+  EXPECT_EQ(r["stages"][0]["nodes"], (json{"n1", "n2", "n3"}));
+  EXPECT_EQ(r["stages"][1]["nodes"], (json{"n4"}));
+  EXPECT_EQ(r["stages"][1]["devices"], (json{3}));
+  EXPECT_EQ(r["stages"][0]["device_kind"], "gpu");
+  // 18 ms over three, and the ring of 300 bytes over 1e7 bytes/s.
+  EXPECT_NEAR(r["objective"].get<double>(),
+              (18 + 1000 * 4 * 2 * 300 / (1e7 * 3)) / 3, 1e-9);
+  EXPECT_GT(r["data_parallel"].get<double>(), r["objective"].get<double>());
+  EXPECT_GE(r["seconds"].get<double>(), 0);
+  EXPECT_TRUE(r["exact"].get<bool>());
+  EXPECT_EQ(r["states"], 5);
+}
+
+TEST_F(PartitionCommand, SameInputSameBytes) {
+  auto strip = [](const std::string &text) {
+    json r = json::parse(text);
+    r.erase("seconds");
+    return r.dump();
+  };
+  std::vector<std::string> args{path("vgg.txt"), "--devices", "2x2",
+                                "--bandwidth",   "1e6,1e7",   "--format",
+                                "json"};
+  EXPECT_EQ(strip(run(args)), strip(run(args)));
+  std::vector<std::string> free{path("place.json"), "--shape", "free",
+                                "--format", "json"};
+  EXPECT_EQ(strip(run(free)), strip(run(free)));
+}
+
+TEST_F(PartitionCommand, PlacementTakesTheFilesDevices) {
+  json r = json::parse(run({path("place.json"), "--format", "json"}));
+  EXPECT_EQ(code, 0);
+  // {0, 1} | {2}: 5 + 0.5 against 4 + 0.5; {0} | {1, 2} costs 6.25.
+  EXPECT_NEAR(r["objective"].get<double>(), 5.5, 1e-12);
+  EXPECT_TRUE(r["data_parallel"].is_null());
+  json one = json::parse(
+      run({path("place.json"), "--devices", "1", "--format", "json"}));
+  EXPECT_NEAR(one["objective"].get<double>(), 9, 1e-12);
+  json three = json::parse(
+      run({path("place.json"), "--devices", "3", "--format", "json"}));
+  EXPECT_NEAR(three["objective"].get<double>(), 4.5, 1e-12);
+}
+
+TEST_F(PartitionCommand, TextAndDotExplain) {
+  std::string text = run({path("vgg.txt"), "--devices", "4", "--bandwidth",
+                          "1e7", "--dot", path("g.dot")});
+  EXPECT_EQ(code, 0);
+  for (const char *part :
+       {"stage", "replicas", "data parallel", "nothing is below", "optimal"})
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  std::ostringstream dot;
+  dot << std::ifstream(path("g.dot")).rdbuf();
+  EXPECT_NE(dot.str().find("digraph"), std::string::npos);
+  EXPECT_NE(dot.str().find("\"n3\" -> \"n4\""), std::string::npos);
+  EXPECT_NE(dot.str().find("stage 1"), std::string::npos);
+  EXPECT_EQ(
+      run({path("vgg.txt"), "--devices", "4", "--bandwidth", "1e7", "--quiet"}),
+      "");
+}
+
+TEST_F(PartitionCommand, StepObjectivePlansEveryFormat) {
+  for (const char *strategy : {"1f1b", "gpipe", "dp"}) {
+    json r =
+        json::parse(run({path("vgg.txt"), "--objective", "step", "--devices",
+                         "2x2", "--bandwidth", "1e6,1e7", "--microbatches", "8",
+                         "--strategy", strategy, "--format", "json"}));
+    EXPECT_EQ(code, 0);
+    EXPECT_GT(r["objective"].get<double>(), 24.0 * 8 / 4);
+    size_t nodes = 0;
+    for (const auto &stage : r["stages"])
+      nodes += stage["nodes"].size();
+    EXPECT_EQ(nodes, 4u);
+  }
+  json r = json::parse(run({path("place.json"), "--objective", "step",
+                            "--microbatches", "4", "--format", "json"}));
+  EXPECT_EQ(code, 0);
+  EXPECT_GE(r["objective"].get<double>(), 9.0 * 4 / 2);
+}
+
+TEST_F(PartitionCommand, MistakesHaveTheirCodes) {
+  auto expect = [&](int want, const std::vector<std::string> &args,
+                    const std::string &part) {
+    std::string message = run(args);
+    EXPECT_EQ(code, want) << message;
+    EXPECT_NE(message.find(part), std::string::npos) << message;
+    EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+  };
+  std::string vgg = path("vgg.txt"), place = path("place.json");
+  expect(64, {vgg}, "--devices");
+  expect(64, {vgg, "--devices", "4"}, "--bandwidth");
+  expect(64, {vgg, "--devices", "0x4", "--bandwidth", "1e9"}, "'0'");
+  expect(64, {vgg, "--devices", "4", "--bandwidth", "-1"}, "'-1'");
+  expect(64, {vgg, "--devices", "4", "--bandwidth", "1e9,fast"}, "'fast'");
+  expect(64,
+         {vgg, "--devices", "4", "--bandwidth", "1e9", "--memory-limit",
+          "3 apples"},
+         "apples");
+  expect(64, {vgg, "--colour"}, "--colour");
+  expect(64, {vgg, "--objective", "speed"}, "speed");
+  expect(64,
+         {vgg, "--objective", "piper", "--devices", "4", "--bandwidth", "1e9"},
+         "pipedream");
+  expect(64, {}, "graph");
+  expect(64,
+         {vgg, "--objective", "step", "--devices", "2", "--bandwidth", "1e9",
+          "--strategy", "hope"},
+         "1f1b");
+  expect(66, {path("missing.txt")}, "missing.txt");
+  write("bad.json", "{\"nodes\": 3}");
+  expect(65, {path("bad.json")}, "maxSizePerFPGA");
+  write("bad.txt", "n1 -- x\n");
+  expect(65, {path("bad.txt"), "--devices", "2", "--bandwidth", "1e9"},
+         "bad.txt:1");
+  write("empty", "");
+  expect(65, {path("empty")}, "empty");
+  expect(73,
+         {vgg, "--devices", "4", "--bandwidth", "1e9", "--dot",
+          path("no/such/g.dot")},
+         "g.dot");
+  expect(79, {place, "--memory-limit", "1"}, "--memory-limit 2");
+  expect(
+      79,
+      {vgg, "--devices", "2", "--bandwidth", "1e9", "--memory-limit", "1000"},
+      "--memory-limit");
+}
+
+TEST_F(PartitionCommand, HelpAndVersion) {
+  EXPECT_NE(run({"--help"}).find("--straddle"), std::string::npos);
+  EXPECT_EQ(code, 0);
+  EXPECT_NE(run({"--version"}).find("pipec "), std::string::npos);
+  EXPECT_EQ(code, 0);
+}
