@@ -18,22 +18,25 @@ inline double now() {
 /// uses), T (running statistics).
 struct Event {
   char kind;
-  int stage;
+  int stage;                ///< -1: of all stages
   int64_t step, microbatch; ///< microbatch -1: none
   double start, end;
 };
 
 class Recorder {
 public:
-  /// Keeps at most `capacity` events, for a trace; 0 keeps none.
-  explicit Recorder(size_t capacity) : capacity(capacity) {
+  /// Keeps the events of steps [first, last), at most `capacity`.
+  void keep(int64_t first, int64_t last, size_t capacity) {
+    firstStep = first, lastStep = last, limit = capacity;
     events.reserve(capacity);
   }
 
   void add(const Event &event) {
     if (event.kind != 'R')
       busy += event.end - event.start;
-    if (events.size() < capacity)
+    if (event.step < firstStep || event.step >= lastStep)
+      return;
+    if (events.size() < limit)
       events.push_back(event);
     else
       ++dropped;
@@ -44,7 +47,8 @@ public:
   std::vector<Event> events;
 
 private:
-  size_t capacity;
+  int64_t firstStep = 0, lastStep = 0;
+  size_t limit = 0;
 };
 
 } // namespace pipec

@@ -76,6 +76,8 @@ void Traffic::post() {
 
 bool Traffic::claim(const Task &task) {
   const PipecRegion region = task.kind == 'F' ? PIPEC_IN : PIPEC_GRAD_IN;
+  if (state.unit(task.stage).memory.bytes(region) == 0)
+    return true; // nothing can be overwritten
   int64_t &slot = owners(task.stage, region)[task.slot[region]];
   if (slot >= 0)
     return false;

@@ -13,7 +13,7 @@ namespace pipec {
 namespace fs = std::filesystem;
 
 void exportModel(const plan::Plan &plan, const std::string &planFolder,
-                 const std::string &target, TensorExchange &exchange) {
+                 const std::string &target, const Fetch &fetch) {
   std::map<std::string, NewValues> values;
   for (size_t i = 0; i < plan.weights.size(); ++i) {
     const plan::Weight &weight = plan.weights[i];
@@ -23,7 +23,7 @@ void exportModel(const plan::Plan &plan, const std::string &planFolder,
       continue;
     values[weight.name] = {
         weight.dtype, weight.bytes,
-        [&exchange, index](const Sink &sink) { exchange.fetch(index, sink); }};
+        [&fetch, index](const Sink &sink) { fetch(index, sink); }};
   }
   patchOnnx(findFile(plan.files[0], planFolder), target, values);
 }

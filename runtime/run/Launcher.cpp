@@ -3,6 +3,7 @@
 #include "runtime/control/Stop.h"
 #include "runtime/data/DataSource.h"
 #include "runtime/run/Ranks.h"
+#include "runtime/run/Verify.h"
 
 #include <csignal>
 #include <cstdlib>
@@ -22,6 +23,8 @@ const TransportRow *joinedTransport(const RunOptions &options) {
 }
 
 Exit start(const plan::Plan &plan, const RunOptions &options, char **argv) {
+  if (options.oracle)
+    return runOracle(plan, options);
   if (const TransportRow *row = joinedTransport(options))
     return runJoined(plan, options, *row);
   const bool single = plan.ranks.size() == 1;

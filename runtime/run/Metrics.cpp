@@ -3,7 +3,6 @@
 #include "support/Failure.h"
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <fcntl.h>
 #include <fstream>
@@ -93,30 +92,6 @@ std::string toJson(const Summary &summary) {
               {"samples_per_s", summary.samples_per_s},
               {"final_loss", summary.final_loss}}
       .dump();
-}
-
-std::string toText(const Summary &summary) {
-  char buffer[256];
-  auto format = [&](const char *pattern, auto... values) {
-    std::snprintf(buffer, sizeof buffer, pattern, values...);
-    return std::string(buffer);
-  };
-  constexpr double kMiB = 1 << 20;
-  std::string text =
-      format("%lld steps, final loss %.6g\n",
-             static_cast<long long>(summary.steps), summary.final_loss);
-  text +=
-      format("step time    measured %10.6f s  predicted %10.6f s  "
-             "(%.2f samples/s)\n",
-             summary.step_s, summary.predicted_step_s, summary.samples_per_s);
-  for (size_t i = 0; i < summary.ranks.size(); ++i) {
-    const RankFigures &rank = summary.ranks[i];
-    text += format("rank %-3zu peak measured %10.3f MiB predicted %8.3f MiB  "
-                   "busy %.3f s  process %.1f MiB\n",
-                   i, rank.peak_bytes / kMiB, rank.predicted_peak_bytes / kMiB,
-                   rank.busy_s, rank.rss_bytes / kMiB);
-  }
-  return text;
 }
 
 } // namespace pipec

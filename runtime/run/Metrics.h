@@ -43,7 +43,4 @@ private:
 /// {"steps":…,"ranks":[…],…} in one line.
 std::string toJson(const Summary &summary);
 
-/// Predicted beside measured, as a table.
-std::string toText(const Summary &summary);
-
 } // namespace pipec

@@ -1,23 +1,31 @@
 //===- Session.cpp - one rank, from loading to the summary ----------------===//
 #include "runtime/run/Session.h"
+#include "report/Report.h"
 #include "runtime/control/Stop.h"
 #include "runtime/program/Sequence.h"
 #include "runtime/run/Export.h"
 #include "runtime/run/LearningRate.h"
+#include "runtime/run/Verify.h"
 #include "runtime/state/Checkpoint.h"
 #include "runtime/state/Tensors.h"
 
+#include <cmath>
 #include <cstdio>
-#include <numeric>
 #include <sys/resource.h>
 #include <unistd.h>
 
 namespace pipec {
+namespace {
+
+/// Events kept for the report's timeline, and for a trace.
+constexpr size_t kDrawnEvents = 1 << 14, kTracedEvents = 1 << 19;
+
+} // namespace
 
 Session::Session(const plan::Plan &plan, const RunOptions &options,
                  Transport &transport, Watch &watch)
     : plan(plan), options(options), transport(transport), watch(watch),
-      council(transport, watch), recorder(0) {}
+      council(transport, watch) {}
 
 Session::~Session() = default;
 
@@ -27,8 +35,14 @@ Exit Session::run() {
     trainStream();
   else
     trainSteps();
-  if (!stopped)
-    exportTrained();
+  if (!stopped && !options.exportFile.empty())
+    withTensors("exporting the model", [&](const Fetch &fetch) {
+      exportModel(plan, options.plan, options.exportFile, fetch);
+    });
+  if (!stopped && options.verify)
+    withTensors("verifying", [&](const Fetch &fetch) {
+      verify(plan, options, *data, numbers, results.losses, fetch);
+    });
   report();
   return stopped ? Exit::Stopped : Exit::Ok;
 }
@@ -55,11 +69,27 @@ void Session::load() {
       metrics = std::make_unique<Metrics>(options.metrics, firstStep);
   });
   stepsDone = firstStep;
-  began = lastStep = now();
+  chooseDrawn(plan, firstStep, options.steps, results);
+  if (options.trace.empty())
+    recorder.keep(results.drawnStep, results.drawnStep + results.drawnSteps,
+                  kDrawnEvents);
+  else
+    recorder.keep(firstStep, options.steps, kTracedEvents);
+  compareClocks();
+  lastStep = now();
+}
+
+/// Ranks of one machine share a clock; another machine's is compared with rank
+/// 0's, as closely as a message allows.
+void Session::compareClocks() {
+  double theirs = now();
+  council.tell("comparing clocks", &theirs, sizeof theirs);
+  const double difference = theirs - now();
+  clockOffset = std::abs(difference) < 0.05 ? 0 : difference;
 }
 
 void Session::stepDone(int64_t step, double loss) {
-  losses.push_back(loss);
+  results.losses.push_back(loss);
   if (plan.strategy.update == "round") { // a step is a microbatch
     const double time = now();
     writeStep(step, time - lastStep);
@@ -68,14 +98,15 @@ void Session::stepDone(int64_t step, double loss) {
 }
 
 void Session::writeStep(int64_t step, double time) {
-  seconds.push_back(time);
+  results.seconds.push_back(time);
   const double samples = static_cast<double>(plan.training.microbatches) *
                          plan.training.microbatch_size;
-  metrics->step(step, losses.back(), time, time > 0 ? samples / time : 0);
+  metrics->step(step, results.losses.back(), time,
+                time > 0 ? samples / time : 0);
   if (!options.quiet && ::isatty(STDERR_FILENO))
     std::fprintf(stderr, "\rstep %lld of %lld, loss %.6g ",
                  static_cast<long long>(step + 1),
-                 static_cast<long long>(options.steps), losses.back());
+                 static_cast<long long>(options.steps), results.losses.back());
 }
 
 /// Rank 0 decides for all.
@@ -148,16 +179,16 @@ void Session::checkpoint(bool due) {
   saved = stepsDone;
 }
 
-void Session::exportTrained() {
-  if (options.exportFile.empty())
-    return;
-  council.agree("exporting the model", [&] {
+/// Rank 0 does `work` with tensors of all ranks; the others serve it.
+void Session::withTensors(const char *what,
+                          const std::function<void(const Fetch &)> &work) {
+  council.agree(what, [&] {
     TensorExchange exchange(*state, transport, watch, stepsDone);
     if (!leads())
       return exchange.serve();
-    // The others serve until told otherwise, also when writing fails.
+    // The others serve until told otherwise, also when the work fails.
     try {
-      exportModel(plan, options.plan, options.exportFile, exchange);
+      work([&](int index, const Sink &sink) { exchange.fetch(index, sink); });
     } catch (const Alarmed &) {
       throw;
     } catch (const Failure &) {
@@ -168,45 +199,50 @@ void Session::exportTrained() {
   });
 }
 
-void Session::report() {
+void Session::collect() {
   struct rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
-  RankFigures mine;
-  mine.peak_bytes = state->arena.peak();
-  mine.predicted_peak_bytes = plan.ranks[watch.rank].peak_bytes;
-  mine.rss_bytes = int64_t(usage.ru_maxrss) * 1024;
-  mine.busy_s = recorder.busy;
-  Summary summary;
-  council.gather(
-      "gathering figures",
-      std::string(reinterpret_cast<const char *>(&mine), sizeof mine),
-      [&](int, const std::string &message) {
-        RankFigures figures;
-        message.copy(reinterpret_cast<char *>(&figures), sizeof figures);
-        summary.ranks.push_back(figures);
-      });
-  if (!leads())
-    return;
-  summary.steps = static_cast<int64_t>(losses.size());
-  summary.final_loss = losses.empty() ? 0 : losses.back();
-  summary.predicted_step_s = plan.predicted.step_s;
-  // The first step also warms caches up.
-  const size_t skip = seconds.size() > 1 ? 1 : 0;
-  summary.step_s =
-      std::accumulate(seconds.begin() + static_cast<std::ptrdiff_t>(skip),
-                      seconds.end(), 0.0) /
-      static_cast<double>(std::max<size_t>(1, seconds.size() - skip));
-  if (summary.step_s > 0)
-    summary.samples_per_s = plan.training.microbatches *
-                            plan.training.microbatch_size / summary.step_s;
-  metrics->summary(summary);
-  if (!options.quiet && ::isatty(STDERR_FILENO))
-    std::fprintf(stderr, "\n");
-  if (!options.quiet || options.json)
-    std::fputs(
-        (options.json ? toJson(summary) + "\n" : toText(summary)).c_str(),
-        stdout);
-  std::fflush(stdout);
+  RankResult mine;
+  mine.figures.peak_bytes = state->arena.peak();
+  mine.figures.predicted_peak_bytes = plan.ranks[watch.rank].peak_bytes;
+  mine.figures.rss_bytes = int64_t(usage.ru_maxrss) * 1024;
+  mine.figures.busy_s = recorder.busy;
+  mine.droppedEvents = recorder.dropped;
+  mine.events = recorder.events;
+  for (Event &event : mine.events)
+    event.start += clockOffset, event.end += clockOffset;
+  council.gather("gathering figures", pack(mine),
+                 [&](int, const std::string &message) {
+                   results.ranks.push_back(unpack(message));
+                 });
+}
+
+void Session::report() {
+  collect();
+  council.agree("writing results", [&] {
+    if (!leads())
+      return;
+    const Summary summary = summarize(plan, results);
+    metrics->summary(summary);
+    if (!options.trace.empty())
+      writeTrace(plan, results, options.trace);
+    const report::MeasuredRun run = measured(plan, results);
+    try {
+      report::writeReport(plan, options.plan + "/report.html", &run);
+    } catch (const Failure &failure) { // a plan may lie where nobody writes
+      if (!options.quiet)
+        std::fprintf(stderr, "pipec-run: no report: %s\n", failure.what());
+    }
+    if (!options.quiet && ::isatty(STDERR_FILENO))
+      std::fprintf(stderr, "\n");
+    if (options.json)
+      std::printf("%s\n", toJson(summary).c_str());
+    else if (!options.quiet)
+      std::printf("%lld steps, final loss %.6g\n%s",
+                  static_cast<long long>(summary.steps), summary.final_loss,
+                  report::runSummary(plan, run).c_str());
+    std::fflush(stdout);
+  });
 }
 
 } // namespace pipec

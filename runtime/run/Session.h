@@ -4,8 +4,10 @@
 #include "runtime/control/Watch.h"
 #include "runtime/exec/Council.h"
 #include "runtime/exec/Executor.h"
+#include "runtime/run/Export.h"
 #include "runtime/run/Metrics.h"
 #include "runtime/run/Options.h"
+#include "runtime/run/Results.h"
 
 #include <memory>
 
@@ -30,7 +32,10 @@ private:
   void writeStep(int64_t step, double seconds);
   bool decideToStop();
   void checkpoint(bool due);
-  void exportTrained();
+  void withTensors(const char *what,
+                   const std::function<void(const Fetch &)> &work);
+  void compareClocks();
+  void collect();
   void report();
   bool leads() const { return watch.rank == 0; }
 
@@ -50,9 +55,9 @@ private:
   int64_t stepsDone = 0; ///< by all ranks
   int64_t saved = -1;    ///< steps in the last checkpoint
   bool stopped = false;
-  double began = 0, lastStep = 0; ///< clock at the start, at the last line
-  std::vector<double> losses;     ///< rank 0: of the steps of this run
-  std::vector<double> seconds;    ///< rank 0: of the steps of this run
+  double lastStep = 0;    ///< clock at the last step's end
+  double clockOffset = 0; ///< from this rank's clock to rank 0's
+  Results results;        ///< filled at rank 0
 };
 
 } // namespace pipec

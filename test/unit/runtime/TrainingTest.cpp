@@ -57,6 +57,32 @@ TEST_P(EveryScenario, IsTheReferenceWithProcesses) {
   expectReference(scenario, run, steps, folder + "/trained.onnx");
 }
 
+TEST_P(EveryScenario, TheOracleIsTheReference) {
+  const Scenario &scenario = GetParam().setup;
+  const std::string folder =
+      freshFolder(std::string("oracle_") + GetParam().name);
+  writePlan(scenario, folder);
+  const int steps = stepsOf(scenario);
+  const Outcome run =
+      runTool(folder, {"--steps", std::to_string(steps), "--oracle", "--export",
+                       folder + "/trained.onnx"});
+  expectReference(scenario, run, steps, folder + "/trained.onnx");
+}
+
+TEST_P(EveryScenario, VerifiesItself) {
+  const Scenario &scenario = GetParam().setup;
+  const std::string folder =
+      freshFolder(std::string("verify_") + GetParam().name);
+  writePlan(scenario, folder);
+  const Outcome run =
+      runTool(folder, {"--steps", std::to_string(stepsOf(scenario)), "--verify",
+                       "--transport", "inproc", "--lr-schedule",
+                       "cosine:warmup=2,total=8", "--shuffle", "3"});
+  ASSERT_EQ(run.code, 0) << run.errors;
+  EXPECT_THAT(run.output, testing::HasSubstr("of a loss 0 (none), of a tensor "
+                                             "0 (none); promised 0"));
+}
+
 INSTANTIATE_TEST_SUITE_P(Training, EveryScenario,
                          testing::ValuesIn(scenarios()),
                          [](auto &info) { return info.param.name; });
@@ -73,6 +99,21 @@ TEST(Training, SynchronousLossesDoNotDependOnThePartition) {
   const Reference one = train(scenarioNamed("one"), 6);
   for (const char *name : {"two", "three_split", "four_gpipe", "chunks"})
     EXPECT_EQ(train(scenarioNamed(name), 6).losses, one.losses) << name;
+}
+
+/// A stage that computes something else than it did: the oracle uses the same
+/// stage programs, so the difference must come from how they are called.
+TEST(Training, VerifyFindsAWrongNumber) {
+  for (const char *transport : {"inproc", "mpi"}) {
+    const std::string folder = freshFolder("verify_wrong");
+    writePlan(scenarioNamed("two"), folder);
+    const Outcome run =
+        runTool(folder, {"--steps", "4", "--verify", "--transport", transport},
+                {"PIPEC_TEST_DISTURB=2"});
+    EXPECT_EQ(run.code, 77) << run.errors;
+    EXPECT_THAT(run.output, testing::HasSubstr("(step 3)"));
+    EXPECT_THAT(run.errors, testing::HasSubstr("promised 0"));
+  }
 }
 
 } // namespace

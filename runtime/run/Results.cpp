@@ -1,0 +1,118 @@
+//===- Results.cpp - what is known after a run ----------------------------===//
+#include "runtime/run/Results.h"
+#include "report/Prediction.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <numeric>
+
+namespace pipec {
+
+std::string pack(const RankResult &result) {
+  std::string bytes;
+  auto add = [&](const void *data, size_t size) {
+    bytes.append(static_cast<const char *>(data), size);
+  };
+  add(&result.figures, sizeof result.figures);
+  add(&result.droppedEvents, sizeof result.droppedEvents);
+  add(result.events.data(), result.events.size() * sizeof(Event));
+  return bytes;
+}
+
+RankResult unpack(const std::string &bytes) {
+  RankResult result;
+  const char *at = bytes.data();
+  auto take = [&](void *data, size_t size) {
+    std::memcpy(data, at, size);
+    at += size;
+  };
+  take(&result.figures, sizeof result.figures);
+  take(&result.droppedEvents, sizeof result.droppedEvents);
+  const auto left = static_cast<size_t>(bytes.data() + bytes.size() - at);
+  result.events.resize(left / sizeof(Event));
+  take(result.events.data(), left);
+  return result;
+}
+
+void chooseDrawn(const plan::Plan &plan, int64_t firstStep, int64_t lastStep,
+                 Results &results) {
+  const int64_t steps = std::max<int64_t>(0, lastStep - firstStep);
+  results.firstStep = firstStep;
+  if (plan.strategy.update == "round") {
+    results.drawnStep = firstStep;
+    results.drawnSteps = std::min(steps, report::streamWindow(plan));
+  } else {
+    results.drawnStep =
+        firstStep + std::clamp<int64_t>(steps - 1, 0, int64_t(2));
+    results.drawnSteps = 1;
+  }
+}
+
+Summary summarize(const plan::Plan &plan, const Results &results) {
+  Summary summary;
+  const std::vector<double> &seconds = results.seconds;
+  summary.steps = static_cast<int64_t>(results.losses.size());
+  summary.final_loss = results.losses.empty() ? 0 : results.losses.back();
+  summary.predicted_step_s = plan.predicted.step_s;
+  // The first step also warms caches up.
+  const size_t skip = seconds.size() > 1 ? 1 : 0;
+  summary.step_s =
+      std::accumulate(seconds.begin() + static_cast<std::ptrdiff_t>(skip),
+                      seconds.end(), 0.0) /
+      static_cast<double>(std::max<size_t>(1, seconds.size() - skip));
+  if (summary.step_s > 0)
+    summary.samples_per_s = static_cast<double>(plan.training.microbatches) *
+                            plan.training.microbatch_size / summary.step_s;
+  for (const RankResult &rank : results.ranks)
+    summary.ranks.push_back(rank.figures);
+  return summary;
+}
+
+report::MeasuredRun measured(const plan::Plan &plan, const Results &results) {
+  const Summary summary = summarize(plan, results);
+  report::MeasuredRun run;
+  run.first_step = results.firstStep + 1;
+  run.steps = summary.steps;
+  run.step_s = summary.step_s;
+  run.samples_per_s = summary.samples_per_s;
+  run.losses = results.losses;
+  double start = std::numeric_limits<double>::infinity();
+  auto drawn = [&](const Event &event) {
+    return event.step >= results.drawnStep &&
+           event.step < results.drawnStep + results.drawnSteps;
+  };
+  for (const RankResult &rank : results.ranks)
+    for (const Event &event : rank.events)
+      if (drawn(event))
+        start = std::min(start, event.start);
+  const bool stream = plan.strategy.update == "round";
+  for (size_t r = 0; r < results.ranks.size(); ++r) {
+    const RankResult &result = results.ranks[r];
+    report::MeasuredRank rank;
+    rank.rank = static_cast<int>(r);
+    rank.peak_bytes = result.figures.peak_bytes;
+    rank.process_bytes = result.figures.rss_bytes;
+    rank.busy_s = result.figures.busy_s /
+                  static_cast<double>(std::max<int64_t>(1, summary.steps));
+    const std::vector<int> &stages = plan.ranks[r].stages;
+    for (const Event &event : result.events) {
+      if (!drawn(event))
+        continue;
+      report::MeasuredTask task;
+      task.kind = event.kind;
+      task.stage = event.stage >= 0 ? event.stage
+                   : stages.empty() ? 0
+                                    : stages.front();
+      task.microbatch =
+          stream ? event.step - results.drawnStep : event.microbatch;
+      task.start_s = event.start - start;
+      task.end_s = event.end - start;
+      rank.tasks.push_back(task);
+    }
+    run.ranks.push_back(rank);
+  }
+  return run;
+}
+
+} // namespace pipec

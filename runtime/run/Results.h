@@ -1,0 +1,48 @@
+//===- Results.h - what is known after a run --------------------*- C++ -*-===//
+#pragma once
+
+#include "report/Measured.h"
+#include "runtime/exec/Recorder.h"
+#include "runtime/program/Plan.h"
+#include "runtime/run/Metrics.h"
+
+#include <string>
+#include <vector>
+
+namespace pipec {
+
+/// What one rank reports.
+struct RankResult {
+  RankFigures figures;
+  int64_t droppedEvents = 0;
+  std::vector<Event> events; ///< times on rank 0's clock
+};
+
+/// As bytes, to send; and back.
+std::string pack(const RankResult &result);
+RankResult unpack(const std::string &bytes);
+
+/// Everything, at rank 0.
+struct Results {
+  int64_t firstStep = 0;
+  std::vector<double> losses, seconds; ///< by step, from firstStep
+  std::vector<RankResult> ranks;
+  int64_t drawnStep = 0, drawnSteps = 1; ///< the steps of the timeline
+};
+
+/// The steps of a run that its timeline shows: one that is warmed up; of a
+/// stream the first ones, until it is steady.
+void chooseDrawn(const plan::Plan &plan, int64_t firstStep, int64_t lastStep,
+                 Results &results);
+
+Summary summarize(const plan::Plan &plan, const Results &results);
+
+/// For the report.
+report::MeasuredRun measured(const plan::Plan &plan, const Results &results);
+
+/// A Chrome trace (Perfetto reads it): a process per rank, measured beside
+/// predicted. Failure(CannotWrite).
+void writeTrace(const plan::Plan &plan, const Results &results,
+                const std::string &path);
+
+} // namespace pipec
