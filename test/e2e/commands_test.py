@@ -30,8 +30,16 @@ class CompileTest(PipelineTest):
         self.refused(USAGE, "--frobnicate", arguments=self.flags("--frobnicate"))
         self.refused(USAGE, "--cpus", arguments=[*self.golden.arguments(), "-o", plan])
         self.refused(USAGE, "pipedream", arguments=self.flags("--strategy", "magic", "-o", plan))
-        self.refused(USAGE, "losses", arguments=self.flags("--loss", "hinge", "-o", plan))
-        self.refused(USAGE, "lr", arguments=self.flags("--optimizer", "sgd:rate=1", "-o", plan))
+        for option, value, part in (("--loss", "hinge", "pipec list losses"),
+                                    ("--loss", "mse:axis=1", "axis"),
+                                    ("--optimizer", "lamb", "pipec list optimizers"),
+                                    ("--optimizer", "sgd:rate=1", "rate"),
+                                    ("--dim", "batch=many", "batch"),
+                                    ("--microbatches", "0", "--microbatches")):
+            words = self.flags("-o", plan)
+            if option in words:
+                words[words.index(option) + 1] = value
+            self.refused(USAGE, part, arguments=words)
         self.refused(USAGE, "--freeze", arguments=self.flags("--freeze", "(", "-o", plan))
         self.assertFalse(plan.exists())
 
