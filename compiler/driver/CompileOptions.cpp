@@ -58,16 +58,23 @@ void readDims(const std::vector<std::string> &texts, CompileOptions &options) {
   }
 }
 
+/// The names in "label=labels,ignore_index=-100".
+std::vector<std::string> settingNames(const std::string &defaults) {
+  std::vector<std::string> names;
+  std::stringstream parts(defaults);
+  for (std::string part; std::getline(parts, part, ',');)
+    names.push_back(part.substr(0, part.find('=')));
+  return names;
+}
+
 /// "kind:key=value,key=value".
 void readLoss(const std::string &text, CompileOptions &options) {
   size_t colon = text.find(':');
   options.loss = text.substr(0, colon);
   static const std::map<std::string, std::vector<std::string>> kinds = {
-      {"cross-entropy", {"label", "ignore_index"}},
-      {"next-token", {"label", "ignore_index"}},
-      {"mse", {"label"}},
-      {"bce", {"label"}},
-      {"output", {}}};
+#define LOSS(NAME, SETTINGS, SUMMARY) {NAME, settingNames(SETTINGS)},
+#include "compiler/driver/Losses.def"
+  };
   auto kind = kinds.find(options.loss);
   if (kind == kinds.end())
     throw Failure(Exit::Usage, "unknown loss '" + options.loss +
