@@ -5,6 +5,7 @@
 #include "runtime/program/Sha256.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <dlfcn.h>
 #include <filesystem>
@@ -521,7 +522,9 @@ std::vector<std::string> dataArguments(const std::string &folder) {
 }
 
 std::string freshFolder(const std::string &name) {
-  const fs::path path = fs::path(PIPEC_TEST_FOLDER) / name;
+  // Test programs run side by side.
+  const fs::path path =
+      fs::path(PIPEC_TEST_FOLDER) / program_invocation_short_name / name;
   fs::remove_all(path);
   fs::create_directories(path);
   return path.string();

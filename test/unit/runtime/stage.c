@@ -12,6 +12,7 @@
 #define _GNU_SOURCE
 #include "runtime/StageAbi.h"
 
+#include <dlfcn.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,6 +65,14 @@ static struct {
 void pipec_load(void) {
   const char *text = getenv("PIPEC_TEST_SLEEP_US");
   sleep_us = text ? atol(text) : 0;
+  text = getenv("PIPEC_TEST_THREADS"); /* where to say how many there are */
+  if (text) {
+    int (*threads)(void) =
+        (int (*)(void))dlsym(RTLD_DEFAULT, "omp_get_max_threads");
+    FILE *file = fopen(text, "a");
+    fprintf(file, "%d ", threads ? threads() : -1);
+    fclose(file);
+  }
   text = getenv("PIPEC_TEST_DISTURB");
   disturb_step = text ? atol(text) : -1;
   text = getenv("OMPI_COMM_WORLD_RANK");

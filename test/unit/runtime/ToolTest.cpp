@@ -1,0 +1,234 @@
+//===- ToolTest.cpp - the command line, and what a run leaves -------------===//
+#include "test/unit/runtime/RunTool.h"
+#include "test/unit/runtime/TestModel.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sched.h>
+
+namespace pipec::test {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using testing::HasSubstr;
+
+Outcome tool(const std::vector<std::string> &arguments) {
+  std::vector<std::string> command = {PIPEC_RUN};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  return Process(command, freshFolder("tool")).wait();
+}
+
+std::string planFor(const std::string &scenario) {
+  const std::string folder = freshFolder("plan_" + scenario);
+  writePlan(scenarioNamed(scenario), folder);
+  return folder;
+}
+
+TEST(Tool, AnswersHelpAndVersion) {
+  const Outcome help = tool({"--help"});
+  EXPECT_EQ(help.code, 0);
+  for (const char *option :
+       {"--data", "--steps", "--shuffle", "--metrics", "--trace",
+        "--checkpoint", "--checkpoint-every", "--resume", "--export",
+        "--oracle", "--verify", "--lr-schedule", "--timeout", "--transport",
+        "--quiet", "--format", "inproc", "mpi", "cosine"})
+    EXPECT_THAT(help.output, HasSubstr(option));
+  EXPECT_TRUE(help.errors.empty());
+  const Outcome version = tool({"--version"});
+  EXPECT_EQ(version.code, 0);
+  EXPECT_THAT(version.output, HasSubstr("pipec-run "));
+}
+
+TEST(Tool, WrongUsageIs64AndOneLine) {
+  const std::string plan = planFor("two");
+  for (const std::vector<std::string> &arguments :
+       std::vector<std::vector<std::string>>{
+           {},
+           {plan},
+           {plan, "--steps", "0"},
+           {plan, "--steps", "-3"},
+           {plan, "--steps", "many"},
+           {plan, "--steps", "2", "--frobnicate"},
+           {plan, "--steps", "2", "extra"},
+           {plan, "--steps", "2", "--data", "x"},
+           {plan, "--steps", "2", "--data", "=x"},
+           {plan, "--steps", "2", "--data", "x=1", "--data", "x=2"},
+           {plan, "--steps", "2"},
+           {plan, "--steps", "2", "--data", "y=f.npy"},
+           {plan, "--steps", "2", "--transport", "pigeon"},
+           {plan, "--steps", "2", "--timeout", "0"},
+           {plan, "--steps", "2", "--checkpoint-every", "3"},
+           {plan, "--steps", "2", "--lr-schedule", "zigzag"},
+           {plan, "--steps", "2", "--shuffle", "x"},
+           {plan, "--steps", "2", "--oracle", "--verify"},
+           {plan, "--steps", "2", "--oracle", "--checkpoint", "d"},
+           {plan, "--steps", "2", "--format", "xml"}}) {
+    const Outcome run = tool(arguments);
+    EXPECT_EQ(run.code, 64) << testing::PrintToString(arguments) << run.errors;
+    EXPECT_EQ(std::count(run.errors.begin(), run.errors.end(), '\n'), 1)
+        << run.errors;
+    EXPECT_THAT(run.errors, testing::StartsWith("pipec-run: "));
+  }
+}
+
+TEST(Tool, MissingFilesAre66) {
+  EXPECT_EQ(tool({"/nowhere", "--steps", "1"}).code, 66);
+  const std::string plan = planFor("two");
+  const Outcome run =
+      tool({plan, "--steps", "1", "--data", "x=/nowhere.npy", "--data",
+            "target=/nowhere.npy", "--data", "label=/nowhere.npy"});
+  EXPECT_EQ(run.code, 66);
+  EXPECT_THAT(run.errors, HasSubstr("/nowhere.npy"));
+}
+
+TEST(Tool, ExportNeverOverwritesTheModel) {
+  const std::string plan = planFor("two");
+  const std::string before = readText(plan + "/model.onnx");
+  fs::create_symlink(plan + "/model.onnx", plan + "/link.onnx");
+  for (const char *name : {"/model.onnx", "/link.onnx", "/./model.onnx"}) {
+    const Outcome run = runTool(plan, {"--steps", "1", "--transport", "inproc",
+                                       "--export", plan + name});
+    EXPECT_EQ(run.code, 64);
+    EXPECT_THAT(run.errors, HasSubstr("would overwrite"));
+  }
+  EXPECT_EQ(readText(plan + "/model.onnx"), before);
+}
+
+TEST(Tool, MetricsAreAsDocumented) {
+  const std::string plan = planFor("two");
+  const Outcome run = runTool(plan, {"--steps", "3", "--transport", "inproc"});
+  ASSERT_EQ(run.code, 0);
+  EXPECT_TRUE(run.output.empty() && run.errors.empty());
+  std::ifstream file(plan + "/metrics.jsonl");
+  std::string line;
+  for (int step = 1; step <= 3; ++step) {
+    ASSERT_TRUE(std::getline(file, line));
+    const json entry = json::parse(line);
+    EXPECT_EQ(entry["step"], step);
+    for (const char *key : {"loss", "seconds", "samples_per_s"})
+      EXPECT_TRUE(entry[key].is_number());
+  }
+  ASSERT_TRUE(std::getline(file, line));
+  const json summary = json::parse(line)["summary"];
+  EXPECT_EQ(summary["steps"], 3);
+  EXPECT_EQ(summary["predicted_step_s"], 0.001);
+  EXPECT_GT(summary["step_s"], 0);
+  ASSERT_EQ(summary["ranks"].size(), 2u);
+  for (int rank = 0; rank < 2; ++rank) {
+    const json &entry = summary["ranks"][rank];
+    EXPECT_EQ(entry["rank"], rank);
+    EXPECT_GT(entry["peak_bytes"], 1000);
+    EXPECT_EQ(entry["peak_bytes"], entry["predicted_peak_bytes"]);
+    EXPECT_GT(entry["busy_s"], 0);
+    EXPECT_GT(entry["rss_bytes"], entry["peak_bytes"]);
+  }
+  EXPECT_FALSE(std::getline(file, line));
+}
+
+TEST(Tool, SummaryIsTextOrJson) {
+  const std::string plan = planFor("two");
+  std::vector<std::string> command = {PIPEC_RUN, plan,          "--steps",
+                                      "2",       "--transport", "inproc"};
+  for (const std::string &argument : dataArguments(plan))
+    command.push_back(argument);
+  const Outcome text = Process(command, plan).wait();
+  EXPECT_THAT(text.output, HasSubstr("2 steps, final loss"));
+  EXPECT_THAT(text.output, HasSubstr("predicted"));
+  command.insert(command.end(), {"--format", "json"});
+  const Outcome machine = Process(command, plan).wait();
+  EXPECT_EQ(json::parse(machine.output)["steps"], 2);
+  command.emplace_back("--oracle");
+  EXPECT_EQ(json::parse(Process(command, plan).wait().output)["steps"], 2);
+}
+
+TEST(Tool, TheReportShowsTheRun) {
+  const std::string plan = planFor("two");
+  ASSERT_EQ(runTool(plan, {"--steps", "4", "--transport", "inproc"}).code, 0);
+  EXPECT_THAT(readText(plan + "/report.html"), HasSubstr("measured"));
+}
+
+TEST(Tool, TraceHasEveryTaskMeasuredAndPredicted) {
+  for (const char *name : {"four", "stream_2_1"}) {
+    const std::string plan = planFor(name);
+    const std::string path = plan + "/trace.json";
+    const int steps = 6;
+    const Outcome run =
+        runTool(plan, {"--steps", std::to_string(steps), "--transport",
+                       "inproc", "--trace", path});
+    ASSERT_EQ(run.code, 0) << run.errors;
+    const json trace = json::parse(readText(path));
+    const Scenario &scenario = scenarioNamed(name);
+    std::map<std::pair<int, int>, int> forwards; // (rank, row) -> count
+    std::map<std::string, int> names;
+    for (const json &event : trace["traceEvents"]) {
+      ++names[event["name"]];
+      if (event["ph"] != "X")
+        continue;
+      EXPECT_GE(event["ts"], 0);
+      EXPECT_GE(event["dur"], 0);
+      if (event["cat"] == "forward")
+        ++forwards[{event["pid"], event["tid"]}];
+    }
+    int measured = 0, predicted = 0;
+    for (auto &[place, count] : forwards)
+      (place.second == 0 ? measured : predicted) += count;
+    EXPECT_EQ(measured, steps * scenario.microbatches * scenario.stages());
+    EXPECT_GT(predicted, 0);
+    EXPECT_EQ(names["process_name"],
+              static_cast<int>(run.summary["ranks"].size()));
+    EXPECT_GT(names["update"], 0);
+  }
+}
+
+TEST(Tool, ResumedMetricsFollowOnTheOld) {
+  const std::string plan = planFor("two");
+  const std::string saved = plan + "/ck";
+  ASSERT_EQ(runTool(plan, {"--steps", "4", "--transport", "inproc",
+                           "--checkpoint", saved, "--checkpoint-every", "3"})
+                .code,
+            0);
+  fs::remove_all(saved + "/step-00000004");
+  ASSERT_EQ(runTool(plan, {"--steps", "3", "--transport", "inproc",
+                           "--checkpoint", saved})
+                .code,
+            0);
+  // The file has steps 1 to 3 and a summary; going on drops the summary.
+  const Outcome run = runTool(
+      plan, {"--steps", "5", "--transport", "inproc", "--resume", saved});
+  EXPECT_EQ(run.code, 0) << run.errors;
+  EXPECT_EQ(run.steps, (std::vector<int64_t>{1, 2, 3, 4, 5}));
+}
+
+TEST(Tool, RanksShareTheCores) {
+  const std::string plan = planFor("two");
+  auto threads = [&](const std::string &transport,
+                     const std::vector<std::string> &more,
+                     std::vector<std::string> environment) {
+    fs::remove(plan + "/threads");
+    std::vector<std::string> arguments = {"--steps", "1", "--transport",
+                                          transport};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    environment.push_back("PIPEC_TEST_THREADS=" + plan + "/threads");
+    EXPECT_EQ(runTool(plan, arguments, environment).code, 0);
+    return readText(plan + "/threads");
+  };
+  unsetenv("OMP_NUM_THREADS");
+  cpu_set_t cores;
+  sched_getaffinity(0, sizeof cores, &cores);
+  const std::string share =
+      std::to_string(std::max(1, CPU_COUNT(&cores) / 2)) + " ";
+  for (const char *transport : {"inproc", "mpi"}) {
+    EXPECT_EQ(threads(transport, {}, {}), share + share);
+    EXPECT_EQ(threads(transport, {"--threads", "3"}, {}), "3 3 ");
+    EXPECT_EQ(threads(transport, {}, {"OMP_NUM_THREADS=5"}), "5 5 ");
+    EXPECT_EQ(threads(transport, {"--threads", "3"}, {"OMP_NUM_THREADS=5"}),
+              "3 3 ");
+  }
+}
+
+} // namespace
+} // namespace pipec::test
