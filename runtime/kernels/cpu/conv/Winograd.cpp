@@ -1,12 +1,16 @@
 //===- Winograd.cpp - 3 x 3 convolution with 16/36 of the products --------===//
 //
-// Tiles go in chunks of whole rows of tiles. For a chunk, all threads
+// Tiles go in chunks of whole rows of tiles. A chunk is worked on in three
+// steps:
 //   1. transform the input tiles:    v[f][tile][channel], frequencies f < 16
 //   2. multiply per frequency:       m[f][tile][o] = v[f] u[f]
 //   3. transform back and store.
 // Channels are innermost, so that transforms use whole vectors whatever the
 // image size, and so that the products read both operands where they lie.
 // The weight gradient transforms both images and sums v[f]^T d[f] over chunks.
+//
+// With many chunks, each belongs to one of a few slots, which have memory of
+// their own and run side by side; with few, all threads share each step.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,6 +30,10 @@ constexpr int64_t kFrequencies = 16, kLanes = kChannelBlock;
 /// second-level caches), and the fewest tiles that pay for reading the weights.
 constexpr int64_t kChunkBytes = 1024 << 10, kChunkTiles = 192;
 
+/// Slots when there are at least as many chunks, and the bytes of transformed
+/// weights up to which each slot of a weight gradient has its own.
+constexpr int64_t kSlots = 8, kSlotWeightBytes = 1536 << 10;
+
 /// A convolution from `from` to `to` with padding lo, in tiles of `to`.
 struct Tiling {
   int64_t images, lo[2];
@@ -34,9 +42,12 @@ struct Tiling {
     int64_t height, width, padded; ///< channels in whole vectors
   } from, to;
   int64_t across, rows, rowsPerImage; ///< tiles in a row, rows of tiles
-  int64_t chunkRows;
+  int64_t chunkRows, chunks, slots;
+  bool sums; ///< weight gradient: every slot has weights
 
-  Tiling(const ConvShape &s, bool backward) : images(s.n) {
+  Tiling(const ConvShape &s, PipecConvKind which)
+      : images(s.n), sums(which == PIPEC_CONV_BACKWARD_WEIGHT) {
+    const bool backward = which == PIPEC_CONV_BACKWARD_INPUT;
     const Side x{s.x, s.in[1], s.in[2], roundUp(s.c, kLanes)};
     const Side y{s.y, s.out[1], s.out[2], roundUp(s.o, kLanes)};
     from = backward ? y : x;
@@ -50,8 +61,15 @@ struct Tiling {
     const int64_t tiles = std::max(kChunkBytes / tileBytes, kChunkTiles);
     chunkRows =
         std::clamp<int64_t>(tiles / across, 1, std::max<int64_t>(rows, 1));
-    const int64_t chunks = rows ? (rows - 1) / chunkRows + 1 : 1;
-    chunkRows = (rows + chunks - 1) / chunks; // equal chunks
+    chunks = rows ? (rows - 1) / chunkRows + 1 : 1;
+    slots =
+        chunks >= kSlots && (!sums || weightFloats() * 4 <= kSlotWeightBytes)
+            ? kSlots
+            : 1;
+    chunks = roundUp(chunks, slots); // equal shares of about equal chunks
+    chunkRows = (rows + chunks - 1) / chunks;
+    chunks = rows ? (rows - 1) / chunkRows + 1 : 0; // none empty
+    slots = std::min(slots, std::max<int64_t>(chunks, 1));
   }
 
   int64_t chunkTiles() const { return chunkRows * across; }
@@ -64,8 +82,27 @@ struct Tiling {
   int64_t weightStep() const {
     return from.layout.channels * weightRow() + kLanes;
   }
-  int64_t scratch() const {
-    return kFrequencies * (weightStep() + step(from) + step(to));
+  int64_t weightFloats() const { return kFrequencies * weightStep(); }
+  /// Transformed tiles of one slot.
+  int64_t slotFloats() const { return kFrequencies * (step(from) + step(to)); }
+  int64_t scratchFloats() const {
+    return weightFloats() * (sums ? slots : 1) + slotFloats() * slots;
+  }
+
+  /// Calls body(slot, tiles of the slot, first row of tiles, number of tiles)
+  /// for every chunk; those of a slot in order. `scratch` holds the weights
+  /// first.
+  template <typename Body>
+  void forEachChunk(float *scratch, const Body &body) const {
+    float *tiles = scratch + weightFloats() * (sums ? slots : 1);
+    parallelFor(slots, 1, [&](int64_t slot) {
+      for (int64_t chunk = slot; chunk < chunks; chunk += slots) {
+        const int64_t row = chunk * chunkRows;
+        if (row < rows)
+          body(slot, tiles + slot * slotFloats(), row,
+               std::min(chunkRows, rows - row) * across);
+      }
+    });
   }
 };
 
@@ -236,15 +273,34 @@ void multiply(const Tiling &t, int64_t tiles, const float *v, const float *u,
 /// The whole convolution, after its weights were transformed to the start of
 /// `scratch`.
 void convolve(const Tiling &t, const float *from, float *to, float *scratch) {
-  const float *u = scratch;
-  float *v = scratch + kFrequencies * t.weightStep();
-  float *m = v + kFrequencies * t.step(t.from);
-  for (int64_t row = 0; row < t.rows; row += t.chunkRows) {
-    const int64_t tiles = std::min(t.chunkRows, t.rows - row) * t.across;
+  t.forEachChunk(scratch, [&](int64_t, float *v, int64_t row, int64_t tiles) {
+    float *m = v + kFrequencies * t.step(t.from);
     transformInput(t, from, row, v);
-    multiply(t, tiles, v, u, m);
+    multiply(t, tiles, v, scratch, m);
     transformOutput(t, m, row, to);
-  }
+  });
+}
+
+/// u[f] = or += v[f]^T d[f] over the tiles of a chunk.
+void multiplyTiles(const Tiling &t, int64_t tiles, const float *v,
+                   const float *d, float *u, bool add) {
+  parallelFor(kFrequencies, 1, [&](int64_t f) {
+    const MatrixSource<float> a(v + f * t.step(t.from), t.from.padded, false);
+    const MatrixSource<float> b(d + f * t.step(t.to), t.to.padded, false, true);
+    const MatrixSink<float> c(u + f * t.weightStep(), t.weightRow());
+    Gemm<float>{t.from.layout.channels, t.to.padded, tiles, a, b, c, add}.run();
+  });
+}
+
+/// Adds the weights of the other slots to those of slot 0, in order.
+void sumSlots(const Tiling &t, float *u) {
+  parallelRanges(t.weightFloats(), 4096, [&](int64_t lo, int64_t hi) {
+    for (int64_t slot = 1; slot < t.slots; ++slot) {
+      const float *more = u + slot * t.weightFloats();
+      for (int64_t i = lo; i < hi; ++i)
+        u[i] += more[i];
+    }
+  });
 }
 
 /// dw[o][c][9] (+)= G^T u[f][c][o] G.
@@ -285,11 +341,14 @@ bool winogradTakes(const ConvShape &s, PipecConvKind which) {
   for (int i = 1; i < 3; ++i)
     if (s.kernel[i] != 3 || s.stride[i] != 1 || s.dilation[i] != 1)
       return false;
-  if (!planar || s.groups != 1 || s.c < 16 || s.o < 16 || s.n < 1)
+  // Its transforms round about three times as coarsely as a sum of products:
+  // narrow layers, where little is to be won, are not worth that.
+  if (!planar || s.groups != 1 || s.c < 64 || s.o < 64 || s.n < 1 ||
+      s.inPlane < 1 || s.outPlane < 1)
     return false;
   // Multiply-adds per pair of channels; transforming a weight costs about as
   // much as 50, a tile as 2 of every frequency over the channels.
-  const Tiling t(s, which == PIPEC_CONV_BACKWARD_INPUT);
+  const Tiling t(s, which);
   const double tiles = double(t.rows * t.across);
   const double direct = 9.0 * double(t.images * t.to.height * t.to.width);
   const double transformed =
@@ -299,42 +358,36 @@ bool winogradTakes(const ConvShape &s, PipecConvKind which) {
 }
 
 int64_t winogradScratchBytes(const ConvShape &s, PipecConvKind which) {
-  return Tiling(s, which == PIPEC_CONV_BACKWARD_INPUT).scratch() *
-         int64_t(sizeof(float));
+  return Tiling(s, which).scratchFloats() * int64_t(sizeof(float));
 }
 
 void winogradForward(const ConvShape &s, const float *x, const float *w,
                      float *y, float *scratch) {
-  const Tiling t(s, false);
+  const Tiling t(s, PIPEC_CONV_FORWARD);
   transformWeights(t, w, scratch);
   convolve(t, x, y, scratch);
 }
 
 void winogradBackwardInput(const ConvShape &s, const float *dy, const float *w,
                            float *dx, float *scratch) {
-  const Tiling t(s, true);
+  const Tiling t(s, PIPEC_CONV_BACKWARD_INPUT);
   transformTurnedWeights(t, w, scratch);
   convolve(t, dy, dx, scratch);
 }
 
 void winogradBackwardWeight(const ConvShape &s, const float *x, const float *dy,
                             float *dw, bool accumulate, float *scratch) {
-  const Tiling t(s, false);
-  float *u = scratch, *v = scratch + kFrequencies * t.weightStep();
-  float *d = v + kFrequencies * t.step(t.from);
-  for (int64_t row = 0; row < t.rows; row += t.chunkRows) {
-    const int64_t tiles = std::min(t.chunkRows, t.rows - row) * t.across;
-    transformInput(t, x, row, v);
-    transformGradient(t, dy, row, d);
-    parallelFor(kFrequencies, 1, [&](int64_t f) {
-      const MatrixSource<float> a(v + f * t.step(t.from), t.from.padded, false);
-      const MatrixSource<float> b(d + f * t.step(t.to), t.to.padded, false,
-                                  true);
-      const MatrixSink<float> c(u + f * t.weightStep(), t.weightRow());
-      Gemm<float>{s.c, t.to.padded, tiles, a, b, c, row > 0}.run();
-    });
-  }
-  storeWeightGradient(t, u, dw, accumulate);
+  const Tiling t(s, PIPEC_CONV_BACKWARD_WEIGHT);
+  t.forEachChunk(
+      scratch, [&](int64_t slot, float *v, int64_t row, int64_t tiles) {
+        float *d = v + kFrequencies * t.step(t.from);
+        transformInput(t, x, row, v);
+        transformGradient(t, dy, row, d);
+        multiplyTiles(t, tiles, v, d, scratch + slot * t.weightFloats(),
+                      row != slot * t.chunkRows);
+      });
+  sumSlots(t, scratch);
+  storeWeightGradient(t, scratch, dw, accumulate);
 }
 
 } // namespace pipec::cpu
