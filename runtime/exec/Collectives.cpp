@@ -185,83 +185,122 @@ void Collectives::roundStats(StageUnit &unit, const char *mine, int present,
 
 void Collectives::foldTies(int64_t step) {
   for (const plan::Tie &tie : ties) {
-    if (tie.copies.size() > 1) {
-      for (int64_t offset = 0; offset < tie.bytes; offset += kPieceBytes) {
-        const int64_t bytes = std::min(kPieceBytes, tie.bytes - offset);
-        foldPiece(tie, offset, bytes, step);
-        handOut(tie, offset, bytes, step);
-      }
+    if (tie.copies.size() == 1) {
+      foldHere(tie);
       continue;
     }
-    // All uses on one stage: every replica adds its own.
-    char *gradients =
-        state.unit(tie.copies[0].first).memory.at(PIPEC_GRADIENTS);
-    float *total = floats(gradients + tie.copies[0].second);
-    for (int64_t i = 0; i < tie.bytes / 4; ++i) {
-      float sum = floats(gradients + tie.uses[0].offset)[i];
-      for (size_t use = 1; use < tie.uses.size(); ++use)
-        sum += floats(gradients + tie.uses[use].offset)[i];
-      total[i] = sum;
-    }
+    const std::vector<int> leads = plan::tieLeads(plan, tie);
+    const int64_t slice =
+        plan::sliceBytes(tie.bytes, static_cast<int>(leads.size()));
+    for (int64_t piece = 0; piece * kPieceBytes < slice; ++piece)
+      foldPiece(tie, leads, piece, step);
+    handOut(tie, leads, step);
   }
 }
 
-/// The partial sum travels through the stages in the order of the uses; of a
-/// stage's replicas, which hold the same bits, the first takes part.
-void Collectives::foldPiece(const plan::Tie &tie, int64_t offset, int64_t bytes,
-                            int64_t step) {
-  auto lead = [&](size_t use) {
-    return plan.stages[tie.uses[use].stage].ranks[0];
+/// All uses on one stage: every replica adds its own.
+void Collectives::foldHere(const plan::Tie &tie) {
+  char *gradients = state.unit(tie.copies[0].first).memory.at(PIPEC_GRADIENTS);
+  float *total = floats(gradients + tie.copies[0].second);
+  for (int64_t i = 0; i < tie.bytes / 4; ++i) {
+    float sum = floats(gradients + tie.uses[0].offset)[i];
+    for (size_t use = 1; use < tie.uses.size(); ++use)
+      sum += floats(gradients + tie.uses[use].offset)[i];
+    total[i] = sum;
+  }
+}
+
+/// The first replicas of the stages add up a slice of the weight each, in the
+/// order of the uses. Other replicas hold the same bits and only receive.
+void Collectives::foldPiece(const plan::Tie &tie, const std::vector<int> &leads,
+                            int64_t piece, int64_t step) {
+  const char *const what = "waiting to sum a shared weight's gradient";
+  const auto parties = static_cast<int>(leads.size());
+  const int64_t room =
+      std::min(plan::sliceBytes(tie.bytes, parties), kPieceBytes);
+  auto leadOf = [&](const plan::Tie::Use &use) {
+    return plan.stages[use.stage].ranks[0];
   };
-  float *const sum = floats(state.scratch);
-  for (size_t use = 0; use < tie.uses.size(); ++use) {
-    if (lead(use) != state.rank)
-      continue;
-    const int stage = tie.uses[use].stage;
-    const char *mine = state.unit(stage).memory.at(PIPEC_GRADIENTS) +
-                       tie.uses[use].offset + offset;
-    if (use == 0) {
-      std::memcpy(sum, mine, static_cast<size_t>(bytes));
-    } else {
-      if (lead(use - 1) != state.rank) {
-        Request request = transport.receive(lead(use - 1), kTagTie, sum, bytes);
-        wait(request, "waiting to sum a shared weight's gradient", stage,
-             lead(use - 1), step);
+  auto local = [&](const plan::Tie::Use &use) {
+    return state.unit(use.stage).memory.at(PIPEC_GRADIENTS) + use.offset;
+  };
+  requests.clear();
+  Span mine;
+  sources.clear();
+  for (int party = 0; party < parties; ++party) {
+    const Span span = pieceOf(tie.bytes, parties, party, piece);
+    const bool own = leads[party] == state.rank;
+    if (own)
+      mine = span;
+    char *space = state.scratch;
+    for (const plan::Tie::Use &use : tie.uses) {
+      const bool here = leadOf(use) == state.rank;
+      if (own && here) {
+        sources.push_back(floats(local(use) + span.begin));
+      } else if (own) {
+        if (span.length)
+          requests.push_back(
+              transport.receive(leadOf(use), kTagTie, space, span.length));
+        sources.push_back(floats(space));
+        space += room;
+      } else if (here && span.length) {
+        requests.push_back(transport.send(
+            leads[party], kTagTie, local(use) + span.begin, span.length));
       }
-      for (int64_t i = 0; i < bytes / 4; ++i)
-        sum[i] += reinterpret_cast<const float *>(mine)[i];
     }
-    if (use + 1 < tie.uses.size() && lead(use + 1) != state.rank) {
-      Request request = transport.send(lead(use + 1), kTagTie, sum, bytes);
-      wait(request, "waiting to sum a shared weight's gradient", stage,
-           lead(use + 1), step);
-    }
+  }
+  for (Request &request : requests)
+    wait(request, what, tie.copies[0].first, -1, step);
+  if (sources.empty())
+    return;
+  float *total = floats(home(tie) + mine.begin);
+  for (int64_t i = 0; i < mine.length / 4; ++i) {
+    float sum = sources[0][i];
+    for (size_t use = 1; use < sources.size(); ++use)
+      sum += sources[use][i];
+    total[i] = sum;
   }
 }
 
-/// The total goes from where it was completed to every copy.
-void Collectives::handOut(const plan::Tie &tie, int64_t offset, int64_t bytes,
+/// Where this rank's first copy of the total lies.
+char *Collectives::home(const plan::Tie &tie) {
+  for (auto [stage, offset] : tie.copies)
+    if (state.has(stage))
+      return state.unit(stage).memory.at(PIPEC_GRADIENTS) + offset;
+  throw Failure(Exit::Internal, "a shared weight has no copy on this rank");
+}
+
+/// Every slice of the total goes from who added it up to every copy.
+void Collectives::handOut(const plan::Tie &tie, const std::vector<int> &leads,
                           int64_t step) {
   const char *const what = "waiting for a shared weight's gradient";
-  const int source = plan.stages[tie.uses.back().stage].ranks[0];
+  const auto parties = static_cast<int>(leads.size());
+  const int64_t slice = plan::sliceBytes(tie.bytes, parties);
   requests.clear();
-  for (auto [stage, place] : tie.copies)
-    for (int rank : plan.stages[stage].ranks) {
-      if (rank != state.rank && source != state.rank)
-        continue;
-      if (rank != state.rank) {
-        requests.push_back(transport.send(rank, kTagTie, state.scratch, bytes));
-        continue;
+  for (int party = 0; party < parties; ++party) {
+    const int64_t begin = std::min(tie.bytes, party * slice),
+                  length = std::min(tie.bytes, begin + slice) - begin;
+    const int source = leads[party];
+    for (auto [stage, offset] : tie.copies)
+      for (int rank : plan.stages[stage].ranks) {
+        if (length == 0 || (rank != state.rank && source != state.rank))
+          continue;
+        if (rank != state.rank) {
+          requests.push_back(
+              transport.send(rank, kTagTie, home(tie) + begin, length));
+          continue;
+        }
+        char *target =
+            state.unit(stage).memory.at(PIPEC_GRADIENTS) + offset + begin;
+        if (source != state.rank)
+          requests.push_back(
+              transport.receive(source, kTagTie, target, length));
+        else if (target != home(tie) + begin)
+          std::memcpy(target, home(tie) + begin, static_cast<size_t>(length));
       }
-      char *target =
-          state.unit(stage).memory.at(PIPEC_GRADIENTS) + place + offset;
-      if (source == state.rank)
-        std::memcpy(target, state.scratch, static_cast<size_t>(bytes));
-      else
-        requests.push_back(transport.receive(source, kTagTie, target, bytes));
-    }
+  }
   for (Request &request : requests)
-    wait(request, what, tie.copies[0].first, source, step);
+    wait(request, what, tie.copies[0].first, -1, step);
 }
 
 } // namespace pipec

@@ -38,10 +38,12 @@ public:
                   const std::function<void(const char *)> &use);
 
 private:
-  void foldPiece(const plan::Tie &tie, int64_t offset, int64_t bytes,
-                 int64_t step);
-  void handOut(const plan::Tie &tie, int64_t offset, int64_t bytes,
+  void foldHere(const plan::Tie &tie);
+  void foldPiece(const plan::Tie &tie, const std::vector<int> &leads,
+                 int64_t piece, int64_t step);
+  void handOut(const plan::Tie &tie, const std::vector<int> &leads,
                int64_t step);
+  char *home(const plan::Tie &tie);
   void wait(Request &request, const char *what, int stage, int peer,
             int64_t step);
 
@@ -51,6 +53,7 @@ private:
   Watch &watch;
   std::vector<plan::Tie> ties; ///< those of this rank's stages
   std::vector<Request> requests, more;
+  std::vector<const float *> sources; ///< of a sum
 };
 
 } // namespace pipec

@@ -45,11 +45,19 @@ std::vector<Tie> ties(const Plan &plan) {
   return result;
 }
 
+std::vector<int> tieLeads(const Plan &plan, const Tie &tie) {
+  std::vector<int> leads;
+  for (auto &[stage, offset] : tie.copies) {
+    const int rank = plan.stages[stage].ranks[0];
+    if (std::find(leads.begin(), leads.end(), rank) == leads.end())
+      leads.push_back(rank);
+  }
+  return leads;
+}
+
 int64_t scratchBytes(const Plan &plan, int rank) {
   int64_t scratch = 0;
-  std::vector<bool> here(plan.stages.size());
   for (int id : plan.ranks[rank].stages) {
-    here[id] = true;
     const Stage &stage = plan.stages[id];
     const int replicas = static_cast<int>(stage.ranks.size());
     if (replicas < 2)
@@ -61,10 +69,15 @@ int64_t scratchBytes(const Plan &plan, int rank) {
                                       alignUp(regionOf(stage, "stats").bytes));
   }
   for (const Tie &tie : ties(plan)) {
-    bool involved = std::any_of(tie.uses.begin(), tie.uses.end(),
-                                [&](auto &use) { return here[use.stage]; });
-    if (involved && tie.copies.size() > 1)
-      scratch = std::max(scratch, std::min(alignUp(tie.bytes), kPieceBytes));
+    const std::vector<int> leads = tieLeads(plan, tie);
+    if (std::find(leads.begin(), leads.end(), rank) == leads.end())
+      continue;
+    const int64_t elsewhere =
+        std::count_if(tie.uses.begin(), tie.uses.end(), [&](auto &use) {
+          return plan.stages[use.stage].ranks[0] != rank;
+        });
+    const int64_t slice = sliceBytes(tie.bytes, static_cast<int>(leads.size()));
+    scratch = std::max(scratch, elsewhere * std::min(slice, kPieceBytes));
   }
   return alignUp(scratch);
 }

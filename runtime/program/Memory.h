@@ -65,6 +65,10 @@ struct Tie {
   std::vector<std::pair<int, int64_t>> copies;
 };
 
+/// The ranks that add up a shared weight's gradient, a slice each: the first
+/// replica of every stage that has it, each rank once, by stage.
+std::vector<int> tieLeads(const Plan &plan, const Tie &tie);
+
 /// By ascending weight.
 std::vector<Tie> ties(const Plan &plan);
 
