@@ -1,4 +1,4 @@
-# kernels_bench: built when Google Benchmark is there, not part of the tests.
+# kernels_bench: built on request when Google Benchmark is there.
 find_package(benchmark QUIET)
 if(benchmark_FOUND)
   add_executable(kernels_bench EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/test/bench/kernels_bench.cpp)
@@ -12,3 +12,8 @@ if(benchmark_FOUND)
     target_link_libraries(kernels_bench PRIVATE ${PIPEC_DNNL})
   endif()
 endif()
+
+# The kernels as a shared object, for kernels_vs_torch.py.
+add_library(kernels_shared MODULE EXCLUDE_FROM_ALL
+  ${CMAKE_SOURCE_DIR}/test/bench/kernels_shared.cpp)
+target_link_libraries(kernels_shared PRIVATE "$<LINK_LIBRARY:WHOLE_ARCHIVE,pipec_kernels>")

@@ -14,12 +14,19 @@
  *    for every thread count and every repetition. Work is cut by shape, and
  *    every sum has a fixed order.
  *  - Nothing is allocated in a call. What a function needs beyond its operands
- *    is `scratch`, whose size the compiler asks for beforehand; packing buffers
- *    of the matrix product are made once per thread (see pipec_matmul).
+ *    is `scratch`, whose size the compiler asks for beforehand, and a workspace
+ *    of fixed size that each thread of the pool gets once
+ *    (pipec_prepare_kernels).
  *  - A size of zero is legal everywhere and means an empty loop; a product
  *    with k = 0 is a matrix of zeros.
- *  - NaN and infinity propagate as in the mathematical definition; no product
- *    is skipped because a factor is zero.
+ *  - No product is skipped because a factor is zero: NaN and infinity reach
+ *    whatever they reach by the definition. Convolutions may spread them to a
+ *    few neighbouring outputs as well (Winograd's tiles; padding multiplied by
+ *    an infinite weight).
+ *  - The loops are compiled for x86-64-v4 (AVX-512), v3 (AVX2) and baseline, and
+ *    chosen by the processor. v4 and v3 give the same bits; the baseline has no
+ *    fused multiply-add and differs in rounding. PIPEC_KERNELS=v3|baseline in
+ *    the environment lowers the choice (for tests).
  *  - Functions called from inside pipec_parallel run on the calling thread.
  *===----------------------------------------------------------------------===*/
 #ifndef PIPEC_RUNTIME_KERNELS_CPU_KERNELS_H
@@ -64,6 +71,14 @@ enum PipecLayout { PIPEC_PLAIN = 0, PIPEC_BLOCKED = 1 };
  * OMP_NUM_THREADS or omp_set_num_threads. */
 void pipec_parallel(void (*kernel)(int64_t lo, int64_t hi, void *const *args),
                     int64_t n, int64_t grain, void *const *args);
+
+/* Gives every thread of the pool its workspace, so that no later call
+ * allocates. A program calls it once at load, after the size of the pool is
+ * settled; without it a thread's first product or convolution does it.         */
+void pipec_prepare_kernels(void);
+
+/* Bytes of that workspace, per thread. Single precision touches about half.    */
+int64_t pipec_workspace_bytes(void);
 
 /*===----------------------------------------------------------------------===
  * Matrix product

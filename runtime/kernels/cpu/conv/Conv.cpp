@@ -157,7 +157,9 @@ extern "C" int64_t pipec_conv_scratch_bytes(const PipecConv *d, int32_t which) {
          int64_t(d->dtype == PIPEC_F64 ? sizeof(double) : sizeof(float));
 }
 
-extern "C" void pipec_prepare_conv(PipecConv *d, int32_t which) {}
+extern "C" void pipec_prepare_conv(PipecConv *d, int32_t which) {
+  pipec_prepare_kernels();
+}
 
 extern "C" void pipec_release_conv(PipecConv *d) { d->prepared = nullptr; }
 

@@ -282,3 +282,12 @@ template float *threadScratch<float>();
 template double *threadScratch<double>();
 
 } // namespace pipec::cpu
+
+extern "C" void pipec_prepare_kernels(void) {
+  pipec::cpu::parallelFor(omp_get_max_threads(), 1,
+                          [](int64_t) { pipec::cpu::workspace(); });
+}
+
+extern "C" int64_t pipec_workspace_bytes(void) {
+  return pipec::cpu::threadWorkspaceBytes();
+}

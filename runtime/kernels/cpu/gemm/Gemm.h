@@ -152,7 +152,7 @@ template <typename T> struct Gemm {
 /// Largest number of k steps in one chain of multiply-adds.
 constexpr int64_t kDepth = 384;
 
-/// Bytes of packing buffers that each thread keeps from its first product on.
+/// Bytes of buffers that each thread keeps from its first product on.
 int64_t threadWorkspaceBytes();
 
 /// Buffers of the calling thread for packing outside of a product: at least
