@@ -31,7 +31,7 @@ python3 examples/gpt2/tokens.py examples/gpt2/alice.txt -o "$out/tokens.npy"
 
 say "train: $steps steps"
 "$build/bin/pipec-run" "$out/plan" --data input_ids="$out/tokens.npy" \
-  --steps "$steps" --shuffle 1 --metrics "$out/metrics.jsonl" \
+  --steps "$steps" --metrics "$out/metrics.jsonl" \
   --export "$out/trained.onnx"
 
 say "result"

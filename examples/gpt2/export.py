@@ -44,6 +44,12 @@ def main():
         resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
         bos_token_id=0, eos_token_id=0)
     model = transformers.GPT2LMHeadModel(config).eval()
+    # The exporter makes equal tensors one and drops zero biases; in a model that
+    # was never trained that would tie all norms. A little noise keeps them apart.
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() == 1:
+                parameter.add_(0.01 * torch.randn_like(parameter))
     ids = torch.randint(0, 256, (3, 64))
     path = pathlib.Path(__file__).parent / "model.onnx"
     torch.onnx.export(
