@@ -137,23 +137,47 @@ static void readStages(const CompileOptions &o, plan::PlanRequest &request) {
 // One strategy
 //===----------------------------------------------------------------------===//
 
-/// Ranks on CPUs form a straight pipeline unless replication was asked for: a
+/// Ranks on CPUs form a straight pipeline unless replication was asked for (and
+/// wherever the schedule knows no replicas): a
 /// replicated stage sums gradients in another order, so that only straight ones
 /// have the same bits for every number of ranks.
 static void chooseShape(const CompileOptions &o, Decision &d) {
   plan::PlanRequest &request = d.request;
   int devices = request.topology.devices();
   readStages(o, request);
-  bool straight = o.strategy != "auto" && !o.cpus.empty() &&
-                  o.stages == "auto" && request.replicas.empty() &&
-                  request.strategy.shape != plan::Shape::DataParallel;
+  bool straight = o.stages == "auto" && request.replicas.empty() &&
+                  o.stageFile.empty() &&
+                  request.strategy.shape != plan::Shape::DataParallel &&
+                  (!request.strategy.replicates ||
+                   (o.strategy != "auto" && !o.cpus.empty()));
   if (straight) {
     request.stages = devices * request.strategy.chunks;
     request.replication = false;
   }
-  if (request.stages && *request.stages == devices && request.replicas.empty())
+  if (request.stages && request.replicas.empty() &&
+      (*request.stages == devices || !request.strategy.replicates))
     request.replication = false;
   request.useAllDevices = o.strategy != "auto";
+}
+
+/// Stages have either whole or split backward tasks: where an order has both
+/// (as DualPipe's), a whole one becomes its two halves, one after the other.
+static void splitWholeBackwards(schedule::Schedule &s) {
+  bool any = false;
+  for (const auto &order : s.order)
+    for (const schedule::Action &action : order)
+      any = any || action.kind == schedule::Kind::W;
+  for (auto &order : s.order) {
+    std::vector<schedule::Action> actions;
+    for (schedule::Action action : order)
+      if (any && action.kind == schedule::Kind::B) {
+        actions.push_back({schedule::Kind::I, action.stage, action.microbatch});
+        actions.push_back({schedule::Kind::W, action.stage, action.microbatch});
+      } else {
+        actions.push_back(action);
+      }
+    order = std::move(actions);
+  }
 }
 
 static schedule::Schedule scheduleFor(const Decision &d) {
@@ -176,7 +200,9 @@ static schedule::Schedule scheduleFor(const Decision &d) {
   }
   if (!d.strategy->synchronous())
     request.microbatches = std::max(16, 4 * request.devices);
-  return strategy::generate(*d.strategy, request);
+  schedule::Schedule schedule = strategy::generate(*d.strategy, request);
+  splitWholeBackwards(schedule);
+  return schedule;
 }
 
 static Decision decideFor(const std::string &name, const CompileOptions &o,
