@@ -32,7 +32,7 @@ constexpr int64_t kChunkBytes = 1024 << 10, kChunkTiles = 192;
 
 /// Slots when there are at least as many chunks, and the bytes of transformed
 /// weights up to which each slot of a weight gradient has its own.
-constexpr int64_t kSlots = 8, kSlotWeightBytes = 1536 << 10;
+constexpr int64_t kSlots = 8, kSlotWeightBytes = 512 << 10;
 
 /// A convolution from `from` to `to` with padding lo, in tiles of `to`.
 struct Tiling {
@@ -106,10 +106,12 @@ struct Tiling {
   }
 };
 
-/// Positions of an image side, 16 channels at a time, in the thread's scratch.
-/// Tiles are taken `kTiles` of a row at a time.
-constexpr int64_t kStripTiles = 64, kStripFloats = kScratchElements;
-static_assert(4 * (2 * kStripTiles + 2) * kLanes <= kStripFloats);
+/// Strips are positions of an image side, 16 channels at a time, in the
+/// thread's scratch: at most kStripTiles tiles of a row, and about kStripAim
+/// floats.
+constexpr int64_t kStripTiles = 64, kStripAim = 6144;
+static_assert(4 * (2 * kStripTiles + 2) * kLanes <= kScratchElements);
+static_assert(kStripAim <= kScratchElements);
 
 /// Copies `rows` x `columns` positions from (y, x), zeros outside the image.
 void loadStrip(const Tiling::Side &side, const float *data, int64_t image,
@@ -157,68 +159,78 @@ void storeStrip(const Tiling::Side &side, float *data, int64_t image,
   }
 }
 
-/// Calls body(block, image, tile row in the image, tile row in the chunk, first
-/// tile, tiles) for groups of tiles of one row and one vector of channels.
+/// A few rows of tiles of one vector of channels of one image.
+struct Group {
+  int64_t block, image, row, rows, tile, tiles; ///< row: in the image
+  int64_t first;                                ///< its first tile in the chunk
+};
+
+/// Calls body(group) for all tiles of a chunk that starts at `firstRow`. Groups
+/// have several rows if the strip stays small (neighbouring rows share inputs).
 template <typename Body>
-void forEachTileRow(const Tiling &t, const Tiling::Side &side, int64_t firstRow,
-                    const Body &body) {
+void forEachGroup(const Tiling &t, const Tiling::Side &side, int64_t firstRow,
+                  const Body &body) {
   const int64_t rows = std::min(t.chunkRows, t.rows - firstRow);
-  const int64_t blocks = side.padded / kLanes;
-  parallelFor(blocks * rows, 1, [&](int64_t item) {
-    const int64_t block = item / rows, r = item % rows, row = firstRow + r;
-    for (int64_t tile = 0; tile < t.across; tile += kStripTiles)
-      body(block, row / t.rowsPerImage, row % t.rowsPerImage, r, tile,
-           std::min(kStripTiles, t.across - tile));
+  const int64_t width = 2 * std::min(t.across, kStripTiles) + 2;
+  const int64_t together =
+      std::max<int64_t>(kStripAim / (2 * width * kLanes) - 1, 1);
+  parallelRanges(side.padded / kLanes * rows, 1, [&](int64_t lo, int64_t hi) {
+    while (lo < hi) {
+      const int64_t r = lo % rows, row = (firstRow + r) % t.rowsPerImage;
+      const int64_t count =
+          std::min({together, hi - lo, rows - r, t.rowsPerImage - row});
+      for (int64_t tile = 0; tile < t.across; tile += kStripTiles)
+        body(Group{lo / rows, (firstRow + r) / t.rowsPerImage, row, count, tile,
+                   std::min(kStripTiles, t.across - tile),
+                   r * t.across + tile});
+      lo += count;
+    }
   });
 }
 
 void transformInput(const Tiling &t, const float *data, int64_t firstRow,
                     float *v) {
-  forEachTileRow(t, t.from, firstRow,
-                 [&](int64_t block, int64_t image, int64_t row, int64_t r,
-                     int64_t tile, int64_t tiles) {
-                   float *strip = threadScratch<float>();
-                   const int64_t columns = 2 * tiles + 2;
-                   loadStrip(t.from, data, image, block, 2 * row - t.lo[0],
-                             2 * tile - t.lo[1], 4, columns, strip);
-                   winogradTiles().input(
-                       strip, columns * kLanes, tiles,
-                       v + (r * t.across + tile) * t.from.padded +
-                           block * kLanes,
-                       t.from.padded, t.step(t.from));
-                 });
+  forEachGroup(t, t.from, firstRow, [&](const Group &g) {
+    float *strip = threadScratch<float>();
+    const int64_t columns = 2 * g.tiles + 2;
+    loadStrip(t.from, data, g.image, g.block, 2 * g.row - t.lo[0],
+              2 * g.tile - t.lo[1], 2 * g.rows + 2, columns, strip);
+    for (int64_t r = 0; r < g.rows; ++r)
+      winogradTiles().input(
+          strip + 2 * r * columns * kLanes, columns * kLanes, g.tiles,
+          v + (g.first + r * t.across) * t.from.padded + g.block * kLanes,
+          t.from.padded, t.step(t.from));
+  });
 }
 
 void transformGradient(const Tiling &t, const float *data, int64_t firstRow,
                        float *d) {
-  forEachTileRow(t, t.to, firstRow,
-                 [&](int64_t block, int64_t image, int64_t row, int64_t r,
-                     int64_t tile, int64_t tiles) {
-                   float *strip = threadScratch<float>();
-                   const int64_t columns = 2 * tiles;
-                   loadStrip(t.to, data, image, block, 2 * row, 2 * tile, 2,
-                             columns, strip);
-                   winogradTiles().gradient(
-                       strip, columns * kLanes, tiles,
-                       d + (r * t.across + tile) * t.to.padded + block * kLanes,
-                       t.to.padded, t.step(t.to));
-                 });
+  forEachGroup(t, t.to, firstRow, [&](const Group &g) {
+    float *strip = threadScratch<float>();
+    const int64_t columns = 2 * g.tiles;
+    loadStrip(t.to, data, g.image, g.block, 2 * g.row, 2 * g.tile, 2 * g.rows,
+              columns, strip);
+    for (int64_t r = 0; r < g.rows; ++r)
+      winogradTiles().gradient(
+          strip + 2 * r * columns * kLanes, columns * kLanes, g.tiles,
+          d + (g.first + r * t.across) * t.to.padded + g.block * kLanes,
+          t.to.padded, t.step(t.to));
+  });
 }
 
 void transformOutput(const Tiling &t, const float *m, int64_t firstRow,
                      float *data) {
-  forEachTileRow(t, t.to, firstRow,
-                 [&](int64_t block, int64_t image, int64_t row, int64_t r,
-                     int64_t tile, int64_t tiles) {
-                   float *strip = threadScratch<float>();
-                   const int64_t columns = 2 * tiles;
-                   winogradTiles().output(
-                       m + (r * t.across + tile) * t.to.padded + block * kLanes,
-                       t.to.padded, t.step(t.to), tiles, strip,
-                       columns * kLanes);
-                   storeStrip(t.to, data, image, block, 2 * row, 2 * tile, 2,
-                              columns, strip);
-                 });
+  forEachGroup(t, t.to, firstRow, [&](const Group &g) {
+    float *strip = threadScratch<float>();
+    const int64_t columns = 2 * g.tiles;
+    for (int64_t r = 0; r < g.rows; ++r)
+      winogradTiles().output(
+          m + (g.first + r * t.across) * t.to.padded + g.block * kLanes,
+          t.to.padded, t.step(t.to), g.tiles, strip + 2 * r * columns * kLanes,
+          columns * kLanes);
+    storeStrip(t.to, data, g.image, g.block, 2 * g.row, 2 * g.tile, 2 * g.rows,
+               columns, strip);
+  });
 }
 
 /// u[f][c][o] from w[o][c][9].
