@@ -2,7 +2,8 @@
 //
 // One engine for matrix products and convolutions: C (+)= A B, where A and B
 // say how to pack a panel of themselves and C is a matrix or a sink of tiles.
-// An element of C is a sum over blocks of at most kDepth steps of k, each block
+// An element of C is a sum over blocks of at most kDepth steps of k (short ones in
+// small products), each block
 // one chain of fused multiply-adds; neither depends on how rows and columns are
 // shared among threads.
 //
