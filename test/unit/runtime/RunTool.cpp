@@ -68,6 +68,8 @@ bool Process::running() {
   return !finished;
 }
 
+double Process::age() const { return clockSeconds() - started; }
+
 Outcome Process::wait(double limit) {
   Outcome run;
   while (running()) {

@@ -30,6 +30,8 @@ public:
   Outcome wait(double limit = 120);
   /// True while it runs.
   bool running();
+  /// Seconds since it was started.
+  double age() const;
 
 private:
   std::string folder;

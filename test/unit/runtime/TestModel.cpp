@@ -475,10 +475,9 @@ std::map<std::string, std::vector<float>> readModel(const std::string &path) {
   std::map<std::string, std::vector<float>> result;
   const wire::MappedFile file(path);
   for (auto &[name, place] : initializers(path)) {
-    auto *data =
-        reinterpret_cast<const float *>(file.bytes().begin + place.first);
-    result[name].resize(place.second / 4);
-    std::memcpy(result[name].data(), data, place.second);
+    result[name].resize(static_cast<size_t>(place.second) / 4);
+    std::memcpy(result[name].data(), file.bytes().begin + place.first,
+                static_cast<size_t>(place.second));
   }
   return result;
 }
