@@ -48,6 +48,7 @@ public:
     StageEmitter emitter(*code, features);
     PlanOptions planOptions;
     planOptions.fuse = options.fuse;
+    settleStash(*source);
     for (auto func : source->getOps<func::FuncOp>()) {
       auto name = func->getAttrOfType<StringAttr>(pipe::kTaskAttr);
       if (!name)

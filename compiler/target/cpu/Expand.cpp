@@ -2,6 +2,8 @@
 #include "compiler/target/cpu/Expand.h"
 #include "dialects/nn/Build.h"
 
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
 using namespace mlir;
 using namespace pipec;
 
@@ -42,6 +44,81 @@ static Value expand(nn::NNBuilder &b, nn::CumsumOp op) {
   return flip(sum);
 }
 
+namespace {
+/// The place of a padded part along the one axis that is padded.
+struct Part {
+  Value x;
+  int64_t axis, begin, end;
+};
+} // namespace
+
+static std::optional<Part> partOf(nn::PadOp pad) {
+  if (!pad.getValue().isZero() ||
+      llvm::any_of(pad.getInterior(), [](int64_t n) { return n != 0; }))
+    return std::nullopt;
+  std::optional<Part> part;
+  for (int64_t d = 0, n = pad.getLow().size(); d < n; ++d) {
+    if (!pad.getLow()[d] && !pad.getHigh()[d])
+      continue;
+    if (part)
+      return std::nullopt;
+    int64_t begin = pad.getLow()[d];
+    part = {pad.getX(), d, begin,
+            begin + nn::tensorType(pad.getX()).getDimSize(d)};
+  }
+  return part;
+}
+
+/// Collects the padded parts that a tree of additions sums.
+static bool collectParts(Value value, SmallVectorImpl<Part> &parts) {
+  if (auto pad = value.getDefiningOp<nn::PadOp>()) {
+    auto part = partOf(pad);
+    if (part)
+      parts.push_back(*part);
+    return part.has_value();
+  }
+  auto add = value.getDefiningOp<nn::AddOp>();
+  return add && add->hasOneUse() && collectParts(add.getA(), parts) &&
+         collectParts(add.getB(), parts);
+}
+
+/// pad(x) + pad(y) + … = concat(x, y, …) when each element comes from one part
+/// only: the gradient of what was sliced into parts.
+static Value joinParts(nn::NNBuilder &b, nn::AddOp op) {
+  SmallVector<Part> parts;
+  if (!collectParts(op.getA(), parts) || !collectParts(op.getB(), parts))
+    return {};
+  llvm::sort(parts,
+             [](const Part &p, const Part &q) { return p.begin < q.begin; });
+  int64_t axis = parts.front().axis, at = 0;
+  SmallVector<Value> inputs;
+  auto type = nn::tensorType(op.getY());
+  auto fillTo = [&](int64_t end) {
+    if (end == at)
+      return;
+    SmallVector<int64_t> shape(type.getShape());
+    shape[axis] = end - at;
+    inputs.push_back(nn::splat(b, type.clone(shape), 0));
+  };
+  for (const Part &part : parts) {
+    if (part.axis != axis || part.begin < at)
+      return {};
+    fillTo(part.begin);
+    inputs.push_back(part.x);
+    at = part.end;
+  }
+  fillTo(type.getDimSize(axis));
+  return nn::ConcatOp::create(b, inputs, axis);
+}
+
+/// Whether a later part of the same tree of additions will be joined whole.
+static bool isInnerSum(nn::AddOp op) {
+  SmallVector<Part> parts;
+  return op->hasOneUse() && isa<nn::AddOp>(*op->user_begin()) &&
+         collectParts(op->user_begin()->getOperand(0), parts) &&
+         collectParts(op->user_begin()->getOperand(1), parts);
+}
+
 void cpu::expandComposedOps(func::FuncOp func) {
   for (Operation &op : llvm::make_early_inc_range(func.getBody().front())) {
     nn::NNBuilder b(op.getLoc(), &op);
@@ -50,9 +127,16 @@ void cpu::expandComposedOps(func::FuncOp func) {
       simpler = expand(b, softmax);
     else if (auto cumsum = dyn_cast<nn::CumsumOp>(op))
       simpler = expand(b, cumsum);
+    else if (auto add = dyn_cast<nn::AddOp>(op); add && !isInnerSum(add))
+      simpler = joinParts(b, add);
     if (!simpler)
       continue;
     op.getResult(0).replaceAllUsesWith(simpler);
     op.erase();
   }
+  // What nobody needs any more.
+  for (Operation &op :
+       llvm::make_early_inc_range(llvm::reverse(func.getBody().front())))
+    if (isOpTriviallyDead(&op))
+      op.erase();
 }
