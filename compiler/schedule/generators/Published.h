@@ -27,6 +27,10 @@ VBlock vHalfBlock(int p, int i);
 Schedule repeatBlock(const ScheduleRequest &request, VBlock (*block)(int, int),
                      bool squeeze = true);
 
+/// ZB-H1 (factor 1), ZB-H2 (factor 2) and what lies between: factor*(P-1-r)
+/// forwards of warm-up on device r, weight gradients factor*r backwards late.
+Schedule zbHandcrafted(const ScheduleRequest &request, double factor);
+
 /// ZB-V's closed form for equal times.
 Schedule zbVClosedForm(const ScheduleRequest &request);
 

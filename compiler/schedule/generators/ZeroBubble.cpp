@@ -17,7 +17,7 @@
 
 namespace pipec::schedule {
 
-static Schedule makeHandcrafted(const ScheduleRequest &request, int factor) {
+Schedule zbHandcrafted(const ScheduleRequest &request, double factor) {
   int devices = request.devices, m = request.microbatches;
   Schedule schedule = begin(request, linearPlacement(devices));
   for (int r = 0; r < devices; ++r) {
@@ -27,12 +27,14 @@ static Schedule makeHandcrafted(const ScheduleRequest &request, int factor) {
       if (next < m)
         order.push_back({kind, r, next++});
     };
-    while (forward < std::min(factor * (devices - 1 - r), m))
+    int warmup = static_cast<int>(factor * (devices - 1 - r));
+    int delay = static_cast<int>(factor * r);
+    while (forward < std::min(warmup, m))
       put(Kind::F, forward);
     for (int i = 0; i < m; ++i) {
       put(Kind::F, forward);
       order.push_back({Kind::I, r, i});
-      if (i >= factor * r)
+      if (i >= delay)
         put(Kind::W, weight);
     }
     while (weight < m)
@@ -42,11 +44,11 @@ static Schedule makeHandcrafted(const ScheduleRequest &request, int factor) {
 }
 
 Schedule makeZBH1(const ScheduleRequest &request) {
-  return makeHandcrafted(request, 1);
+  return zbHandcrafted(request, 1);
 }
 
 Schedule makeZBH2(const ScheduleRequest &request) {
-  return makeHandcrafted(request, 2);
+  return zbHandcrafted(request, 2);
 }
 
 namespace {

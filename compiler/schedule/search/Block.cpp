@@ -88,6 +88,7 @@ public:
     bool fits = true;
     for (int s = 0; fits && s < p.stages; ++s)
       fits = walk(3 * s, at);
+    at += options.turn * block.period;
     for (int s = p.stages; fits && s-- > 0;)
       fits = walk(3 * s + 1, at);
     for (int s = p.stages; fits && s-- > 0;) {

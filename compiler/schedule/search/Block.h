@@ -18,6 +18,8 @@ struct BlockOptions {
   bool tidy = false;
   /// Wait this part of a task's time before each next stage.
   double stretch = 0;
+  /// Wait this part of a period at the last stage before turning back.
+  double turn = 0;
   /// Delay tasks at random, from this seed; 0: none.
   unsigned jitter = 0;
 };

@@ -23,9 +23,11 @@ namespace {
 
 class Pass {
 public:
-  Pass(const Problem &problem, const Order &order, bool backwards, Shake *shake)
+  Pass(const Problem &problem, const Order &order, bool backwards, Shake *shake,
+       Times *times)
       : p(problem), rows(backwards ? p.mirror : p.rows), backwards(backwards),
-        shake(shake), order(order), result(p.devices), agenda(p.devices) {}
+        shake(shake), times(times), order(order), result(p.devices),
+        offset(p.devices, 0), agenda(p.devices) {}
   Order run(Result *result);
 
 private:
@@ -45,7 +47,8 @@ private:
 
   void prepare();
   void prepareHeads();
-  void releases();
+  void entries();
+  void finish(double to);
   Task taskOf(const Head &h) const {
     return p.task(h.row, backwards ? p.microbatches - 1 - h.taken : h.taken);
   }
@@ -66,20 +69,25 @@ private:
   const std::vector<Row> &rows;
   const bool backwards;
   Shake *shake;
+  Times *times;
   const Order &order;
   Order result;
+  std::vector<double> offset; ///< device -> its clock behind the common one
   std::vector<Device> devices;
   std::vector<Head> heads;
   std::vector<int> headOf;    ///< row -> head
   std::vector<int> firstHead; ///< device -> its first head
   std::vector<int> positionOf;
   std::vector<double> arrival;
+  std::vector<double> starts; ///< by task, when times are wanted
   Agenda agenda;
 };
 
 void Pass::prepare() {
   arrival.assign(p.taskIds(), kNever);
   positionOf.resize(p.taskIds());
+  if (times)
+    starts.resize(p.taskIds());
   devices.resize(p.devices);
   for (int d = 0; d < p.devices; ++d) {
     Device &dev = devices[d];
@@ -99,8 +107,8 @@ void Pass::prepare() {
     agenda.set(d, 0);
   }
   prepareHeads();
-  if (backwards && p.metric == Metric::Span)
-    releases();
+  if (p.metric == Metric::Span)
+    entries();
 }
 
 void Pass::prepareHeads() {
@@ -127,8 +135,10 @@ void Pass::prepareHeads() {
     refresh(h);
 }
 
-/// Reversed, a device may start as much later as it ends earlier.
-void Pass::releases() {
+/// For the span each device has its own clock, which starts with its first
+/// task. With time reversed a device may start as much later as it ends
+/// earlier.
+void Pass::entries() {
   std::vector<double> entry(p.devices, kNever);
   double at = 0, latest = 0;
   for (int s = 0; s < p.stages; ++s) {
@@ -138,6 +148,9 @@ void Pass::releases() {
     at += row.time + row.hop;
   }
   for (int d = 0; d < p.devices; ++d) {
+    offset[d] = backwards ? entry[d] : latest - entry[d];
+    if (!backwards)
+      continue;
     devices[d].freeAt = latest - entry[d];
     agenda.set(d, devices[d].freeAt);
   }
@@ -147,11 +160,12 @@ Order Pass::run(Result *cost) {
   prepare();
   while (agenda.time() < kNever)
     decide(agenda.device(), agenda.time());
-  double from = kNever, to = 0, span = 0;
+  double from = kNever, to = 0, span = 0, end = 0;
   for (int d = 0; d < p.devices; ++d) {
     Device &dev = devices[d];
     if (result[d].size() < order[d].size())
       return {};
+    end = std::max(end, dev.freeAt + offset[d]);
     if (backwards)
       std::reverse(result[d].begin(), result[d].end());
     from = std::min(from, dev.first);
@@ -160,7 +174,20 @@ Order Pass::run(Result *cost) {
   }
   if (cost)
     *cost = {to - from, span, true};
+  if (times)
+    finish(end);
   return std::move(result);
+}
+
+/// Turns start times into the latest starts of the pass the other way, which
+/// may use each task's time up to where this pass has put it.
+void Pass::finish(double end) {
+  times->latest.swap(starts);
+  for (std::size_t row = 0; row < rows.size(); ++row)
+    for (int k = 0; k < p.microbatches; ++k) {
+      double &t = times->latest[p.task(static_cast<int>(row), k)];
+      t = end - t - rows[row].time;
+    }
 }
 
 void Pass::decide(int d, double now) {
@@ -175,6 +202,9 @@ void Pass::decide(int d, double now) {
   double turn = heads[headOf[p.rowOf(order[d][head])]].ready;
   if (turn <= now)
     return take(d, head, now);
+  // Tasks may fill the gap, and with known latest starts reach beyond it.
+  if (times && !times->latest.empty())
+    turn = std::max(turn, times->latest[order[d][head]]);
   double wake = kNever;
   int best = -1;
   for (int i = firstHead[d]; i < firstHead[d + 1]; ++i) {
@@ -242,6 +272,8 @@ void Pass::take(int d, int position, double now) {
   dev.previous[dev.next[position]] = dev.previous[position];
   if (result[d].empty())
     dev.first = now;
+  if (times)
+    starts[t] = now;
   dev.held += row.memory;
   double end = dev.freeAt = now + row.time;
   Head &own = heads[headOf[rowIndex]];
@@ -266,8 +298,8 @@ void Pass::take(int d, int position, double now) {
 } // namespace
 
 Order justify(const Problem &problem, const Order &order, bool backwards,
-              Result *result, Shake *shake) {
-  return Pass(problem, order, backwards, shake).run(result);
+              Result *result, Shake *shake, Times *times) {
+  return Pass(problem, order, backwards, shake, times).run(result);
 }
 
 Order improve(const Problem &problem, const Order &order, int rounds,
@@ -275,6 +307,7 @@ Order improve(const Problem &problem, const Order &order, int rounds,
   Order best = order, current = order;
   result = evaluate(problem, best);
   int made = 0;
+  Times times;
   if (!passes)
     passes = &made;
   ++*passes;
@@ -283,10 +316,14 @@ Order improve(const Problem &problem, const Order &order, int rounds,
     Result r;
     ++idle;
     *passes += 2;
-    current = justify(problem, current, true);
+    current = justify(problem, current, true, nullptr, nullptr, &times);
     if (current.empty())
       break;
-    current = justify(problem, current, false, &r);
+    // Every other round only true gaps are filled: slack used up in one round
+    // is given back in the next.
+    if (round % 2)
+      times.latest.clear();
+    current = justify(problem, current, false, &r, nullptr, &times);
     if (current.empty())
       break;
     if (r.cost(problem.metric) < result.cost(problem.metric) * (1 - 1e-9)) {

@@ -11,13 +11,21 @@ struct Shake {
   double rate = 0; ///< part of the decisions that take any ready task
 };
 
+/// Carried from a pass to the next one in the other direction.
+struct Times {
+  /// By task: when it may start at the latest without making the order longer.
+  /// In: for this pass, empty when not known. Out: for the pass that follows.
+  std::vector<double> latest;
+};
+
 /// Runs the order; where a device would wait, the first task of its list that
 /// is ready, fits the gap and keeps memory within the limit is taken earlier.
 /// `backwards` does the same with time reversed, which moves tasks later. The
 /// order must be valid and fit. The makespan (for Metric::Span: the span) does
 /// not grow, unless shaken. An empty order means that the given one deadlocks.
 Order justify(const Problem &problem, const Order &order, bool backwards,
-              Result *result = nullptr, Shake *shake = nullptr);
+              Result *result = nullptr, Shake *shake = nullptr,
+              Times *times = nullptr);
 
 /// Passes in both directions, at most `rounds` of them and as long as two in a
 /// row bring something; the best order met and its cost.

@@ -59,6 +59,7 @@ private:
   struct Instance {
     Family family;
     Problem problem;
+    double bound = 0;
   };
 
   double cost(const Candidate &c) const {
@@ -96,9 +97,10 @@ Search::Search(const ScheduleRequest &request, const SearchOptions &options)
   double largest = 0;
   for (const Family &family : options.families) {
     instances.push_back(
-        {family, makeProblem(request, place(family, request.devices))});
+        {family, makeProblem(request, place(family, request.devices)), 0});
     if (fused)
       fuse(instances.back().problem);
+    instances.back().bound = lowerBound(instances.back().problem);
     largest = std::max<double>(largest, instances.back().problem.tasks());
   }
   constexpr double kLeast = 6e5, kPerTask = 260, kMost = 5e6;
@@ -122,6 +124,10 @@ void Search::publishedSeeds(int index) {
     if (auto schedule = published(row.name, request, instance.family))
       add(index, toOrder(instance.problem, *schedule), row.name);
   const Family &f = instance.family;
+  if (f.chunks == 1 && !fused)
+    for (double factor : {1.25, 1.5, 1.75, 2.25, 2.5, 3.0})
+      add(index, toOrder(instance.problem, zbHandcrafted(request, factor)),
+          "zb-h");
   if (f.layout != Layout::Zigzag || f.chunks != 2)
     return;
   add(index, toOrder(instance.problem, zbVClosedForm(request)), "zb-v");
@@ -171,7 +177,7 @@ void Search::seeds() {
     publishedSeeds(static_cast<int>(i));
   int n = static_cast<int>(std::size(kPolicies));
   double whole = budget;
-  budget = spent + 0.4 * (whole - std::min(spent, whole));
+  budget = spent + 0.25 * (whole - std::min(spent, whole));
   policySeeds(0, 3);
   for (std::size_t i = 0; i < instances.size(); ++i)
     blockSeeds(static_cast<int>(i));
@@ -206,41 +212,48 @@ void Search::refine(std::size_t keep, int rounds) {
   }
 }
 
-/// Iterated local search: shake the best order, improve, keep what is no worse.
+/// Iterated local search on the best few in turn: shake, improve, keep what is
+/// no worse. Small and large shakes take turns, too.
 void Search::shakeUp() {
+  constexpr std::size_t kLineages = 3;
+  constexpr double kRates[] = {0.05, 0.3, 1};
   sort();
-  pool.resize(1);
-  Candidate &best = pool[0];
-  const Problem &p = instances[best.problem].problem;
+  if (pool.size() > kLineages)
+    pool.resize(kLineages);
   Shake shake;
-  for (int turn = 0; left() && !optimal(); ++turn) {
-    shake.rate = 0.005 * (1 + turn % 7);
+  for (std::size_t turn = 0; left() && !optimal(); ++turn) {
+    Candidate &c = pool[turn / std::size(kRates) % pool.size()];
+    const Problem &p = instances[c.problem].problem;
+    shake.rate = kRates[turn % std::size(kRates)];
     Result result;
-    Order order = justify(p, best.order, turn % 2, &result, &shake);
+    Order order = justify(p, c.order, turn % 2, &result, &shake);
     int passes = 1;
     if (!order.empty())
       order = improve(p, order, 2, result, &passes);
     charge(p, passes);
-    if (result.cost(request.metric) <= cost(best)) {
-      best.order = std::move(order);
-      best.result = result;
+    if (!order.empty() && result.cost(request.metric) <= cost(c)) {
+      c.order = std::move(order);
+      c.result = result;
     }
   }
+  sort();
 }
 
-/// No order can be shorter than the busiest device's work and, for the
-/// makespan, its wait for the first microbatch.
+/// Whether some candidate is as short as any order can be. The bound is that
+/// of its own placement: others may have a lower one, so this only says when
+/// to stop looking where the search is.
 bool Search::optimal() const {
-  const Candidate &best = pool[0];
-  const Problem &p = instances[best.problem].problem;
-  return cost(best) <= lowerBound(p) * (1 + 1e-12);
+  for (const Candidate &c : pool)
+    if (cost(c) <= instances[c.problem].bound * (1 + 1e-12))
+      return true;
+  return false;
 }
 
 std::optional<Found> Search::run() {
   seeds();
-  refine(16, 1);
-  refine(6, 2);
-  refine(3, 4);
+  refine(24, 1);
+  refine(8, 2);
+  refine(4, 4);
   if (pool.empty())
     return std::nullopt;
   shakeUp();
