@@ -49,10 +49,15 @@ void Alarm::raise(Exit code, const std::string &message, int origin) {
   std::lock_guard lock(mutex);
   if (up.load(std::memory_order_relaxed))
     return;
-  if (beforeRaise)
-    beforeRaise();
+  if (before)
+    before();
   reason = code, text = message, from = origin;
   up.store(true, std::memory_order_release);
+}
+
+void Alarm::beforeRaise(std::function<void()> action) {
+  std::lock_guard lock(mutex);
+  before = std::move(action);
 }
 
 Exit Alarm::code() const {

@@ -40,8 +40,8 @@ public:
   std::string message() const;
   int origin() const;
 
-  /// Called once, before any rank can see the alarm.
-  std::function<void()> beforeRaise;
+  /// `action` is called once, before any rank can see the alarm.
+  void beforeRaise(std::function<void()> action);
 
 private:
   std::atomic<bool> up{false};
@@ -49,6 +49,7 @@ private:
   Exit reason = Exit::Ok;
   std::string text;
   int from = -1;
+  std::function<void()> before;
 };
 
 /// Thrown in a rank when an alarm ends it.

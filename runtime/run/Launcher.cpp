@@ -5,9 +5,11 @@
 #include "runtime/run/Ranks.h"
 #include "runtime/run/Verify.h"
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <sys/prctl.h>
+#include <sys/sysinfo.h>
 
 namespace pipec {
 namespace {
@@ -22,17 +24,51 @@ const TransportRow *joinedTransport(const RunOptions &options) {
   return nullptr;
 }
 
+/// What no rank could change.
+void checkRunnable(const plan::Plan &plan) {
+  if (plan.cluster.kind != "cpu")
+    throw Failure(Exit::Unavailable, "the plan is for " + plan.cluster.kind +
+                                         ", this pipec-run runs on CPUs; "
+                                         "compile with --cpus");
+  const bool loss =
+      std::any_of(plan.stages.begin(), plan.stages.end(),
+                  [](const plan::Stage &stage) { return stage.computes_loss; });
+  if (!loss)
+    throw Failure(Exit::Usage, "the plan computes no loss, there is nothing to "
+                               "train; compile with --loss");
+}
+
+/// All ranks will be here: is there memory for them?
+void checkMemory(const plan::Plan &plan) {
+  struct sysinfo info{};
+  if (sysinfo(&info) != 0)
+    return;
+  const int64_t there = static_cast<int64_t>(info.totalram) * info.mem_unit;
+  int64_t needed = 0;
+  for (const plan::Rank &rank : plan.ranks)
+    needed += rank.peak_bytes;
+  if (needed > there)
+    throw Failure(Exit::NoFit,
+                  "the ranks need " + std::to_string(needed) +
+                      " bytes together, this machine has " +
+                      std::to_string(there) +
+                      "; start them on several machines (launch/), or compile "
+                      "with fewer microbatches in flight or --recompute full");
+}
+
 Exit start(const plan::Plan &plan, const RunOptions &options, char **argv) {
+  checkRunnable(plan);
   if (options.oracle)
     return runOracle(plan, options);
   if (const TransportRow *row = joinedTransport(options))
     return runJoined(plan, options, *row);
+  checkMemory(plan);
   const bool single = plan.ranks.size() == 1;
   const TransportRow &row =
       transportNamed(options.transport != "auto" ? options.transport
                      : single                    ? "inproc"
                                                  : "mpi");
-  if (row.launch(1).empty())
+  if (row.launch(1, {}).empty())
     return runThreads(plan, options, row);
   // What every rank would find wrong is said once.
   DataSource(plan, options.data, options.shuffle);

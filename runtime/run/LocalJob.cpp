@@ -118,13 +118,9 @@ public:
       ::close(errors);
   }
 
-  void start(std::vector<std::string> command, char **argv) {
-    if (!temporary.path.empty())
-      command.insert(command.begin() + 1,
-                     {"--mca", "orte_tmpdir_base", temporary.path});
-    if (!shared.path.empty())
-      command.insert(command.begin() + 1,
-                     {"--mca", "btl_vader_backing_directory", shared.path});
+  void start(const TransportRow &row, int ranks, char **argv) {
+    std::vector<std::string> command =
+        row.launch(ranks, {temporary.path, shared.path});
     char self[4096] = "";
     if (::readlink("/proc/self/exe", self, sizeof self - 1) < 0)
       throw Failure(Exit::Unavailable, "cannot find my own program file");
@@ -249,7 +245,7 @@ private:
 Exit runLocalJob(const plan::Plan &plan, const RunOptions &options,
                  const TransportRow &row, char **argv) {
   LocalJob job(plan, options);
-  job.start(row.launch(static_cast<int>(plan.ranks.size())), argv);
+  job.start(row, static_cast<int>(plan.ranks.size()), argv);
   return job.supervise();
 }
 

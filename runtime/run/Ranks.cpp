@@ -78,10 +78,10 @@ Exit runThreads(const plan::Plan &plan, const RunOptions &options,
   const auto count = static_cast<int>(plan.ranks.size());
   auto ends = row.open(count);
   Alarm alarm;
-  alarm.beforeRaise = [&] {
+  alarm.beforeRaise([&] {
     for (auto &end : ends)
       end->abandon();
-  };
+  });
   std::vector<std::unique_ptr<Watch>> watches;
   for (int rank = 0; rank < count; ++rank)
     watches.push_back(
@@ -158,6 +158,7 @@ struct JoinedRank {
 
   void meet(const TransportRow &row) {
     transport = std::move(row.open(1).front());
+    alarm.beforeRaise([this] { transport->abandon(); });
     const auto count = static_cast<int>(plan.ranks.size());
     if (transport->size() != count)
       throw Failure(Exit::Usage, "the plan has " + std::to_string(count) +
@@ -187,7 +188,8 @@ struct JoinedRank {
 
 /// The rank that a launcher has given this process, before the transport knows.
 int rankFromLauncher() {
-  for (const char *name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"})
+  for (const char *name :
+       {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "RANK"})
     if (const char *text = std::getenv(name))
       return std::atoi(text);
   return 0;

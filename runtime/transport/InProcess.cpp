@@ -163,6 +163,8 @@ std::vector<std::unique_ptr<Transport>> openInProcess(int ranks) {
 
 bool joinedInProcess() { return false; }
 
-std::vector<std::string> launchInProcess(int) { return {}; }
+std::vector<std::string> launchInProcess(int, const LaunchFolders &) {
+  return {};
+}
 
 } // namespace pipec

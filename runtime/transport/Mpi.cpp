@@ -134,24 +134,27 @@ bool joinedMpi() {
   return false;
 }
 
-std::vector<std::string> launchMpi(int ranks) {
+std::vector<std::string> launchMpi(int ranks, const LaunchFolders &folders) {
   // Shared memory is all that is needed on one machine. A rank that dies must
   // not take the others with it: they end by themselves, with a reason.
-  return {"mpirun",
-          "-q",
-          "-n",
-          std::to_string(ranks),
-          "--oversubscribe",
-          "--allow-run-as-root",
-          "--bind-to",
-          "none",
-          "--enable-recovery",
-          "--mca",
-          "pml",
-          "ob1",
-          "--mca",
-          "btl",
-          "self,vader"};
+  std::vector<std::string> command = {"mpirun",
+                                      "-q",
+                                      "-n",
+                                      std::to_string(ranks),
+                                      "--oversubscribe",
+                                      "--allow-run-as-root",
+                                      "--bind-to",
+                                      "none",
+                                      "--enable-recovery"};
+  auto set = [&](const char *parameter, const std::string &value) {
+    if (!value.empty())
+      command.insert(command.end(), {"--mca", parameter, value});
+  };
+  set("pml", "ob1");
+  set("btl", "self,vader");
+  set("orte_tmpdir_base", folders.disk);
+  set("btl_vader_backing_directory", folders.memory);
+  return command;
 }
 
 } // namespace pipec

@@ -51,6 +51,11 @@ public:
   virtual void abandon() {}
 };
 
+/// Where what a transport starts may leave files: they go away with the job.
+struct LaunchFolders {
+  std::string disk, memory; ///< empty: wherever it likes
+};
+
 /// A row of transports.def.
 struct TransportRow {
   std::string name, summary;
@@ -62,7 +67,7 @@ struct TransportRow {
   bool (*joined)();
   /// The command that starts `ranks` processes on this machine, to be followed
   /// by the program and its arguments; empty when the ranks are threads.
-  std::vector<std::string> (*launch)(int ranks);
+  std::vector<std::string> (*launch)(int ranks, const LaunchFolders &folders);
 };
 
 const std::vector<TransportRow> &transports();

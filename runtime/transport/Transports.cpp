@@ -7,7 +7,7 @@ namespace pipec {
 #define TRANSPORT(name, open, joined, launch, summary)                         \
   std::vector<std::unique_ptr<Transport>> open(int ranks);                     \
   bool joined();                                                               \
-  std::vector<std::string> launch(int ranks);
+  std::vector<std::string> launch(int ranks, const LaunchFolders &folders);
 #include "runtime/transport/transports.def"
 
 const std::vector<TransportRow> &transports() {

@@ -13,6 +13,7 @@
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <memory>
 #include <random>
 #include <unistd.h>
 
@@ -91,7 +92,8 @@ const Place kPlaces[] = {
 
 class EveryPlace : public testing::TestWithParam<Place> {};
 
-void loseARank(const Place &place, int signal, double timeout) {
+void loseARank(const Place &place, int signal, double timeout,
+               const std::string &transport = "mpi") {
   const std::string folder = freshFolder("fault");
   const Scenario &scenario = scenarioNamed(place.scenario);
   writePlan(scenario, folder);
@@ -99,18 +101,20 @@ void loseARank(const Place &place, int signal, double timeout) {
   std::vector<std::string> arguments = {"--steps",
                                         "8",
                                         "--transport",
-                                        "mpi",
+                                        transport,
                                         "--timeout",
                                         std::to_string(timeout),
                                         "--checkpoint",
                                         saved,
                                         "--checkpoint-every",
                                         "2"};
-  const Outcome run = runTool(folder, arguments,
-                              {std::string("PIPEC_TEST_FAULT=") + place.fault +
-                               " " + std::to_string(signal)});
+  Process process(toolCommand(folder, arguments), folder,
+                  {std::string("PIPEC_TEST_FAULT=") + place.fault + " " +
+                   std::to_string(signal)});
+  const double before = secondsUntilALoss(folder, process);
+  const Outcome run = process.wait();
   EXPECT_EQ(run.code, 76) << run.errors;
-  EXPECT_LT(run.seconds, timeout);
+  EXPECT_LT(run.seconds - before, timeout);
   EXPECT_THAT(run.errors, HasSubstr(place.lost));
   EXPECT_THAT(run.errors,
               AnyOf(HasSubstr("was waiting for"), HasSubstr("was waiting to")));
@@ -127,6 +131,58 @@ TEST_P(EveryPlace, ADeadRankEndsTheJob) { loseARank(GetParam(), SIGKILL, 30); }
 
 TEST_P(EveryPlace, AStoppedRankEndsTheJob) {
   loseARank(GetParam(), SIGSTOP, 3);
+}
+
+TEST(Fault, OverSocketsToo) {
+  loseARank(kPlaces[2], SIGKILL, 30, "tcp");
+  loseARank(kPlaces[2], SIGSTOP, 3, "tcp");
+}
+
+/// Starts the ranks as torchrun does: numbered by variables.
+std::vector<std::unique_ptr<Process>>
+numbered(const std::string &folder, const std::vector<std::string> &arguments,
+         const std::string &fault) {
+  std::vector<std::unique_ptr<Process>> ranks;
+  const std::string port = std::to_string(20000 + getpid() % 20000);
+  for (int rank = 0; rank < 4; ++rank) {
+    const std::string own = folder + "/" + std::to_string(rank);
+    fs::create_directories(own);
+    std::vector<std::string> environment = {
+        "RANK=" + std::to_string(rank), "WORLD_SIZE=4", "MASTER_ADDR=127.0.0.1",
+        "MASTER_PORT=" + port};
+    if (!fault.empty())
+      environment.push_back("PIPEC_TEST_FAULT=" + fault);
+    ranks.push_back(std::make_unique<Process>(toolCommand(folder, arguments),
+                                              own, environment));
+  }
+  return ranks;
+}
+
+TEST(Fault, ProcessesThatAreOnlyNumberedFindEachOther) {
+  const std::string folder = freshFolder("numbered");
+  writePlan(scenarioNamed("four"), folder);
+  Outcome run;
+  for (auto &rank : numbered(folder, {"--steps", "8"}, ""))
+    EXPECT_EQ((run = rank->wait(60)).code, 0) << run.errors;
+  readMetrics(folder + "/metrics.jsonl", run);
+  EXPECT_EQ(run.losses, train(scenarioNamed("four"), 8).losses);
+
+  auto ranks =
+      numbered(folder, {"--steps", "8", "--timeout", "20"}, "2 B 3 1 9");
+  for (int rank = 0; rank < 4; ++rank) {
+    run = ranks[rank]->wait(60);
+    EXPECT_EQ(run.code, rank == 2 ? 128 + SIGKILL : 76) << run.errors;
+    EXPECT_LT(run.seconds, 20);
+    if (rank != 2)
+      EXPECT_THAT(run.errors, HasSubstr("rank 2 (stage 2) has died"));
+  }
+  // Rank 0 watches over the others; they notice when it is lost.
+  ranks = numbered(folder, {"--steps", "8", "--timeout", "20"}, "0 B 3 1 9");
+  for (int rank = 1; rank < 4; ++rank) {
+    run = ranks[rank]->wait(60);
+    EXPECT_EQ(run.code, 76) << run.errors;
+    EXPECT_THAT(run.errors, HasSubstr("rank 0 (stage 0) has died"));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Fault, EveryPlace, testing::ValuesIn(kPlaces));

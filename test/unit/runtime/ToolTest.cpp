@@ -85,6 +85,36 @@ TEST(Tool, MissingFilesAre66) {
   EXPECT_THAT(run.errors, HasSubstr("/nowhere.npy"));
 }
 
+/// Runs a plan after a change of its plan.json.
+Outcome changed(const std::function<void(plan::Plan &)> &change) {
+  const std::string folder = freshFolder("changed");
+  plan::Plan plan = writePlan(scenarioNamed("two"), folder);
+  change(plan);
+  std::ofstream(folder + "/plan.json") << plan::toJson(plan);
+  return runTool(folder, {"--steps", "1"});
+}
+
+TEST(Tool, SaysWhatItCannotRun) {
+  Outcome run = changed([](plan::Plan &plan) { plan.cluster.kind = "cuda"; });
+  EXPECT_EQ(run.code, 69);
+  EXPECT_THAT(run.errors, HasSubstr("--cpus"));
+  run = changed([](plan::Plan &plan) {
+    plan.stages[1].computes_loss = false;
+    plan.ranks[1].other_bytes -= 64;
+    plan.ranks[1].peak_bytes -= 64;
+  });
+  EXPECT_EQ(run.code, 64);
+  EXPECT_THAT(run.errors, HasSubstr("no loss"));
+  run = changed([](plan::Plan &plan) {
+    const int64_t huge = int64_t(1) << 43;
+    plan.stages[0].regions["workspace"].bytes += huge;
+    plan.ranks[0].workspace_bytes += huge;
+    plan.ranks[0].peak_bytes += huge;
+  });
+  EXPECT_EQ(run.code, 79);
+  EXPECT_THAT(run.errors, HasSubstr("bytes together"));
+}
+
 TEST(Tool, ExportNeverOverwritesTheModel) {
   const std::string plan = planFor("two");
   const std::string before = readText(plan + "/model.onnx");

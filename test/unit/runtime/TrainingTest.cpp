@@ -3,6 +3,7 @@
 // Runs pipec-run itself, with ranks as threads and as processes.
 //
 //===----------------------------------------------------------------------===//
+#include "runtime/transport/Transport.h"
 #include "test/unit/runtime/RunTool.h"
 #include "test/unit/runtime/TestModel.h"
 
@@ -47,14 +48,19 @@ TEST_P(EveryScenario, IsTheReferenceWithThreads) {
 
 TEST_P(EveryScenario, IsTheReferenceWithProcesses) {
   const Scenario &scenario = GetParam().setup;
-  const std::string folder =
-      freshFolder(std::string("processes_") + GetParam().name);
-  writePlan(scenario, folder);
   const int steps = stepsOf(scenario);
-  const Outcome run =
-      runTool(folder, {"--steps", std::to_string(steps), "--transport", "mpi",
-                       "--export", folder + "/trained.onnx"});
-  expectReference(scenario, run, steps, folder + "/trained.onnx");
+  for (const TransportRow &row : transports()) {
+    if (row.launch(1, {}).empty())
+      continue; // threads
+    SCOPED_TRACE(row.name);
+    const std::string folder =
+        freshFolder(std::string("processes_") + GetParam().name);
+    writePlan(scenario, folder);
+    const Outcome run =
+        runTool(folder, {"--steps", std::to_string(steps), "--transport",
+                         row.name, "--export", folder + "/trained.onnx"});
+    expectReference(scenario, run, steps, folder + "/trained.onnx");
+  }
 }
 
 TEST_P(EveryScenario, TheOracleIsTheReference) {

@@ -238,7 +238,7 @@ int runHere(const TransportRow &row, int ranks) {
 }
 
 int start(const TransportRow &row, int ranks, char **argv) {
-  std::vector<std::string> command = row.launch(ranks);
+  std::vector<std::string> command = row.launch(ranks, {});
   if (row.joined() || command.empty())
     return runHere(row, ranks);
   std::vector<char *> words;

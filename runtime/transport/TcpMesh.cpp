@@ -1,0 +1,184 @@
+//===- TcpMesh.cpp - a connection between every two ranks -----------------===//
+#include "runtime/transport/TcpMesh.h"
+#include "runtime/control/LineSocket.h"
+#include "support/Failure.h"
+
+#include <arpa/inet.h>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <fcntl.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <thread>
+#include <unistd.h>
+
+namespace pipec {
+namespace {
+
+double seconds() {
+  return std::chrono::duration<double>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+[[noreturn]] void unavailable(const std::string &what) {
+  throw Failure(Exit::Unavailable, what);
+}
+
+/// Blocking exchanges with a deadline, while the mesh is being made.
+class Exchange {
+public:
+  explicit Exchange(double limit) : deadline(seconds() + limit) {}
+
+  void write(int fd, const void *data, size_t size) const {
+    auto *next = static_cast<const char *>(data);
+    while (size > 0) {
+      ready(fd, POLLOUT);
+      const ssize_t done = ::send(fd, next, size, MSG_NOSIGNAL);
+      if (done < 0 && (errno == EAGAIN || errno == EINTR))
+        continue;
+      if (done <= 0)
+        unavailable("a rank left while the ranks were connecting");
+      next += done, size -= static_cast<size_t>(done);
+    }
+  }
+  void read(int fd, void *data, size_t size) const {
+    auto *next = static_cast<char *>(data);
+    while (size > 0) {
+      ready(fd, POLLIN);
+      const ssize_t done = ::recv(fd, next, size, 0);
+      if (done < 0 && (errno == EAGAIN || errno == EINTR))
+        continue;
+      if (done <= 0)
+        unavailable("a rank left while the ranks were connecting");
+      next += done, size -= static_cast<size_t>(done);
+    }
+  }
+  int accept(int listener) const {
+    ready(listener, POLLIN);
+    const int fd = ::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
+    if (fd < 0)
+      unavailable(std::string("accept: ") + std::strerror(errno));
+    return fd;
+  }
+  /// Rank 0 may come up later than the others.
+  int connect(const std::string &host, int port) const {
+    while (true) {
+      try {
+        LineSocket socket = connectTo(host, port, left());
+        return ::dup(socket.descriptor());
+      } catch (const Failure &) {
+        if (left() <= 0.2)
+          throw;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+  }
+
+private:
+  double left() const { return deadline - seconds(); }
+  void ready(int fd, short event) const {
+    pollfd waiting{fd, event, 0};
+    const double rest = left();
+    if (rest <= 0 ||
+        ::poll(&waiting, 1, static_cast<int>(rest * 1000) + 1) != 1)
+      unavailable("not all ranks have connected in time");
+  }
+  double deadline;
+};
+
+/// Where a rank listens.
+struct Place {
+  char host[64] = "";
+  int32_t port = 0;
+};
+
+/// Listens on a port everybody knows.
+int listenAt(int port) {
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int on = 1;
+  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_ANY);
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  if (fd < 0 ||
+      ::bind(fd, reinterpret_cast<sockaddr *>(&address), sizeof address) != 0 ||
+      ::listen(fd, 1024) != 0)
+    unavailable("cannot listen on port " + std::to_string(port) + ": " +
+                std::strerror(errno));
+  return fd;
+}
+
+/// The other end's address, as others may reach it.
+std::string hostOf(int fd, const std::string &master) {
+  sockaddr_in address{};
+  socklen_t length = sizeof address;
+  ::getpeername(fd, reinterpret_cast<sockaddr *>(&address), &length);
+  if (ntohl(address.sin_addr.s_addr) >> 24 == 127)
+    return master; // it is on rank 0's host
+  char text[INET_ADDRSTRLEN] = "";
+  inet_ntop(AF_INET, &address.sin_addr, text, sizeof text);
+  return text;
+}
+
+} // namespace
+
+std::vector<int> connectAll(const Rendezvous &where, double limit) {
+  const Exchange exchange(limit);
+  std::vector<int> sockets(static_cast<size_t>(where.size), -1);
+  std::vector<Place> places(static_cast<size_t>(where.size));
+  const auto tableBytes = places.size() * sizeof(Place);
+  if (where.size == 1)
+    return sockets;
+  if (where.rank == 0) {
+    const int listener = listenAt(where.port);
+    for (int met = 1; met < where.size; ++met) {
+      const int fd = exchange.accept(listener);
+      int32_t hello[2] = {-1, 0}; // rank, port
+      exchange.read(fd, hello, sizeof hello);
+      if (hello[0] < 1 || hello[0] >= where.size || sockets[hello[0]] >= 0)
+        unavailable("two processes call themselves rank " +
+                    std::to_string(hello[0]) + ", or one is not of this job");
+      sockets[hello[0]] = fd;
+      hostOf(fd, where.host)
+          .copy(places[hello[0]].host, sizeof places[0].host - 1);
+      places[hello[0]].port = hello[1];
+    }
+    ::close(listener);
+    for (int rank = 1; rank < where.size; ++rank)
+      exchange.write(sockets[rank], places.data(), tableBytes);
+  } else {
+    int port = 0;
+    const int listener = listenOn(true, port);
+    sockets[0] = exchange.connect(where.host, where.port);
+    const int32_t hello[2] = {where.rank, port};
+    exchange.write(sockets[0], hello, sizeof hello);
+    exchange.read(sockets[0], places.data(), tableBytes);
+    for (int rank = 1; rank < where.rank; ++rank) {
+      sockets[rank] = exchange.connect(places[rank].host, places[rank].port);
+      const int32_t me = where.rank;
+      exchange.write(sockets[rank], &me, sizeof me);
+    }
+    for (int rank = where.rank + 1; rank < where.size; ++rank) {
+      const int fd = exchange.accept(listener);
+      int32_t other = -1;
+      exchange.read(fd, &other, sizeof other);
+      if (other <= where.rank || other >= where.size || sockets[other] >= 0)
+        unavailable("a process that is not of this job has connected");
+      sockets[other] = fd;
+    }
+    ::close(listener);
+  }
+  for (int fd : sockets)
+    if (fd >= 0) {
+      const int on = 1;
+      setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+      ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK);
+    }
+  return sockets;
+}
+
+} // namespace pipec
