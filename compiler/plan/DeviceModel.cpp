@@ -89,19 +89,18 @@ DeviceModel nativeCpu(int cores, double gigahertz, int vectorBits,
 
 namespace {
 /// Share of the peak that a large operator of that kind reaches.
-double bestEfficiency(OpKind kind) {
+double bestEfficiency(const DeviceModel &device, OpKind kind) {
   switch (kind) {
   case OpKind::MatMul:
-    return 0.80;
+    return device.matmulEfficiency;
   case OpKind::Convolution:
-    return 0.65;
+    return device.convolutionEfficiency;
   case OpKind::Attention:
-    return 0.55;
+    return device.attentionEfficiency;
   case OpKind::Elementwise:
   case OpKind::Reduction:
   case OpKind::Copy:
-    return 0.25; // vector units, not the contraction's peak; memory binds
-                 // anyway
+    break; // vector units, not the contraction's peak; memory binds anyway
   }
   return 0.25;
 }
@@ -109,7 +108,6 @@ double bestEfficiency(OpKind kind) {
 
 double opSeconds(const DeviceModel &device, double flops, double bytes,
                  OpKind kind, DType dtype) {
-  constexpr double memoryEfficiency = 0.8;
   bool contraction = kind == OpKind::MatMul || kind == OpKind::Convolution ||
                      kind == OpKind::Attention;
   // Elementwise work runs in the type it is stored in, but never on tensor
@@ -119,12 +117,12 @@ double opSeconds(const DeviceModel &device, double flops, double bytes,
                     : (dtype == DType::F64 ? device.flopsF64 : device.flopsF32);
   double arithmetic = 0;
   if (flops > 0) {
-    double efficiency = bestEfficiency(kind);
+    double efficiency = bestEfficiency(device, kind);
     if (contraction)
       efficiency *= flops / (flops + device.halfEfficiencyFlops);
     arithmetic = flops / (peak * efficiency);
   }
-  double memory = bytes / (device.memoryBandwidth * memoryEfficiency);
+  double memory = bytes / (device.memoryBandwidth * device.memoryEfficiency);
   return device.launchSeconds + std::max(arithmetic, memory);
 }
 

@@ -37,6 +37,11 @@ struct DeviceModel {
   double launchSeconds = 0;   ///< fixed cost of one kernel
   /// FLOPs at which a contraction reaches half of its best efficiency.
   double halfEfficiencyFlops = 0;
+  // Share of the peak that a large operator of a kind reaches, and of the
+  // memory
+  // bandwidth; calibration replaces them.
+  double matmulEfficiency = 0.80, convolutionEfficiency = 0.65;
+  double attentionEfficiency = 0.55, memoryEfficiency = 0.8;
   // Interconnect when no cluster file says otherwise: bytes/s, s.
   double intraBandwidth = 0, intraLatency = 0;
   double interBandwidth = 0, interLatency = 0;

@@ -2,11 +2,10 @@
 
 #include "compiler/plan/Baselines.h"
 #include "compiler/plan/Candidates.h"
-#include "compiler/plan/ChainSearch.h"
 #include "compiler/plan/Infeasible.h"
 #include "compiler/plan/PlanVerifier.h"
 #include "compiler/plan/Refine.h"
-#include "compiler/plan/StableOrder.h"
+#include "compiler/plan/planners/Planners.h"
 #include "support/Failure.h"
 
 #include <algorithm>
@@ -91,102 +90,21 @@ Split handWritten(const PlanRequest &request, const StepModel &model) {
   return split;
 }
 
-struct Ranked {
-  Split split;
-  double surrogate;
-};
-
-/// Splits worth the simulator's time, best surrogate first.
-std::vector<Ranked> rankedSplits(const PlanRequest &request,
-                                 const StepModel &model,
-                                 const ChainSearch &search) {
-  std::vector<Ranked> ranked;
-  std::optional<Failure> refusal;
-  std::vector<Shape2D> shapes = candidateShapes(request, model);
-  // Many shapes are ranked by a few labels each; what is far behind is dropped.
-  bool many = shapes.size() > 3;
+/// The fastest of a planner's proposals that fits; nothing when none does.
+Split bestProposal(const PlanRequest &request, const StepModel &model,
+                   std::string &runnerUp) {
+  Proposal proposal = planner(request.planner).propose(request, model);
+  runnerUp = proposal.runnerUp;
+  Split chosen;
   double best = std::numeric_limits<double>::infinity();
-  for (const Shape2D &shape : shapes) {
-    // A schedule may not exist for every number of stages and microbatches.
-    try {
-      auto split = many ? search.best(shape.replicas, shape.pipelinesInside,
-                                      1.25 * best, 3)
-                        : search.best(shape.replicas, shape.pipelinesInside);
-      if (!split)
-        continue;
-      ranked.push_back({*split, search.surrogate(*split)});
-      best = std::min(best, ranked.back().surrogate);
-    } catch (const Failure &failure) {
-      if (failure.code != Exit::Usage)
-        throw;
-      if (!refusal)
-        refusal.emplace(failure);
+  for (const Split &split : proposal.splits) {
+    double seconds = model.stepSeconds(split);
+    if (seconds < best) {
+      best = seconds;
+      chosen = split;
     }
   }
-  if (ranked.empty() && refusal)
-    throw *refusal;
-  sortBy(ranked, [](const Ranked &r) { return r.surrogate; });
-  return ranked;
-}
-
-std::string secondPlace(const Split &split, double seconds, double best) {
-  std::string shape;
-  for (int r : split.replicas)
-    shape += (shape.empty() ? "" : "-") + std::to_string(r);
-  char text[160];
-  std::snprintf(text, sizeof text,
-                "%zu stages (replicas %.60s): %.4g ms a step, %+.1f %%",
-                split.starts.size(), shape.c_str(), seconds * 1e3,
-                best > 0 ? 100 * (seconds / best - 1) : 0.0);
-  return text;
-}
-
-/// Judges the ranked splits by simulation and improves the best of them.
-Split decide(const StepModel &model, const std::vector<size_t> &starts,
-             const std::vector<Ranked> &ranked, std::string &runnerUp) {
-  constexpr size_t judgedAtMost = 12, refinedAtMost = 3;
-  struct Judged {
-    Split split;
-    double seconds;
-  };
-  std::vector<Judged> judged;
-  int64_t budget = 40'000'000;
-  // The even split of the most promising shape: what is returned is never
-  // predicted to be slower.
-  if (!ranked.empty()) {
-    Split even = ranked.front().split;
-    even.starts =
-        evenStarts(model.request().graph, ranked.front().split.starts.size());
-    even.recompute = chooseRecompute(model, even);
-    double seconds = model.stepSeconds(even);
-    if (std::isfinite(seconds))
-      judged.push_back({even, seconds});
-  }
-  for (const Ranked &r : ranked) {
-    if (judged.size() >= judgedAtMost)
-      break;
-    budget -= model.effort(r.split.replicas);
-    if (budget < 0 && !judged.empty())
-      break;
-    double seconds = model.stepSeconds(r.split);
-    if (std::isfinite(seconds))
-      judged.push_back({r.split, seconds});
-  }
-  auto seconds = [](const Judged &j) { return j.seconds; };
-  sortBy(judged, seconds);
-  for (size_t i = 0; i < std::min(judged.size(), refinedAtMost); ++i)
-    if (!exhaust(model, starts, judged[i].split, judged[i].seconds))
-      judged[i].seconds = refine(model, starts, judged[i].split);
-  sortBy(judged, seconds);
-  if (judged.empty())
-    return {};
-  for (size_t i = 1; i < judged.size(); ++i)
-    if (judged[i].split.replicas != judged[0].split.replicas) {
-      runnerUp =
-          secondPlace(judged[i].split, judged[i].seconds, judged[0].seconds);
-      break;
-    }
-  return judged[0].split;
+  return chosen;
 }
 
 } // namespace
@@ -223,10 +141,7 @@ PlanResult makePlan(const PlanRequest &request) {
   } else {
     std::vector<size_t> starts = legalStarts(request.graph);
     checkStageCount(request, starts.size());
-    ChainSearch search(
-        model, coarseStarts(request.graph, starts, mostStarts(request)));
-    std::vector<Ranked> ranked = rankedSplits(request, model, search);
-    chosen = decide(model, starts, ranked, runnerUp);
+    chosen = bestProposal(request, model, runnerUp);
     if (chosen.starts.empty())
       throwNoFit(request, model, {});
   }

@@ -38,6 +38,8 @@ struct PlanRequest {
   /// when `replication` is off).
   std::vector<int> replicas;
   bool replication = true;
+  /// A row of Planners.def: how stages and replicas are chosen.
+  std::string planner = "auto";
   /// Use every device even when fewer would do (fixed rank counts).
   bool useAllDevices = false;
   Recompute recompute = Recompute::None;

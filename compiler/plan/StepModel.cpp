@@ -106,7 +106,9 @@ ByteRates StepModel::byteRates(const StageCost &cost) const {
 std::vector<StagePlan> StepModel::layOut(const Split &split) const {
   size_t count = split.starts.size();
   auto devices =
-      assignDevices(asked.strategy, split.replicas, split.pipelinesInside);
+      split.devices.empty()
+          ? assignDevices(asked.strategy, split.replicas, split.pipelinesInside)
+          : split.devices;
   std::vector<StagePlan> stages(count);
   int fromHere = 0;
   for (size_t s = count; s-- > 0;) {

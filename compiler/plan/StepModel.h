@@ -24,6 +24,8 @@ struct Split {
   /// pipelines stay inside servers and all-reduces cross them. Otherwise each
   /// stage's replicas are neighbours.
   bool pipelinesInside = false;
+  /// Devices of each stage where a planner places them itself; empty: as above.
+  std::vector<std::vector<int>> devices{};
 
   bool operator==(const Split &) const = default;
 };

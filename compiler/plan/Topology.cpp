@@ -111,6 +111,20 @@ DeviceModel customDevice(const Json &device, const std::string &origin) {
   d.flopsTF32 = optional("tf32", d.flopsF32);
   d.flopsBF16 = optional("bf16", d.flopsF32);
   d.flopsF16 = optional("fp16", d.flopsBF16);
+  if (device.contains("half_efficiency_flops"))
+    d.halfEfficiencyFlops =
+        number(device, "half_efficiency_flops", origin, "\"device\"");
+  if (device.contains("efficiency") && device["efficiency"].is_object()) {
+    const Json &efficiency = device["efficiency"];
+    auto share = [&](const char *key, double &into) {
+      if (efficiency.contains(key))
+        into = positive(efficiency, key, origin, "\"efficiency\"");
+    };
+    share("matmul", d.matmulEfficiency);
+    share("convolution", d.convolutionEfficiency);
+    share("attention", d.attentionEfficiency);
+    share("memory", d.memoryEfficiency);
+  }
   if (device.contains("launch_us"))
     d.launchSeconds = number(device, "launch_us", origin, "\"device\"") * 1e-6;
   return d;
@@ -211,7 +225,13 @@ std::string writeTopology(const Topology &topology) {
         {"fp16", d.flopsF16},
         {"bf16", d.flopsBF16}}},
       {"memory_GBps", d.memoryBandwidth / 1e9},
-      {"launch_us", d.launchSeconds * 1e6}};
+      {"launch_us", d.launchSeconds * 1e6},
+      {"half_efficiency_flops", d.halfEfficiencyFlops},
+      {"efficiency",
+       {{"matmul", d.matmulEfficiency},
+        {"convolution", d.convolutionEfficiency},
+        {"attention", d.attentionEfficiency},
+        {"memory", d.memoryEfficiency}}}};
   return root.dump(2) + "\n";
 }
 

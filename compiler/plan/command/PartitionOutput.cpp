@@ -100,7 +100,8 @@ std::string partitionText(const Partition &p) {
     out += "nothing is below     " + format("%.6g ", *p.bound) + p.unit +
            format("  (%+.1f %% above it)\n",
                   *p.bound > 0 ? 100 * (p.objective / *p.bound - 1) : 0);
-  out += "planned in           " + format("%.3f s\n", p.seconds);
+  out +=
+      "planned in           " + format("%.3f s of processor time\n", p.seconds);
   return out;
 }
 
@@ -124,6 +125,7 @@ std::string partitionJson(const Partition &p) {
                               {"recomputed", stage.recomputed},
                               {"load", stage.load}});
   root["seconds"] = p.seconds;
+  root["wall_seconds"] = p.wallSeconds;
   root["states"] = p.states;
   return root.dump(1) + "\n";
 }

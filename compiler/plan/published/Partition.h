@@ -52,7 +52,8 @@ struct Partition {
   size_t states = 0;  ///< cuts considered
   std::vector<PartitionStage> stages;
   std::string binding; ///< the slowest stage and what makes it slow
-  double seconds = 0;  ///< this took
+  double seconds = 0;  ///< processor time this took, on one thread
+  double wallSeconds = 0;
 
   /// For drawing: every node's id and label, and the edges.
   std::vector<std::pair<std::string, std::string>> nodes;

@@ -62,6 +62,7 @@ public:
   double lowerBound(double seconds);
   double floorSeconds() const;
   size_t states() const { return sets.rows(); }
+  bool allCuts() const { return complete; }
 
 private:
   /// A stage's nodes on one tensor-parallel degree, between two suffixes.
@@ -335,6 +336,7 @@ PiperPlan searchPiper(const PiperGraph &graph, size_t limit) {
   Search search(graph, limit, graph.memory);
   PiperPlan plan = search.solve();
   plan.states = search.states();
+  plan.complete = search.allCuts();
   if (!plan.stages.empty())
     plan.bound = search.lowerBound(plan.seconds);
   return plan;

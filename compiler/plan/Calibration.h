@@ -1,0 +1,40 @@
+//===- Calibration.h - a device model from measurements ---------*- C++ -*-===//
+//
+// `pipec calibrate` runs operators of known size and hands their times here.
+// The fit is the analytic model turned around: copies give memory bandwidth and
+// launch cost, contractions the reachable peak and how much work reaches half
+// of it.
+//
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "compiler/plan/DeviceModel.h"
+
+#include <string>
+#include <vector>
+
+namespace pipec::plan {
+
+/// One timed operator.
+struct CalibrationSample {
+  OpKind kind = OpKind::MatMul;
+  DType dtype = DType::F32;
+  double flops = 0, bytes = 0;
+  double seconds = 0;
+};
+
+/// `start` with everything the samples determine replaced; what they say
+/// nothing about stays. Throws Failure(Exit::BadModel) for a time that is not
+/// above 0 or fewer than two sizes of what is fitted.
+DeviceModel fitDevice(const DeviceModel &start,
+                      const std::vector<CalibrationSample> &samples);
+
+/// Mean and largest relative error of the model on samples.
+struct CalibrationError {
+  double mean = 0, largest = 0;
+};
+CalibrationError
+calibrationError(const DeviceModel &device,
+                 const std::vector<CalibrationSample> &samples);
+
+} // namespace pipec::plan

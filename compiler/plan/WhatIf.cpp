@@ -1,0 +1,172 @@
+#include "compiler/plan/WhatIf.h"
+
+#include "compiler/plan/Infeasible.h"
+#include "support/Failure.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <sstream>
+
+namespace pipec::plan {
+
+namespace {
+
+std::string shapeOf(const PlanResult &result) {
+  std::string shape;
+  for (const StagePlan &stage : result.stages)
+    shape += (shape.empty() ? "" : "-") + std::to_string(stage.replicas);
+  return shape;
+}
+
+std::string times(double factor) {
+  char text[24];
+  std::snprintf(text, sizeof text, "x%g", factor);
+  return text;
+}
+
+void add(std::vector<WhatIfRow> &rows, const std::string &axis,
+         const std::string &value, PlanRequest request) {
+  request.baselines = false;
+  WhatIfRow row{axis, value, false, 0, 0, "", ""};
+  try {
+    PlanResult result = makePlan(request);
+    row.fits = true;
+    row.stepSeconds = result.stepSeconds;
+    row.samplesPerSecond = result.samplesPerSecond;
+    row.shape = shapeOf(result);
+  } catch (const Failure &failure) {
+    if (failure.code != Exit::NoFit && failure.code != Exit::Usage)
+      throw;
+    row.note = failure.what();
+  }
+  rows.push_back(std::move(row));
+}
+
+/// The same kind of cluster with `factor` as many devices: the outermost level
+/// with more than one component changes. False when that is not whole.
+bool scaleDevices(Topology &topology, double factor) {
+  Level *level = &topology.levels.back();
+  for (Level &l : topology.levels)
+    if (l.count > 1) {
+      level = &l;
+      break;
+    }
+  double count = level->count * factor;
+  if (count < 1 || count != std::floor(count))
+    return false;
+  level->count = static_cast<int>(count);
+  return true;
+}
+
+void devices(const PlanRequest &request, std::vector<WhatIfRow> &rows) {
+  int before = request.topology.devices();
+  // One stage for each device stays one for each.
+  bool straight =
+      request.stages && *request.stages == before * request.strategy.chunks;
+  for (double factor : {0.5, 2.0, 4.0}) {
+    PlanRequest asked = request;
+    if (!scaleDevices(asked.topology, factor))
+      continue;
+    asked.cuts.clear();
+    asked.replicas.clear();
+    if (straight || (!request.cuts.empty() && !request.replication))
+      asked.stages = asked.topology.devices() * request.strategy.chunks;
+    add(rows, "devices", std::to_string(asked.topology.devices()), asked);
+  }
+}
+
+void bandwidth(const PlanRequest &request, std::vector<WhatIfRow> &rows) {
+  for (double factor : {0.1, 0.5, 2.0, 10.0}) {
+    PlanRequest asked = request;
+    for (Level &level : asked.topology.levels)
+      level.bandwidth *= factor;
+    add(rows, "bandwidth", times(factor), asked);
+  }
+}
+
+void microbatches(const PlanRequest &request, std::vector<WhatIfRow> &rows) {
+  if (!request.strategy.synchronous)
+    return; // a step is one microbatch
+  for (double factor : {0.5, 2.0, 4.0}) {
+    double count = request.microbatches * factor;
+    if (count < 1 || count != std::floor(count))
+      continue;
+    PlanRequest asked = request;
+    asked.microbatches = static_cast<int>(count);
+    add(rows, "microbatches", std::to_string(asked.microbatches), asked);
+  }
+}
+
+void memory(const PlanRequest &request, std::vector<WhatIfRow> &rows) {
+  if (memoryLimitOf(request) == INT64_MAX)
+    return;
+  for (double factor : {0.5, 2.0}) {
+    PlanRequest asked = request;
+    asked.memoryLimit = static_cast<int64_t>(
+        factor * static_cast<double>(memoryLimitOf(request)));
+    add(rows, "memory", formatBytes(asked.memoryLimit), asked);
+  }
+}
+
+} // namespace
+
+std::vector<WhatIfRow> whatIf(const PlanRequest &request,
+                              const std::string &axes) {
+  std::vector<WhatIfRow> rows;
+  std::stringstream list(axes);
+  for (std::string axis; std::getline(list, axis, ',');) {
+    if (axis == "devices")
+      devices(request, rows);
+    else if (axis == "bandwidth")
+      bandwidth(request, rows);
+    else if (axis == "microbatches")
+      microbatches(request, rows);
+    else if (axis == "memory")
+      memory(request, rows);
+    else
+      throw Failure(
+          Exit::Usage,
+          "what-if knows devices, bandwidth, microbatches and memory, not '" +
+              axis + "'");
+  }
+  if (rows.empty() && axes.empty())
+    throw Failure(
+        Exit::Usage,
+        "what-if needs a list such as devices,bandwidth,microbatches");
+  return rows;
+}
+
+std::string whatIfTable(const PlanResult &own,
+                        const std::vector<WhatIfRow> &rows) {
+  std::string out;
+  char line[256];
+  std::snprintf(line, sizeof line, "%-13s %-10s %12s %12s %8s  %s\n", "what if",
+                "", "step ms", "samples/s", "", "replicas");
+  out += line;
+  auto print = [&](const std::string &axis, const std::string &value,
+                   double step, double samples, const std::string &shape) {
+    std::snprintf(
+        line, sizeof line, "%-13s %-10s %12.5g %12.5g %+7.1f%%  %.80s\n",
+        axis.c_str(), value.c_str(), step * 1e3, samples,
+        own.samplesPerSecond > 0 ? 100 * (samples / own.samplesPerSecond - 1)
+                                 : 0.0,
+        shape.c_str());
+    out += line;
+  };
+  print("as asked", "", own.stepSeconds, own.samplesPerSecond, shapeOf(own));
+  for (const WhatIfRow &row : rows) {
+    if (row.fits) {
+      print(row.axis, row.value, row.stepSeconds, row.samplesPerSecond,
+            row.shape);
+      continue;
+    }
+    std::snprintf(line, sizeof line, "%-13s %-10s %12s %12s %8s  %.120s\n",
+                  row.axis.c_str(), row.value.c_str(), "-", "-", "",
+                  row.note.c_str());
+    out += line;
+  }
+  return out;
+}
+
+} // namespace pipec::plan

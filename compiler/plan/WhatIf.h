@@ -1,0 +1,33 @@
+//===- WhatIf.h - what another cluster would give ---------------*- C++ -*-===//
+#pragma once
+
+#include "compiler/plan/Planner.h"
+
+#include <string>
+#include <vector>
+
+namespace pipec::plan {
+
+/// One changed condition, planned afresh.
+struct WhatIfRow {
+  std::string axis;  ///< "devices", "bandwidth", "microbatches" or "memory"
+  std::string value; ///< "16", "x0.5", "64", "40 GiB"
+  bool fits = false;
+  double stepSeconds = 0, samplesPerSecond = 0;
+  std::string shape; ///< replicas of the stages, "3-1"
+  std::string note;  ///< why not, when it does not fit
+};
+
+/// Plans the request with half, twice and four times the devices or
+/// microbatches, a tenth to ten times the bandwidth, half and twice the memory:
+/// one table. `axes` is a comma-separated choice of these; Failure(Exit::Usage)
+/// for another. A split or replicas given by hand are dropped where the devices
+/// change.
+std::vector<WhatIfRow> whatIf(const PlanRequest &request,
+                              const std::string &axes);
+
+/// The rows as an aligned table, the request's own step first.
+std::string whatIfTable(const PlanResult &own,
+                        const std::vector<WhatIfRow> &rows);
+
+} // namespace pipec::plan

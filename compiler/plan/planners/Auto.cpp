@@ -1,0 +1,186 @@
+//===- Auto.cpp - this project's own search -------------------------------===//
+//
+// Every shape of pipeline that the request allows is cut by the exact chain
+// search under its surrogate; the best are judged by the simulator and refined.
+//
+//===----------------------------------------------------------------------===//
+#include "compiler/plan/Baselines.h"
+#include "compiler/plan/Candidates.h"
+#include "compiler/plan/ChainSearch.h"
+#include "compiler/plan/MarkovSearch.h"
+#include "compiler/plan/Refine.h"
+#include "compiler/plan/StableOrder.h"
+#include "compiler/plan/planners/Planners.h"
+#include "support/Failure.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace pipec::plan {
+
+namespace {
+
+constexpr double inf = std::numeric_limits<double>::infinity();
+
+struct Ranked {
+  Split split;
+  double surrogate;
+};
+
+/// Splits worth the simulator's time, best surrogate first.
+std::vector<Ranked> rankedSplits(const PlanRequest &request,
+                                 const StepModel &model,
+                                 const ChainSearch &search) {
+  std::vector<Ranked> ranked;
+  std::optional<Failure> refusal;
+  std::vector<Shape2D> shapes = candidateShapes(request, model);
+  // Many shapes are ranked by a few labels each; what is far behind is dropped.
+  bool many = shapes.size() > 3;
+  double best = inf;
+  for (const Shape2D &shape : shapes) {
+    // A schedule may not exist for every number of stages and microbatches.
+    try {
+      auto split = many ? search.best(shape.replicas, shape.pipelinesInside,
+                                      1.25 * best, 3)
+                        : search.best(shape.replicas, shape.pipelinesInside);
+      if (!split)
+        continue;
+      ranked.push_back({*split, search.surrogate(*split)});
+      best = std::min(best, ranked.back().surrogate);
+    } catch (const Failure &failure) {
+      if (failure.code != Exit::Usage)
+        throw;
+      if (!refusal)
+        refusal.emplace(failure);
+    }
+  }
+  if (ranked.empty() && refusal)
+    throw *refusal;
+  sortBy(ranked, [](const Ranked &r) { return r.surrogate; });
+  return ranked;
+}
+
+std::string secondPlace(const Split &split, double seconds, double best) {
+  std::string shape;
+  for (int r : split.replicas)
+    shape += (shape.empty() ? "" : "-") + std::to_string(r);
+  char text[160];
+  std::snprintf(text, sizeof text,
+                "%zu stages (replicas %.60s): %.4g ms a step, %+.1f %%",
+                split.starts.size(), shape.c_str(), seconds * 1e3,
+                best > 0 ? 100 * (seconds / best - 1) : 0.0);
+  return text;
+}
+
+struct Judged {
+  Split split;
+  double seconds;
+};
+
+bool freeShape(const PlanRequest &request) {
+  const StrategyFacts &facts = request.strategy;
+  return request.replication && facts.replicates && facts.chunks == 1 &&
+         facts.copies == 1 && facts.shape != Shape::DataParallel &&
+         !request.stages && request.replicas.empty();
+}
+
+/// What the published planners would do, where they are quick.
+void addPublished(const PlanRequest &request, const StepModel &model,
+                  std::vector<Judged> &judged) {
+  if (!freeShape(request) || request.topology.devices() > 32 ||
+      request.topology.levels.size() > 2)
+    return;
+  for (auto *propose : {proposePipeDream, proposeDapple, proposePiper})
+    for (const Split &split : propose(request, model).splits) {
+      double seconds = model.stepSeconds(split);
+      if (std::isfinite(seconds))
+        judged.push_back({split, seconds});
+    }
+}
+
+/// Unequal shapes have too many neighbours for a sweep: random walks from the
+/// best few, borders polished afterwards.
+void walk(const PlanRequest &request, const StepModel &model,
+          const std::vector<size_t> &starts, std::vector<Judged> &judged) {
+  if (!freeShape(request) || judged.empty())
+    return;
+  MarkovSearch search(request, model);
+  for (size_t i = 0; i < std::min<size_t>(judged.size(), 3); ++i) {
+    int64_t each = model.effort(judged[i].split.replicas) + 2000;
+    long proposals =
+        static_cast<long>(std::min<int64_t>(20'000'000 / each, 4000));
+    search.walk(judged[i].split, proposals, 0.01);
+  }
+  Judged found{search.best, search.bestSeconds};
+  if (found.seconds >= judged[0].seconds)
+    return;
+  found.seconds = refine(model, starts, found.split);
+  judged.insert(judged.begin(), found);
+}
+
+/// Judges the ranked splits by simulation and improves the best of them.
+Split decide(const PlanRequest &request, const StepModel &model,
+             const std::vector<size_t> &starts,
+             const std::vector<Ranked> &ranked, std::string &runnerUp) {
+  constexpr size_t judgedAtMost = 12, refinedAtMost = 3;
+  std::vector<Judged> judged;
+  int64_t budget = 40'000'000;
+  // The even split of the most promising shape: what is returned is never
+  // predicted to be slower.
+  if (!ranked.empty()) {
+    Split even = ranked.front().split;
+    even.starts =
+        evenStarts(model.request().graph, ranked.front().split.starts.size());
+    double seconds = inf;
+    if (even.starts.size() == even.replicas.size()) {
+      even.recompute = chooseRecompute(model, even);
+      seconds = model.stepSeconds(even);
+    }
+    if (std::isfinite(seconds))
+      judged.push_back({even, seconds});
+  }
+  for (const Ranked &r : ranked) {
+    if (judged.size() >= judgedAtMost)
+      break;
+    budget -= model.effort(r.split.replicas);
+    if (budget < 0 && !judged.empty())
+      break;
+    double seconds = model.stepSeconds(r.split);
+    if (std::isfinite(seconds))
+      judged.push_back({r.split, seconds});
+  }
+  addPublished(request, model, judged);
+  auto seconds = [](const Judged &j) { return j.seconds; };
+  sortBy(judged, seconds);
+  for (size_t i = 0; i < std::min(judged.size(), refinedAtMost); ++i)
+    if (!exhaust(model, starts, judged[i].split, judged[i].seconds))
+      judged[i].seconds = refine(model, starts, judged[i].split);
+  sortBy(judged, seconds);
+  walk(request, model, starts, judged);
+  if (judged.empty())
+    return {};
+  for (size_t i = 1; i < judged.size(); ++i)
+    if (judged[i].split.replicas != judged[0].split.replicas) {
+      runnerUp =
+          secondPlace(judged[i].split, judged[i].seconds, judged[0].seconds);
+      break;
+    }
+  return judged[0].split;
+}
+
+} // namespace
+
+Proposal proposeAuto(const PlanRequest &request, const StepModel &model) {
+  std::vector<size_t> starts = legalStarts(request.graph);
+  ChainSearch search(model,
+                     coarseStarts(request.graph, starts, mostStarts(request)));
+  std::vector<Ranked> ranked = rankedSplits(request, model, search);
+  Proposal proposal;
+  Split chosen = decide(request, model, starts, ranked, proposal.runnerUp);
+  if (!chosen.starts.empty())
+    proposal.splits.push_back(std::move(chosen));
+  return proposal;
+}
+
+} // namespace pipec::plan

@@ -1,0 +1,164 @@
+#include "RandomGraphs.h"
+#include "compiler/plan/Calibration.h"
+#include "compiler/plan/Profile.h"
+#include "compiler/plan/WhatIf.h"
+#include "support/Failure.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+using namespace pipec;
+using namespace pipec::plan;
+using namespace pipec::plan::test;
+
+namespace {
+
+/// Samples of a device that is known, with `noise` relative error.
+std::vector<CalibrationSample> samplesOf(const DeviceModel &device,
+                                         double noise) {
+  Random random(61);
+  std::vector<CalibrationSample> samples;
+  auto add = [&](OpKind kind, DType dtype, double flops, double bytes) {
+    double seconds = opSeconds(device, flops, bytes, kind, dtype);
+    samples.push_back({kind, dtype, flops, bytes,
+                       seconds * random.real(1 - noise, 1 + noise)});
+  };
+  for (double bytes = 1e5; bytes < 1e9; bytes *= 4)
+    add(OpKind::Copy, DType::F32, 0, bytes);
+  for (double n = 128; n <= 4096; n *= 2) {
+    add(OpKind::MatMul, DType::F32, 2 * n * n * n, 12 * n * n);
+    add(OpKind::MatMul, DType::BF16, 2 * n * n * n, 6 * n * n);
+    add(OpKind::Convolution, DType::F32, 2 * n * n * n, 2 * n * n);
+  }
+  return samples;
+}
+
+} // namespace
+
+TEST(Calibration, RecoversTheDeviceThatWasMeasured) {
+  DeviceModel truth = deviceModel("a100-80g");
+  truth.memoryBandwidth = 1.1e12;
+  truth.flopsF32 = 12e12;
+  truth.flopsBF16 = 200e12;
+  truth.launchSeconds = 7e-6;
+  truth.convolutionEfficiency = 0.4;
+  truth.halfEfficiencyFlops = 90e6;
+  DeviceModel start = deviceModel("h100-sxm");
+  DeviceModel exact = fitDevice(start, samplesOf(truth, 0));
+  EXPECT_NEAR(exact.memoryBandwidth, truth.memoryBandwidth,
+              1e-6 * truth.memoryBandwidth);
+  EXPECT_NEAR(exact.launchSeconds, truth.launchSeconds, 1e-9);
+  EXPECT_NEAR(exact.flopsF32, truth.flopsF32, 0.01 * truth.flopsF32);
+  EXPECT_NEAR(exact.flopsBF16, truth.flopsBF16, 0.02 * truth.flopsBF16);
+  EXPECT_NEAR(exact.convolutionEfficiency, 0.4, 0.01);
+  EXPECT_LT(calibrationError(exact, samplesOf(truth, 0)).largest, 0.05);
+  // A few percent of noise stays a few percent; before, the model was far off.
+  auto noisy = samplesOf(truth, 0.05);
+  EXPECT_LT(calibrationError(fitDevice(start, noisy), noisy).mean, 0.06);
+  EXPECT_GT(calibrationError(start, noisy).mean, 0.3);
+  // What was not measured stays.
+  EXPECT_EQ(exact.flopsF16, start.flopsF16);
+  EXPECT_EQ(exact.memoryBytes, start.memoryBytes);
+}
+
+TEST(Calibration, RefusesNonsense) {
+  DeviceModel d = deviceModel("cpu");
+  EXPECT_THROW(fitDevice(d, {{OpKind::Copy, DType::F32, 0, 1e6, 0}}), Failure);
+  EXPECT_THROW(fitDevice(d, {{OpKind::Copy, DType::F32, 0, 1e6, 1e-3},
+                             {OpKind::Copy, DType::F32, 0, 1e6, 1e-3}}),
+               Failure);
+}
+
+TEST(Profile, ReplacesTimesAndRoundTrips) {
+  CostGraph graph = uniformChain(4, 1e-3, 10, 10);
+  graph.nodes[1].forwardSeconds = 3e-3;
+  graph.nodes[2].backwardWeightSeconds = graph.nodes[3].backwardWeightSeconds =
+      0;
+  Profile profile;
+  profile.microbatchSize = 8;
+  profile.stages = {{0, 1, {8e-3, 2e-3, 4e-3}}, {2, 3, {2e-3, 2e-3, 6e-3}}};
+  profile.nodes = {{"layer3", {5e-3, 1e-3, 2e-3}}};
+  Profile again = parseProfile(writeProfile(profile), "again");
+  EXPECT_EQ(writeProfile(again), writeProfile(profile));
+  applyProfile(again, 8, graph);
+  // Spread by the model's weights, evenly where it has none, nodes on top.
+  EXPECT_DOUBLE_EQ(graph.nodes[0].forwardSeconds, 2e-3);
+  EXPECT_DOUBLE_EQ(graph.nodes[1].forwardSeconds, 6e-3);
+  EXPECT_DOUBLE_EQ(graph.nodes[2].backwardWeightSeconds, 3e-3);
+  EXPECT_DOUBLE_EQ(graph.nodes[2].forwardSeconds, 1e-3);
+  EXPECT_DOUBLE_EQ(graph.nodes[3].forwardSeconds, 5e-3);
+}
+
+TEST(Profile, MismatchesAreNamed) {
+  CostGraph graph = uniformChain(4, 1e-3, 10, 10);
+  auto message = [&](const std::string &text) -> std::string {
+    try {
+      CostGraph copy = graph;
+      applyProfile(parseProfile(text, "p.json"), 4, copy);
+    } catch (const Failure &f) {
+      EXPECT_EQ(f.code, Exit::BadPlan);
+      return f.what();
+    }
+    ADD_FAILURE() << text;
+    return {};
+  };
+  auto has = [](const std::string &m, const std::string &part) {
+    EXPECT_NE(m.find(part), std::string::npos) << m;
+  };
+  std::string times =
+      R"("forward_s":1,"backward_input_s":1,"backward_weight_s":1)";
+  has(message("{"), "p.json");
+  has(message("{}"), "version");
+  has(message(R"({"version":1,"nodes":[{"id":"layer0"}]})"), "forward_s");
+  has(message(R"({"version":1,"nodes":[{"id":"x",)" + times + "}]}"),
+      "no node 'x'");
+  has(message(R"({"version":1,"stages":[{"first_node":2,"last_node":9,)" +
+              times + "}]}"),
+      "2 to 9");
+  has(message(R"({"version":1,"stages":[{"first_node":0,"last_node":2,)" +
+              times + R"(},{"first_node":2,"last_node":3,)" + times + "}]}"),
+      "two measured stages");
+  has(message(R"({"version":1,"microbatch_size":2,"nodes":[]})"),
+      "microbatches of 2");
+  has(message(
+          R"({"version":1,"nodes":[{"id":"layer0","forward_s":-1,"backward_input_s":1,)"
+          R"("backward_weight_s":1}]})"),
+      "at least 0");
+}
+
+TEST(WhatIf, TableFollowsTheConditions) {
+  PlanRequest r;
+  r.graph = uniformChain(16, 1e-3, 1000, 1000);
+  r.topology = oneServer(4, 1e6, 1e-6);
+  r.strategy = strategyFacts("1f1b");
+  r.microbatches = 8;
+  r.memoryLimit = 30'000;
+  r.baselines = false;
+  PlanResult own = makePlan(r);
+  auto rows = whatIf(r, "devices,bandwidth,microbatches,memory");
+  auto step = [&](const std::string &axis, const std::string &value) {
+    auto it = std::find_if(rows.begin(), rows.end(), [&](const WhatIfRow &row) {
+      return row.axis == axis && row.value == value;
+    });
+    EXPECT_NE(it, rows.end()) << axis << " " << value;
+    return it == rows.end() || !it->fits ? -1.0 : it->stepSeconds;
+  };
+  EXPECT_LT(step("devices", "8"), own.stepSeconds);
+  EXPECT_LT(step("bandwidth", "x10"), own.stepSeconds);
+  EXPECT_GT(step("bandwidth", "x0.1"), own.stepSeconds);
+  EXPECT_GT(step("microbatches", "16"), own.stepSeconds);
+  EXPECT_LE(step("memory", "58.59 KiB"), own.stepSeconds * 1.02);
+  // Two devices or half the memory are too little; the rows say why.
+  for (const WhatIfRow &row : rows)
+    if (!row.fits) {
+      EXPECT_NE(row.note.find("does not fit"), row.note.find("fits in memory"))
+          << row.note;
+    }
+  std::string table = whatIfTable(own, rows);
+  EXPECT_NE(table.find("as asked"), std::string::npos);
+  EXPECT_EQ(std::count(table.begin(), table.end(), '\n'),
+            static_cast<long>(rows.size()) + 2);
+  EXPECT_THROW(whatIf(r, "weather"), Failure);
+  EXPECT_THROW(whatIf(r, ""), Failure);
+}
