@@ -57,6 +57,9 @@ struct Schedule {
   int slices = 1;
   std::vector<std::vector<int>> placement; ///< [stage][copy] -> device
   std::vector<std::vector<Action>> order;  ///< [device] -> actions, in order
+  /// [device] -> positions of actions meant to run together with the next one
+  /// (DualPipe), each hiding the other's communication; may be empty.
+  std::vector<std::vector<int>> pairs;
 
   int devices() const { return static_cast<int>(order.size()); }
   int replicas(int stage) const {

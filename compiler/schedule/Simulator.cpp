@@ -79,6 +79,8 @@ private:
 
   void advance(int device);
   bool compute(int device);
+  bool arrived(int device, Key input);
+  bool pairStarts(int device, std::size_t position) const;
   bool send(int device);
   void take(int device, Key input, double at);
   [[noreturn]] void deadlocked() const;
@@ -152,17 +154,37 @@ void Simulation::advance(int device) {
   }
 }
 
+/// Whether the input is there; otherwise the device waits for it.
+bool Simulation::arrived(int device, Key input) {
+  if (input < 0 || arrival[input] != kPending)
+    return true;
+  waitingFor[device] = input;
+  if (options.buffers == 0)
+    wake(producerOf(input));
+  return false;
+}
+
+bool Simulation::pairStarts(int device, std::size_t position) const {
+  return options.fusePairs && !schedule.pairs.empty() &&
+         std::binary_search(schedule.pairs[device].begin(),
+                            schedule.pairs[device].end(),
+                            static_cast<int>(position));
+}
+
 bool Simulation::compute(int device) {
   const Action &a = schedule.order[device][next[device]];
   Key input = inputOf(a);
   double begin = freeAt[device];
-  if (input >= 0) {
-    if (arrival[input] == kPending) {
-      waitingFor[device] = input;
-      if (options.buffers == 0)
-        wake(producerOf(input));
+  if (!arrived(device, input))
+    return false;
+  if (pairStarts(device, next[device])) {
+    Key other = inputOf(schedule.order[device][next[device] + 1]);
+    if (!arrived(device, other))
       return false;
-    }
+    if (other >= 0)
+      begin = std::max(begin, arrival[other]);
+  }
+  if (input >= 0) {
     begin = std::max(begin, arrival[input]);
     take(device, input, begin);
   }
@@ -189,6 +211,10 @@ bool Simulation::send(int device) {
     return true;
   Key output = key(a.kind != Kind::F, a.stage, a.microbatch);
   double leaves = freeAt[device];
+  if (pairStarts(device, next[device] - 1)) {
+    const Action &other = schedule.order[device][next[device]];
+    leaves += costs.time(other.kind, other.stage);
+  }
   double hop = costs.hop(a.kind == Kind::F ? a.stage : a.stage - 1, device, to);
   if (!plainLinks && to != device) {
     Channel &link = channel(device, to);

@@ -39,6 +39,9 @@ struct SimulateOptions {
   /// 0: rendezvous, the send waits until its consumer stands at the receive,
   /// which it posts right before the action that needs the data.
   int buffers = -1;
+  /// Schedule::pairs start together when both have their inputs, take the sum
+  /// of their times and give both results at the end.
+  bool fusePairs = false;
 };
 
 /// O(actions). Throws Failure(BadPlan) naming device and action when the order

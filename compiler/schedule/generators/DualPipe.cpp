@@ -34,8 +34,9 @@ struct Stream {
 
 class Steps {
 public:
-  Steps(std::vector<Action> &order, Stream zero, Stream one)
-      : order(order), streams{zero, one} {}
+  Steps(Schedule &schedule, int device, Stream zero, Stream one)
+      : order(schedule.order[device]), pairs(schedule.pairs[device]),
+        streams{zero, one} {}
 
   void run(int h, int q, int middle) {
     for (int i = 0; i < 2 * (h - q - 1); ++i)
@@ -44,10 +45,13 @@ public:
       forward(0), forward(1);
     for (int i = 0; i < h - q - 1; ++i)
       backward(1, true), weight(), forward(1);
-    for (int i = 0; i < middle; ++i)
-      forward(0), backward(1), forward(1), backward(0);
+    for (int i = 0; i < middle; ++i) {
+      // At the turn the first backward belongs to the very forward before it.
+      pair(0, 1, i > 0 || q + 1 < h);
+      pair(1, 0, true);
+    }
     for (int i = 0; i < h - q - 1; ++i)
-      backward(1), forward(1), backward(0);
+      backward(1), pair(1, 0, true);
     bool late = false;
     for (int i = 0; i < q + 1; ++i) {
       bool turn = i == (q + 1) / 2;
@@ -77,12 +81,19 @@ private:
     if (late)
       waiting.push_back({Kind::W, a.stage, a.microbatch});
   }
+  void pair(int ahead, int back, bool together) {
+    if (together)
+      pairs.push_back(static_cast<int>(order.size()));
+    forward(ahead);
+    backward(back);
+  }
   void weight() {
     order.push_back(waiting.front());
     waiting.pop_front();
   }
 
   std::vector<Action> &order;
+  std::vector<int> &pairs;
   Stream streams[2];
   int forwards[2] = {}, backwards[2] = {};
   std::deque<Action> waiting;
@@ -98,11 +109,12 @@ Schedule makeDualPipe(const ScheduleRequest &request) {
           "dualpipe needs an even number of microbatches, at least " +
               std::to_string(2 * p) + ", not " + std::to_string(m));
   Schedule schedule = begin(request, bidirectionalPlacement(p));
+  schedule.pairs.resize(p);
   for (int d = 0; d < p; ++d) {
     int q = std::min(d, p - 1 - d);
     Stream down{d, 0, 2}, up{p - 1 - d, 1, 2};
     bool upper = d >= p / 2;
-    Steps(schedule.order[d], upper ? up : down, upper ? down : up)
+    Steps(schedule, d, upper ? up : down, upper ? down : up)
         .run(p / 2, q, m / 2 - p + q + 1);
   }
   return schedule;
@@ -113,8 +125,9 @@ Schedule makeDualPipeV(const ScheduleRequest &request) {
   require(m >= 2 * p, "dualpipe-v needs at least " + std::to_string(2 * p) +
                           " microbatches, not " + std::to_string(m));
   Schedule schedule = begin(request, zigzagPlacement(p, 2));
+  schedule.pairs.resize(p);
   for (int d = 0; d < p; ++d)
-    Steps(schedule.order[d], {d, 0, 1}, {2 * p - 1 - d, 0, 1})
+    Steps(schedule, d, {d, 0, 1}, {2 * p - 1 - d, 0, 1})
         .run(p, d, m - 2 * p + d + 1);
   return schedule;
 }

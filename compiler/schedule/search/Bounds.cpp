@@ -5,14 +5,15 @@
 // most min(R - A, forwards that fit) is used, where A is when the first
 // microbatch can arrive. With time reversed the same holds for the end: before
 // the first forward (in reversed time) only weight and input gradients run, of
-// no more microbatches than fit. Both idle times lie in different parts of the
-// schedule, so they add up as long as all forwards that fit do not cover the
-// whole step.
+// no more microbatches than fit. When not all forwards fit in memory together,
+// the first input gradient comes before the last forward; then the two idle
+// times lie in different parts of the schedule and add up.
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/schedule/search/Bounds.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace pipec::schedule::search {
 
@@ -57,7 +58,9 @@ struct Wait {
 static Wait warmup(const Problem &p, int d, const std::vector<double> &at) {
   Wait wait;
   double work = 0, rate = 0;
-  bool bounded = p.limit[d] < kNever;
+  bool bounded = p.limit[d] < kNever, alike = true;
+  int first = *std::find_if(p.rowsOf[d].begin(), p.rowsOf[d].end(),
+                            [](int row) { return row % 3 == 0; });
   for (int row : p.rowsOf[d]) {
     const Row &r = p.rows[row];
     if (row % 3 == 1)
@@ -69,8 +72,17 @@ static Wait warmup(const Problem &p, int d, const std::vector<double> &at) {
     bounded = bounded && r.memory > 0;
     if (r.memory > 0)
       rate = std::max(rate, r.time / r.memory);
+    alike = alike && r.time == p.rows[first].time &&
+            r.memory == p.rows[first].memory;
   }
-  wait.most = bounded ? std::min(work, (p.limit[d] + p.slack) * rate) : work;
+  if (!bounded)
+    wait.most = work;
+  else if (alike)
+    wait.most =
+        std::min(work, p.rows[first].time * std::floor((p.limit[d] + p.slack) /
+                                                       p.rows[first].memory));
+  else
+    wait.most = std::min(work, (p.limit[d] + p.slack) * rate);
   return wait;
 }
 
@@ -104,6 +116,16 @@ static Wait drain(const Problem &p, int d, const std::vector<double> &at) {
   return wait;
 }
 
+/// Whether some input gradient must come before the last forward, because not
+/// all forwards fit in memory together.
+static bool mustInterleave(const Problem &p, int d) {
+  double all = 0;
+  for (int row : p.rowsOf[d])
+    if (row % 3 == 0)
+      all += p.rows[row].memory * p.microbatches;
+  return p.limit[d] < kNever && all > p.limit[d] + p.slack;
+}
+
 double lowerBound(const Problem &p) {
   std::vector<double> forward = earliest(p, p.rows);
   std::vector<double> backward = earliest(p, p.mirror);
@@ -117,8 +139,11 @@ double lowerBound(const Problem &p) {
       double from = span ? w.arrives : 0;
       return std::max(w.arrives - from, w.turns - from - w.most);
     };
-    bound = std::max(bound, work + idle(warmup(p, d, forward)));
-    bound = std::max(bound, work + idle(drain(p, d, backward)));
+    double before = idle(warmup(p, d, forward));
+    double after = idle(drain(p, d, backward));
+    bound = std::max(bound,
+                     work + (mustInterleave(p, d) ? before + after
+                                                  : std::max(before, after)));
   }
   // The way of one microbatch.
   double way = 0;

@@ -5,6 +5,7 @@
 #include "compiler/schedule/generators/Published.h"
 #include "compiler/schedule/search/Block.h"
 #include "compiler/schedule/search/Bounds.h"
+#include "compiler/schedule/search/Exact.h"
 #include "compiler/schedule/search/Greedy.h"
 #include "compiler/schedule/search/Justify.h"
 #include "support/Failure.h"
@@ -42,6 +43,8 @@ constexpr Policy kPolicies[] = {
     {Between::ForwardFirst, Pick::Shallowest, Pick::Deepest, 0, 1, 0, 0.5},
 };
 
+constexpr double kMostTasks = 4e6;
+
 struct Candidate {
   int problem = 0;
   int number = 0; ///< in order of creation
@@ -76,6 +79,7 @@ private:
   void sort();
   void refine(std::size_t keep, int rounds);
   void shakeUp();
+  void prove();
   bool optimal() const;
 
   const ScheduleRequest &request;
@@ -95,7 +99,16 @@ std::vector<std::vector<int>> place(const Family &family, int devices) {
 Search::Search(const ScheduleRequest &request, const SearchOptions &options)
     : request(request), fused(options.fused) {
   double largest = 0;
+  // Placements with few stages are enough where the others are too large.
+  auto tasks = [&](const Family &f) {
+    return 3.0 * request.devices * f.chunks * request.microbatches;
+  };
+  double least = kNever;
+  for (const Family &family : options.families)
+    least = std::min(least, tasks(family));
   for (const Family &family : options.families) {
+    if (tasks(family) > std::max(least, kMostTasks))
+      continue;
     instances.push_back(
         {family, makeProblem(request, place(family, request.devices)), 0});
     if (fused)
@@ -120,9 +133,15 @@ void Search::add(int index, Order order, const std::string &origin) {
 
 void Search::publishedSeeds(int index) {
   const Instance &instance = instances[index];
-  for (const ScheduleRow &row : schedules())
-    if (auto schedule = published(row.name, request, instance.family))
-      add(index, toOrder(instance.problem, *schedule), row.name);
+  // Those with late weight gradients first: in a very large problem there may
+  // be effort for one only.
+  for (bool split : {true, false})
+    for (const ScheduleRow &row : schedules())
+      if (row.splitBackward == split && (left() || pool.empty()))
+        if (auto schedule = published(row.name, request, instance.family))
+          add(index, toOrder(instance.problem, *schedule), row.name);
+  if (!left())
+    return;
   const Family &f = instance.family;
   if (f.chunks == 1 && !fused)
     for (double factor : {1.25, 1.5, 1.75, 2.25, 2.5, 3.0})
@@ -132,8 +151,10 @@ void Search::publishedSeeds(int index) {
     return;
   add(index, toOrder(instance.problem, zbVClosedForm(request)), "zb-v");
   for (auto block : {vMinBlock, vHalfBlock})
-    add(index, toOrder(instance.problem, repeatBlock(request, block, false)),
-        block == vMinBlock ? "v-min" : "v-half");
+    for (bool squeeze : {false, true})
+      add(index,
+          toOrder(instance.problem, repeatBlock(request, block, squeeze)),
+          block == vMinBlock ? "v-min" : "v-half");
 }
 
 void Search::policySeeds(int from, int to) {
@@ -249,6 +270,23 @@ bool Search::optimal() const {
   return false;
 }
 
+/// Small problems: the best order there is on the best placement, unless the
+/// tree is too large.
+void Search::prove() {
+  constexpr int kSmall = 128;
+  constexpr long long kMostNodes = 30000;
+  Candidate &best = pool[0];
+  const Problem &p = instances[best.problem].problem;
+  if (optimal() || p.tasks() > kSmall)
+    return;
+  Exact exact = solveExactly(p, cost(best), kMostNodes);
+  if (exact.order.empty())
+    return;
+  best.order = std::move(exact.order);
+  best.result = exact.result;
+  best.origin = "branch and bound";
+}
+
 std::optional<Found> Search::run() {
   seeds();
   refine(24, 1);
@@ -257,6 +295,7 @@ std::optional<Found> Search::run() {
   if (pool.empty())
     return std::nullopt;
   shakeUp();
+  prove();
   Candidate &best = pool[0];
   const Problem &p = instances[best.problem].problem;
   return Found{toSchedule(p, best.order), best.result, best.origin};
