@@ -2,15 +2,39 @@
 #include "compiler/onnx/Emitter.h"
 #include "compiler/onnx/NodeContext.h"
 
+#include "mlir/IR/Verifier.h"
+#include "llvm/ADT/ScopeExit.h"
+
+#include <algorithm>
+#include <limits>
+
 using namespace mlir;
 
 namespace pipec::onnx {
 
-/// A known tensor with more distinct elements becomes an nn.parameter.
-static constexpr int64_t kInlineElements = 64;
 /// Elements that folding computes for one op, and in all.
 static constexpr int64_t kFoldWork = int64_t(1) << 25;
+/// Results up to this size are searched for dimensions that repeat, so that
+/// what is computed from them stays small: a mask of positions is the same for
+/// every sample.
+static constexpr int64_t kLookedAt = int64_t(1) << 20;
 static constexpr int64_t kTotalFoldWork = int64_t(1) << 31;
+
+/// The number of elements; throws when a size is negative or the product
+/// absurd.
+static int64_t checkedCount(ArrayRef<int64_t> shape) {
+  int64_t n = 1, nonZero = 1;
+  for (const int64_t size : shape) {
+    n *= size > 0 ? 1 : 0;
+    if (size < 0 ||
+        __builtin_mul_overflow(nonZero, std::max<int64_t>(size, 1), &nonZero) ||
+        nonZero > (int64_t(1) << 46))
+      throw NodeError{"a tensor of shape " + shapeText(shape) +
+                          " is impossible",
+                      "check the sizes given with --dim"};
+  }
+  return n * nonZero;
+}
 
 Emitter::Emitter(MLIRContext *context, const Model &model, Block *block,
                  std::set<std::string> takenSymbols)
@@ -34,6 +58,19 @@ void Emitter::beginNode(Location loc, const std::string &name) {
 // Folding
 //===----------------------------------------------------------------------===//
 
+/// Throws NodeError when an operand has a type that the operation does not
+/// take: files may say what they like.
+static void checkOp(Operation &op) {
+  std::string problem;
+  ScopedDiagnosticHandler handler(op.getContext(), [&](mlir::Diagnostic &d) {
+    if (problem.empty())
+      problem = d.str();
+    return success();
+  });
+  if (failed(mlir::verify(&op)))
+    throw NodeError{problem, "the file is malformed; export the model again"};
+}
+
 std::optional<Val> Emitter::fold(ArrayRef<Val> operands, const Body &body) {
   if (!llvm::all_of(operands, [](const Val &v) { return v.isKnown(); }))
     return std::nullopt;
@@ -50,7 +87,13 @@ std::optional<Val> Emitter::fold(ArrayRef<Val> operands, const Body &body) {
   std::optional<Val> out;
   std::string why;
   const Value result = body(b, arguments);
+  const llvm::scope_exit clear([&] {
+    while (!scratch->empty())
+      scratch->back().erase();
+    scratch->eraseArguments(0, scratch->getNumArguments());
+  });
   for (Operation &op : *scratch) {
+    checkOp(op);
     SmallVector<nn::Literal> in;
     for (Value operand : op.getOperands())
       in.push_back(known.lookup(operand));
@@ -63,13 +106,11 @@ std::optional<Val> Emitter::fold(ArrayRef<Val> operands, const Body &body) {
     if (failed(results))
       break;
     for (auto [value, literal] : llvm::zip_equal(op.getResults(), *results))
-      known[value] = literal;
+      known[value] =
+          cost > 0 && cost <= kLookedAt ? literal.withoutRepetition() : literal;
   }
   if (auto found = known.find(result); found != known.end())
     out = Val(found->second);
-  while (!scratch->empty())
-    scratch->back().erase();
-  scratch->eraseArguments(0, scratch->getNumArguments());
   if (!out && !why.empty())
     throw NodeError{why, ""};
   return out;
@@ -81,7 +122,14 @@ Val Emitter::apply(ArrayRef<Val> operands, const Body &body) {
   SmallVector<Value> values;
   for (const Val &v : operands)
     values.push_back(value(v));
-  return Val(body(builder, values));
+  Block &block = *builder.getInsertionBlock();
+  Operation *before = block.empty() ? nullptr : &block.back();
+  const Value result = body(builder, values);
+  for (Operation &op :
+       before ? llvm::make_range(std::next(before->getIterator()), block.end())
+              : llvm::make_range(block.begin(), block.end()))
+    checkOp(op);
+  return Val(result);
 }
 
 nn::Literal Emitter::literal(const Val &v) {
@@ -93,119 +141,15 @@ nn::Literal Emitter::literal(const Val &v) {
   return v.source->literal;
 }
 
-Value Emitter::weight(Initializer &source) {
-  Value &read = reads[&source];
-  if (!read) {
-    source.used = true;
-    read = nn::WeightOp::create(builder, tensorType(context, *source.data),
-                                FlatSymbolRefAttr::get(context, source.symbol));
-  }
-  return read;
-}
-
-std::string Emitter::freshSymbol() {
-  std::string symbol = nodeName;
-  for (int i = 1; symbol.empty() || !symbols.insert(symbol).second; ++i)
-    symbol = nodeName + "." + std::to_string(i);
-  return symbol;
-}
-
-/// Dimensions along which all elements are equal shrink to size 1: a mask that
-/// came out the same for every sample is kept once.
-static nn::Literal withoutRepetition(const nn::Literal &literal) {
-  nn::Literal out = literal;
-  for (int64_t d = 0; d < literal.getRank(); ++d) {
-    if (out.getShape()[d] == 1)
-      continue;
-    bool repeats = true;
-    SmallVector<int64_t> first(out.getStrides());
-    first[d] = 0; // every index along d reads the first element
-    const nn::Literal same = out.view(out.getType(), first, out.getOffset());
-    nn::forEachPosition(
-        out.getShape(), {&out, &same}, [&](ArrayRef<int64_t> at) {
-          repeats &= out.isFloat() ? out.doubleAt(at[0]) == out.doubleAt(at[1])
-                                   : out.intAt(at[0]) == out.intAt(at[1]);
-        });
-    if (!repeats)
-      continue;
-    SmallVector<int64_t> shape(out.getShape());
-    shape[d] = 1;
-    out = out.view(out.getType().clone(shape),
-                   SmallVector<int64_t>(out.getStrides()), out.getOffset());
-  }
-  return out;
-}
-
-/// A read of the tensor of the file that the literal shows as it is, but for
-/// dimensions of size 1: no copy of what is in the file.
-Value Emitter::wholeSource(const nn::Literal &literal) {
-  const auto source = sources.find(literal.getStorage());
-  const int64_t count = literal.getNumElements();
-  if (source == sources.end() || count <= kInlineElements ||
-      count != source->second->literal.getNumElements() ||
-      literal.getOffset() != 0)
-    return {};
-  const SmallVector<int64_t> strides = nn::rowMajorStrides(literal.getShape());
-  for (int64_t d = 0; d < literal.getRank(); ++d)
-    if (literal.getShape()[d] != 1 && literal.getStrides()[d] != strides[d])
-      return {};
-  return weight(*source->second);
-}
-
-Value Emitter::materialize(const nn::Literal &literal) {
-  if (literal.getNumElements() > 0 && literal.getStoredElements() == 1)
-    return nn::ConstantOp::create(builder, literal.toAttr());
-  nn::Literal small = literal.compressed();
-  Value base;
-  if (Value source = wholeSource(small)) {
-    base = nn::reshape(builder, source, small.getShape());
-  } else if (small.getNumElements() <= kInlineElements) {
-    base = nn::ConstantOp::create(builder, small.toAttr());
-  } else {
-    small = withoutRepetition(small);
-    const DenseElementsAttr value = small.toAttr();
-    std::string &symbol = foldedSymbols[value];
-    if (symbol.empty()) {
-      symbol = freshSymbol();
-      OpBuilder unplaced(context);
-      folded.push_back(nn::ParameterOp::create(
-          unplaced, location, symbol, small.getType(), "constant",
-          IntegerAttr(), IntegerAttr(), IntegerAttr(), value,
-          StringAttr::get(context, "folded at import")));
-    }
-    base = nn::WeightOp::create(builder, small.getType(),
-                                FlatSymbolRefAttr::get(context, symbol));
-  }
-  return nn::broadcast(builder, base, literal.getShape());
-}
-
-Value Emitter::value(const Val &v) {
-  if (v.value)
-    return v.value;
-  // A few numbers are worth more in the program than as a parameter.
-  if (v.source &&
-      (!v.source->folds || v.type.getNumElements() > kInlineElements))
-    return weight(*v.source);
-  return materialize(literal(v));
-}
-
-Val Emitter::modelTensor(const TensorData &tensor) {
-  if (tensor.elements() <= kInlineElements)
-    return readLiteral(context, model, tensor);
-  auto init = std::make_shared<Initializer>();
-  init->data = &tensor;
-  init->role = Role::Buffer;
-  init->reason = "a constant node";
-  init->symbol = freshSymbol();
-  init->folds = tensor.elements() <= kFoldedTensor;
-  embedded.push_back(init);
-  return Val(init, tensorType(context, tensor));
-}
-
 Val Emitter::splat(RankedTensorType type, double value) {
+  checkedCount(type.getShape());
   if (nn::holdsFloats(type.getElementType()))
     return nn::Literal::splat(type, value);
-  return nn::Literal::splatInt(type, static_cast<int64_t>(value));
+  const double bounded = std::clamp(value, -0x1p63, 0x1p63);
+  const int64_t integer = bounded == 0x1p63
+                              ? std::numeric_limits<int64_t>::max()
+                              : static_cast<int64_t>(bounded);
+  return nn::Literal::splatInt(type, integer);
 }
 
 Val Emitter::scalar(Type element, double value) {
@@ -217,6 +161,7 @@ Val Emitter::ints(ArrayRef<int64_t> values) {
 }
 
 Val Emitter::iota(RankedTensorType type, int64_t axis) {
+  checkedCount(type.getShape());
   return apply({}, [&](nn::NNBuilder &b, ArrayRef<Value>) {
     return nn::iota(b, type, axis);
   });
@@ -264,22 +209,6 @@ Val Emitter::cast(const Val &x, Type element) {
 //===----------------------------------------------------------------------===//
 // Shape
 //===----------------------------------------------------------------------===//
-
-/// The number of elements; throws when a size is negative or the product
-/// absurd.
-static int64_t checkedCount(ArrayRef<int64_t> shape) {
-  int64_t n = 1, nonZero = 1;
-  for (const int64_t size : shape) {
-    n *= size > 0 ? 1 : 0;
-    if (size < 0 ||
-        __builtin_mul_overflow(nonZero, std::max<int64_t>(size, 1), &nonZero) ||
-        nonZero > (int64_t(1) << 46))
-      throw NodeError{"a tensor of shape " + shapeText(shape) +
-                          " is impossible",
-                      "check the sizes given with --dim"};
-  }
-  return n * nonZero;
-}
 
 Val Emitter::reshape(const Val &x, ArrayRef<int64_t> shape) {
   if (x.getShape() == shape)
@@ -511,7 +440,10 @@ Val Emitter::matmul(const Val &x, const Val &y, bool transposeX,
     throw NodeError{"shapes " + shapeText(x.getShape()) + " and " +
                         shapeText(y.getShape()) + " do not multiply",
                     ""};
-  checkedCount({x.type.getNumElements(), y.type.getNumElements()});
+  SmallVector<int64_t> shape(x.getShape().drop_back(2));
+  shape.push_back(x.dim(rank - (transposeX ? 1 : 2)));
+  shape.push_back(y.dim(rank - (transposeY ? 2 : 1)));
+  checkedCount(shape);
   if (!x.isFloat()) {
     // The contraction is floating-point; integers multiply exactly this way.
     Val a = x, b = y;

@@ -198,6 +198,7 @@ public:
 private:
   mlir::Value materialize(const nn::Literal &literal);
   mlir::Value wholeSource(const nn::Literal &literal);
+  mlir::Value asBand(const nn::Literal &literal);
   mlir::Value weight(Initializer &source);
   std::string freshSymbol();
   Val reshapeOfTranspose(const Val &x, llvm::ArrayRef<int64_t> shape);

@@ -15,6 +15,8 @@ namespace pipec::onnx {
 
 /// Older opsets write what this importer reads as something else.
 static constexpr int64_t kOldestOpset = 7;
+/// Nodes after unrolling and inlining.
+static constexpr int64_t kMostNodes = 4'000'000;
 /// Calls and subgraphs nested deeper than this are a cycle or an attack.
 static constexpr int kDeepestScope = 64;
 
@@ -185,6 +187,10 @@ void Importer::checkOperator(const Node &node, const Scope &scope) {
 }
 
 void Importer::importNode(const Node &node, Scope &scope) {
+  if (++nodesImported > kMostNodes)
+    throw NodeError{"loops and functions unroll to more than " +
+                        std::to_string(kMostNodes) + " nodes",
+                    "export the model with shorter loops"};
   const Function *local = localFunction(node);
   if (!local)
     checkOperator(node, scope);
@@ -224,7 +230,21 @@ void Importer::importNode(const Node &node, Scope &scope) {
   }
 }
 
-void Importer::importNodes(const std::vector<Node> &nodes, Scope &scope) {
+void Importer::importNodes(const std::vector<Node> &nodes,
+                           const std::set<std::string> &results, Scope &scope) {
+  // Values go when their last reader has been imported: a folded mask program
+  // would otherwise keep all its intermediate tensors.
+  std::unordered_map<std::string, int> readers;
+  const auto forEachRead = [&](const Node &node, auto f) {
+    for (const std::string &input : node.inputs)
+      f(input);
+    for (const Attribute &a : node.attributes)
+      if (a.graph)
+        for (const std::string &name : freeNames(*a.graph))
+          f(name);
+  };
+  for (const Node &node : nodes)
+    forEachRead(node, [&](const std::string &name) { ++readers[name]; });
   for (const size_t i : topologicalOrder(nodes)) {
     const Node &node = nodes[i];
     try {
@@ -239,6 +259,10 @@ void Importer::importNodes(const std::vector<Node> &nodes, Scope &scope) {
         if (!output.empty())
           scope.values[output] = Val();
     }
+    forEachRead(node, [&](const std::string &name) {
+      if (--readers[name] == 0 && !results.count(name))
+        scope.values.erase(name);
+    });
   }
 }
 
@@ -262,13 +286,23 @@ void Importer::callFunction(const Node &node, const Function &function,
              bound != scope.bindings.end())
       inner.bindings[a.name] = bound->second;
   }
-  importNodes(function.nodes, inner);
+  importNodes(
+      function.nodes,
+      std::set<std::string>(function.outputs.begin(), function.outputs.end()),
+      inner);
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     const Val *v =
         i < function.outputs.size() ? inner.find(function.outputs[i]) : nullptr;
     if (!node.outputs[i].empty())
       scope.values[node.outputs[i]] = v ? *v : Val();
   }
+}
+
+static std::set<std::string> outputNames(const Graph &graph) {
+  std::set<std::string> names;
+  for (const ValueInfo &output : graph.outputs)
+    names.insert(output.name);
+  return names;
 }
 
 std::vector<Val> Importer::runSubgraph(const Graph &graph,
@@ -291,7 +325,7 @@ std::vector<Val> Importer::runSubgraph(const Graph &graph,
   }
   for (size_t i = 0; i < graph.inputs.size() && i < arguments.size(); ++i)
     inner.values[graph.inputs[i].name] = arguments[i];
-  importNodes(graph.nodes, inner);
+  importNodes(graph.nodes, outputNames(graph), inner);
   std::vector<Val> results;
   for (const ValueInfo &output : graph.outputs) {
     const Val *v = inner.find(output.name);
@@ -304,147 +338,8 @@ std::vector<Val> Importer::runSubgraph(const Graph &graph,
 }
 
 //===----------------------------------------------------------------------===//
-// After the walk
+// The whole
 //===----------------------------------------------------------------------===//
-
-bool Importer::makeOutputs(const Scope &scope) {
-  OpBuilder b = OpBuilder::atBlockEnd(&function.getBody().front());
-  SmallVector<Value> values;
-  SmallVector<Attribute *> unused;
-  bool ok = true;
-  for (const ValueInfo &output : model.graph.outputs) {
-    const Val *v = scope.find(output.name);
-    if (!v || !*v) {
-      ok = false; // reported where it should have been made
-      continue;
-    }
-    if (v->isSequence()) {
-      diagnostics.add(Exit::BadModel,
-                      "output '" + output.name + "' is a sequence of tensors",
-                      "make it a tensor, or leave it out of the export");
-      ok = false;
-      continue;
-    }
-    const Type declared = elementType(&context, output.type);
-    if (declared && declared != v->getElementType()) {
-      diagnostics.add(Exit::BadModel,
-                      "output '" + output.name + "' is declared as " +
-                          typeName(output.type) + " but computed as " +
-                          typeText(v->getElementType()),
-                      "the file is malformed; export the model again");
-      ok = false;
-    }
-    emitter->beginNode(NameLoc::get(StringAttr::get(&context, output.name)),
-                       output.name);
-    values.push_back(emitter->value(*v));
-  }
-  if (!ok)
-    return false;
-  func::ReturnOp::create(b, function.getLoc(), values);
-  SmallVector<Type> types(
-      llvm::map_range(values, [](Value v) { return v.getType(); }));
-  function.setType(b.getFunctionType(function.getArgumentTypes(), types));
-  for (size_t i = 0; i < values.size(); ++i)
-    function.setResultAttr(i, "nn.name",
-                           b.getStringAttr(model.graph.outputs[i].name));
-  return true;
-}
-
-void Importer::removeDeadOps() {
-  for (Operation &op :
-       llvm::make_early_inc_range(llvm::reverse(function.getBody().front())))
-    if (isOpTriviallyDead(&op))
-      op.erase();
-}
-
-void Importer::declareParameters() {
-  // Reads that were removed as dead leave parameters without a use.
-  std::set<std::string> read;
-  function.walk([&](Operation *op) {
-    if (auto weight = dyn_cast<nn::WeightOp>(op))
-      read.insert(weight.getParameter().str());
-    else if (auto track = dyn_cast<nn::TrackOp>(op))
-      read.insert(track.getParameter().str());
-  });
-  OpBuilder b(function);
-  const auto integer = [&](int64_t v) { return b.getI64IntegerAttr(v); };
-  std::vector<std::shared_ptr<Initializer>> all = initializers;
-  llvm::append_range(all, emitter->getEmbedded());
-  for (const auto &init : all) {
-    if (!read.count(init->symbol))
-      continue;
-    const TensorData &t = *init->data;
-    const bool inFile = t.file >= 0;
-    const bool tracks = init->role == Role::State && !options.forwardOnly &&
-                        options.batchNorm == BatchNorm::Train;
-    const char *role = init->role == Role::Weight ? "weight"
-                       : tracks                   ? "state"
-                                                  : "frozen";
-    nn::ParameterOp::create(
-        b, NameLoc::get(b.getStringAttr(t.name)), init->symbol,
-        tensorType(&context, t), role, inFile ? integer(t.file) : IntegerAttr(),
-        inFile ? integer(t.offset) : IntegerAttr(),
-        inFile ? integer(t.length) : IntegerAttr(),
-        inFile ? ElementsAttr() : ElementsAttr(readAttr(&context, model, t)),
-        b.getStringAttr(init->reason));
-  }
-  for (nn::ParameterOp folded : emitter->getFolded()) {
-    if (read.count(folded.getSymName().str()))
-      b.insert(folded);
-    else
-      folded.erase();
-  }
-  SmallVector<mlir::Attribute> files;
-  for (const DataFile &file : model.files)
-    files.push_back(b.getDictionaryAttr(
-        {b.getNamedAttr("path", b.getStringAttr(file.path)),
-         b.getNamedAttr("relative", b.getStringAttr(file.relative)),
-         b.getNamedAttr("size", integer(file.size))}));
-  (*module)->setAttr("nn.files", b.getArrayAttr(files));
-}
-
-static std::string plainType(Type type) {
-  std::string text = typeText(type);
-  return text.substr(7, text.size() - 8); // tensor<...>
-}
-
-void Importer::fillReport() {
-  for (size_t i = 0; i < inputs.size(); ++i)
-    report.inputs.push_back({inputs[i]->name,
-                             plainType(function.getArgumentTypes()[i]),
-                             batchAxis(*inputs[i])});
-  for (size_t i = 0; i < model.graph.outputs.size(); ++i)
-    report.outputs.push_back({model.graph.outputs[i].name,
-                              plainType(function.getResultTypes()[i]), -1});
-  for (size_t i = 0; i < classes.size(); ++i) {
-    const TensorData &t = model.graph.initializers[i];
-    report.tensors.push_back({t.name, isFloating(t.type),
-                              classes[i].role == Role::Weight, t.elements(),
-                              classes[i].reason, classes[i].uses});
-  }
-  report.notes = diagnostics.getNotes();
-}
-
-/// Batch norms that the exporter folded away are worth a word.
-static void noteFoldedBatchNorms(const Model &model, Diagnostics &diagnostics) {
-  const auto has = [&](const char *op) {
-    return llvm::any_of(model.graph.nodes,
-                        [&](const Node &n) { return n.op == op; });
-  };
-  if (!has("Conv") || has("BatchNormalization"))
-    return;
-  for (const TensorData &t : model.graph.initializers) {
-    const llvm::StringRef name = t.name;
-    if (name.ends_with(".weight_bias") || name.starts_with("onnx::Conv_")) {
-      diagnostics.note("batch norms are folded into the convolutions of this "
-                       "file; it trains "
-                       "as a network without them. To keep them, export with "
-                       "optimize=False (dynamo) or training=PRESERVE and "
-                       "do_constant_folding=False (TorchScript)");
-      return;
-    }
-  }
-}
 
 OwningOpRef<ModuleOp> Importer::run() {
   if (!checkVersions() || !checkGraph(model, diagnostics))
@@ -469,12 +364,11 @@ OwningOpRef<ModuleOp> Importer::run() {
     scope.values[init->data->name] =
         type && init->data->problem.empty() ? Val(init, type) : Val();
   }
-  importNodes(model.graph.nodes, scope);
+  importNodes(model.graph.nodes, outputNames(model.graph), scope);
   if (!makeOutputs(scope) || !diagnostics.empty())
     return {};
   removeDeadOps();
   declareParameters();
-  noteFoldedBatchNorms(model, diagnostics);
   fillReport();
   return std::move(module);
 }
@@ -506,8 +400,15 @@ static OwningOpRef<ModuleOp> importRead(const Model &model,
     errors += (errors.empty() ? "" : "; ") + d.str();
     return success();
   });
-  OwningOpRef<ModuleOp> module =
-      Importer(model, options, context, diagnostics, report).run();
+  OwningOpRef<ModuleOp> module;
+  try {
+    module = Importer(model, options, context, diagnostics, report).run();
+  } catch (const std::bad_alloc &) {
+    diagnostics.add(Exit::BadModel,
+                    "the import needs more memory than this machine has",
+                    "check the sizes given with --dim");
+    return {};
+  }
   if (module && failed(verify(*module))) {
     diagnostics.add(Exit::Internal,
                     "the imported program is not valid: " + errors,

@@ -45,7 +45,9 @@ private:
   bool constantInput(const ValueInfo &input, Scope &scope);
   void reportUnknownOptions();
 
-  void importNodes(const std::vector<Node> &nodes, Scope &scope);
+  /// `results`: names that are read after the nodes.
+  void importNodes(const std::vector<Node> &nodes,
+                   const std::set<std::string> &results, Scope &scope);
   void importNode(const Node &node, Scope &scope);
   /// Throws NodeError for an operator or a version that is not supported.
   void checkOperator(const Node &node, const Scope &scope);
@@ -61,6 +63,7 @@ private:
   bool makeOutputs(const Scope &scope);
   void declareParameters();
   void removeDeadOps();
+  void noteMergedTensors();
   void fillReport();
 
   const Model &model;
@@ -76,6 +79,7 @@ private:
   std::vector<Classification> classes;
   std::vector<const ValueInfo *> inputs; ///< those that are data
   Scope *current = nullptr;              ///< of the node being imported
+  int64_t nodesImported = 0;
   std::map<std::string, std::vector<std::string>> missingDims;
   std::set<std::string> knownSymbols;
 };

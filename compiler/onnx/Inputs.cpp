@@ -183,7 +183,8 @@ bool Importer::makeInputs(Scope &scope) {
     std::string names, flags;
     for (const auto &[name, of] : missingDims) {
       names += (names.empty() ? "" : ", ") + name;
-      flags += (flags.empty() ? "" : " ") + std::string("--dim ") + name + "=SIZE";
+      flags +=
+          (flags.empty() ? "" : " ") + std::string("--dim ") + name + "=SIZE";
     }
     diagnostics.add(Exit::BadModel,
                     "symbolic dimensions without a size: " + names,

@@ -1,6 +1,8 @@
 //===- Model.cpp - an ONNX model as plain data ----------------------------===//
 #include "compiler/onnx/Model.h"
 
+#include <limits>
+
 namespace pipec::onnx {
 
 int64_t byteWidth(ElementType type) {
@@ -55,8 +57,9 @@ int64_t TensorData::elements() const {
   for (const int64_t dim : dims)
     if (dim == 0)
       return 0;
-    else
-      n *= dim;
+  for (const int64_t dim : dims)
+    if (__builtin_mul_overflow(n, dim, &n))
+      return std::numeric_limits<int64_t>::max();
   return n;
 }
 

@@ -64,7 +64,8 @@ struct TensorData {
   std::string problem;      ///< why the elements cannot be had, or empty
   bool missingFile = false; ///< the problem is a file that is not there
 
-  int64_t elements() const; ///< the shape was checked not to overflow
+  /// The product of the dimensions; absurd ones give the largest number.
+  int64_t elements() const;
 };
 
 struct Graph;

@@ -43,6 +43,9 @@ const std::vector<Val> &NodeContext::sequenceIn(size_t i) const {
 
 nn::Literal NodeContext::known(size_t i, const char *what) const {
   const Val &v = in(i);
+  if (v.isKnown() && v.type.getNumElements() > (int64_t(1) << 26))
+    fail(std::string("its ") + what + " has " +
+         std::to_string(v.type.getNumElements()) + " elements");
   if (v.isKnown())
     return e.literal(v);
   std::string remedy = "it must not depend on data";
@@ -92,32 +95,41 @@ const Attribute *NodeContext::attribute(const char *name) const {
   return nullptr;
 }
 
-int64_t NodeContext::intAttr(const char *name, int64_t otherwise) const {
+const Attribute *NodeContext::typed(const char *name,
+                                    Attribute::Kind kind) const {
   const Attribute *a = attribute(name);
+  if (a && a->kind != kind && a->kind != Attribute::Undefined)
+    fail(std::string("its attribute '") + name + "' is of another type than " +
+         "the operator has");
+  return a;
+}
+
+int64_t NodeContext::intAttr(const char *name, int64_t otherwise) const {
+  const Attribute *a = typed(name, Attribute::Int);
   return a ? a->i : otherwise;
 }
 
 int64_t NodeContext::intAttr(const char *name) const {
-  const Attribute *a = attribute(name);
+  const Attribute *a = typed(name, Attribute::Int);
   if (!a)
     fail(std::string("its attribute '") + name + "' is missing");
   return a->i;
 }
 
 double NodeContext::floatAttr(const char *name, double otherwise) const {
-  const Attribute *a = attribute(name);
+  const Attribute *a = typed(name, Attribute::Float);
   return a ? static_cast<double>(a->f) : otherwise;
 }
 
 std::string NodeContext::stringAttr(const char *name,
                                     const std::string &otherwise) const {
-  const Attribute *a = attribute(name);
+  const Attribute *a = typed(name, Attribute::String);
   return a ? a->s : otherwise;
 }
 
 std::optional<std::vector<int64_t>>
 NodeContext::intsAttr(const char *name) const {
-  const Attribute *a = attribute(name);
+  const Attribute *a = typed(name, Attribute::Ints);
   if (!a)
     return std::nullopt;
   return a->ints;
@@ -125,7 +137,7 @@ NodeContext::intsAttr(const char *name) const {
 
 std::optional<std::vector<float>>
 NodeContext::floatsAttr(const char *name) const {
-  const Attribute *a = attribute(name);
+  const Attribute *a = typed(name, Attribute::Floats);
   if (!a)
     return std::nullopt;
   return a->floats;

@@ -49,6 +49,7 @@ public:
   //===--- Attributes
   //-------------------------------------------------------===//
 
+  /// The attribute, or null. A reference in a function body is followed.
   const Attribute *attribute(const char *name) const;
   int64_t intAttr(const char *name, int64_t otherwise) const;
   int64_t intAttr(const char *name) const; ///< required
@@ -87,6 +88,9 @@ public:
                             int64_t rank) const;
 
 private:
+  /// The attribute, checked to be of a kind.
+  const Attribute *typed(const char *name, Attribute::Kind kind) const;
+
   std::vector<Val> inputs, outputs;
   const std::map<std::string, Attribute> &bindings;
 };

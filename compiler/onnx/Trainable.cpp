@@ -97,6 +97,10 @@ static int distinctValues(const Model &model, const TensorData &t) {
   return static_cast<int>(seen.size());
 }
 
+bool isUniform(const Model &model, const TensorData &tensor) {
+  return distinctValues(model, tensor) == 1;
+}
+
 /// Whether a path of data movement and scaling leads from `name` to Cos or Sin:
 /// then it is a frequency table.
 static bool reachesRotary(const Uses &uses, const std::string &name) {

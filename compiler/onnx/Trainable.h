@@ -28,6 +28,9 @@ struct Classification {
   int uses = 0; ///< inputs of nodes that read it, subgraphs included
 };
 
+/// Whether all elements of a tensor are equal.
+bool isUniform(const Model &model, const TensorData &tensor);
+
 /// Classifies every initializer of the main graph, in its order. Reports a
 /// pattern that is no regular expression, or that matches nothing.
 std::vector<Classification> classify(const Model &model,

@@ -155,7 +155,7 @@ static Val alongAxis(NodeContext &c, const Val &x, int64_t axis,
 
 /// Before opset 13 the dimensions from `axis` on count as one.
 static Val softmaxLike(NodeContext &c, llvm::function_ref<Val(const Val &)> f) {
-  const Val &x = c.in(0);
+  const Val &x = c.floatIn(0);
   if (x.getRank() == 0)
     c.fail("its operand is a scalar");
   const bool flattens = c.opset < 13;

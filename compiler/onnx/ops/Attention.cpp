@@ -129,9 +129,9 @@ Val AttentionNode::maskedSoftmax(Val scores) {
   if (bias) {
     const Val best = e.reduce("max", bias, {bias.getRank() - 1});
     const Val blocked = e.compare("eq", best, -kInfinity);
-    const bool never =
-        blocked.isKnown() && llvm::all_of(e.literal(blocked).integers(),
-                                          [](int64_t v) { return v == 0; });
+    const bool never = blocked.isKnown() &&
+                       llvm::all_of(e.literal(blocked).compressed().integers(),
+                                    [](int64_t v) { return v == 0; });
     if (!never)
       noKey = e.broadcast(blocked, scores.getShape());
     scores = e.add(scores, bias);
@@ -147,9 +147,9 @@ Val AttentionNode::maskedSoftmax(Val scores) {
 
 void AttentionNode::run() {
   const bool flat = c.floatIn(0).getRank() == 3;
-  q = heads(c.in(0), "q_num_heads");
-  k = heads(c.in(1), "kv_num_heads");
-  v = heads(c.in(2), "kv_num_heads");
+  q = heads(c.floatIn(0), "q_num_heads");
+  k = heads(c.floatIn(1), "kv_num_heads");
+  v = heads(c.floatIn(2), "kv_num_heads");
   if (c.has(4)) {
     past = c.in(4).dim(2);
     k = e.concat({c.in(4), k}, 2);

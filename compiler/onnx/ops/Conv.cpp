@@ -12,6 +12,10 @@ struct Window {
 };
 } // namespace
 
+/// Kernels, strides, dilations and pads beyond this are an attack on
+/// arithmetic.
+static constexpr int64_t kLargestWindow = int64_t(1) << 20;
+
 /// An attribute of one positive entry a spatial dimension.
 static SmallVector<int64_t> spatialAttr(NodeContext &c, const char *name,
                                         size_t spatial, int64_t otherwise,
@@ -24,7 +28,7 @@ static SmallVector<int64_t> spatialAttr(NodeContext &c, const char *name,
            std::to_string(given->size()) + " entries for " +
            std::to_string(spatial) + " spatial dimensions");
   for (const int64_t v : *given)
-    if (v < least || v > (int64_t(1) << 31))
+    if (v < least || v > kLargestWindow)
       c.fail(std::string("its attribute '") + name + "' has the entry " +
              std::to_string(v));
   return SmallVector<int64_t>(given->begin(), given->end());
@@ -44,7 +48,7 @@ static void readWindow(NodeContext &c, const Val &x, Window &w) {
       c.fail("its attribute 'pads' has " + std::to_string(pads.size()) +
              " entries for " + std::to_string(spatial) + " spatial dimensions");
     for (size_t i = 0; i < pads.size(); ++i) {
-      if (pads[i] < 0 || pads[i] > (int64_t(1) << 31))
+      if (pads[i] < 0 || pads[i] > kLargestWindow)
         c.fail("its attribute 'pads' has the entry " + std::to_string(pads[i]));
       (i < spatial ? w.low[i] : w.high[i - spatial]) = pads[i];
     }
@@ -90,6 +94,9 @@ static Val addChannelBias(NodeContext &c, const Val &y, const Val &bias) {
 //===----------------------------------------------------------------------===//
 
 static void checkKernelShape(NodeContext &c, ArrayRef<int64_t> kernel) {
+  for (const int64_t size : kernel)
+    if (size < 1 || size > kLargestWindow)
+      c.fail("its kernel has the shape " + shapeText(kernel));
   const auto given = c.intsAttr("kernel_shape");
   if (given && !given->empty() && ArrayRef(*given) != kernel)
     c.fail("its kernel_shape " + shapeText(*given) +
@@ -151,6 +158,8 @@ void importConvTranspose(NodeContext &c) {
       sizes{x.dim(0), w.dim(1) * groups}, grow{0, 0};
   for (size_t i = 0; i < spatial; ++i) {
     const int64_t in = x.dim(static_cast<int64_t>(i) + 2);
+    if (in < 1 || in > (int64_t(1) << 30))
+      c.fail("its input has the shape " + shapeText(x.getShape()));
     const int64_t whole = (in - 1) * window.strides[i] + extent(window, i);
     int64_t low = pads[i], high = pads[spatial + i];
     int64_t size = whole + extra[i] - low - high;

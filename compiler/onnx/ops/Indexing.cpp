@@ -273,9 +273,10 @@ void importMaxUnpool(NodeContext &c) {
 void importOneHot(NodeContext &c) {
   Emitter &e = c.e;
   const Val &x = c.in(0), &values = c.in(2);
-  const auto depth = static_cast<int64_t>(c.scalar(1, "depth"));
-  if (depth < 1 || values.type.getNumElements() != 2)
+  const double given = c.scalar(1, "depth");
+  if (!(given >= 1 && given <= 1e9) || values.type.getNumElements() != 2)
     c.fail("it needs a positive depth and two values");
+  const auto depth = static_cast<int64_t>(given);
   const int64_t axis = c.axis(c.intAttr("axis", -1), x.getRank() + 1);
   SmallVector<int64_t> thin(x.getShape()), shape(x.getShape());
   thin.insert(thin.begin() + axis, 1);

@@ -108,13 +108,15 @@ static void trainingBatchNorm(NodeContext &c) {
       if (const Val &running = c.in(index); running.source)
         e.track(e.cast(value, running.getElementType()), running, 1 - momentum);
   }
-  // Outputs of the training form, as ONNX has them.
+  // Outputs of the training form, as ONNX has them; older opsets have the batch
+  // statistics once more behind them.
   for (const auto &[index, value] :
        {std::pair(1, flat(s.mean)), std::pair(2, flat(s.variance))})
     if (c.wants(index)) {
       const Val &running = c.in(static_cast<size_t>(index) + 2);
       const Val now = e.cast(value, running.getElementType());
       c.out(index, e.add(e.mul(running, momentum), e.mul(now, 1 - momentum)));
+      c.out(static_cast<size_t>(index) + 2, now);
     }
 }
 
@@ -125,7 +127,9 @@ void importBatchNormalization(NodeContext &c) {
       c.fail("its input " + std::to_string(i) + " has the shape " +
              shapeText(c.in(i).getShape()) + " for " +
              std::to_string(x.dim(1)) + " channels");
-  const bool written = c.intAttr("training_mode", 0) != 0;
+  // Before opset 14 the number of outputs says it.
+  const bool written =
+      c.intAttr("training_mode", 0) != 0 || (c.opset < 14 && c.wants(1));
   const bool train =
       c.options.forwardOnly ? written : c.options.batchNorm == BatchNorm::Train;
   if (train)
@@ -214,7 +218,7 @@ void importLRN(NodeContext &c) {
   Emitter &e = c.e;
   const Val &x = channelled(c);
   const int64_t size = c.intAttr("size");
-  if (size < 1)
+  if (size < 1 || size > 4096)
     c.fail("its size is " + std::to_string(size));
   const int64_t before = (size - 1) / 2, after = size - 1 - before;
   SmallVector<int64_t> low(x.getRank(), 0), high(x.getRank(), 0),

@@ -22,8 +22,10 @@ static Val spread(NodeContext &c, const Val &p, const Val &x) {
     shape[axis] = p.dim(0);
     return e.broadcast(e.reshape(p, shape), x.getShape());
   }
+  int64_t covered = 0;
   if (block < 1 || p.getRank() != x.getRank() ||
-      p.dim(axis) * block < x.dim(axis))
+      __builtin_mul_overflow(p.dim(axis), block, &covered) ||
+      covered < x.dim(axis))
     c.fail("its scale " + shapeText(p.getShape()) + " does not fit its input " +
            shapeText(x.getShape()));
   SmallVector<int64_t> thin(p.getShape()), wide, joined(p.getShape());

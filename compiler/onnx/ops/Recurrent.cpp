@@ -67,7 +67,7 @@ static bool isZero(Emitter &e, const Val &v) {
 }
 
 void Recurrence::readShapes() {
-  const Val &x = c.floatIn(0), &w = c.in(1), &r = c.in(2);
+  const Val &x = c.floatIn(0), &w = c.floatIn(1), &r = c.floatIn(2);
   batchFirst = c.intAttr("layout", 0) != 0;
   direction = c.stringAttr("direction", "forward");
   if (direction != "forward" && direction != "reverse" &&

@@ -93,6 +93,8 @@ std::vector<double> ResizeNode::weights(double ratio, double scale) const {
   }
   const double shrink = antialias ? std::min(scale, 1.0) : 1.0;
   const double radius = mode == "linear" ? 1 : 2;
+  if (radius / shrink > 4096)
+    c.fail("it shrinks by more than a factor of a thousand");
   const auto first = static_cast<int64_t>(std::floor(-radius / shrink)) + 1;
   std::vector<double> out;
   double sum = 0;
@@ -112,8 +114,12 @@ Taps ResizeNode::tapsOf(int64_t in, int64_t out, double scale, double roiStart,
                         double roiEnd) const {
   Taps taps;
   for (int64_t i = 0; i < out; ++i) {
-    const double at =
-        source(static_cast<double>(i), in, out, scale, roiStart, roiEnd);
+    // Far outside is outside: keeps the arithmetic on indices in range.
+    const double at = std::clamp(
+        source(static_cast<double>(i), in, out, scale, roiStart, roiEnd), -1e9,
+        1e9);
+    if (std::isnan(at))
+      c.fail("its roi or scales are no numbers");
     const double floor = std::floor(at);
     const double ratio = at == floor ? 1 : at - floor;
     std::vector<double> w = weights(ratio, scale);

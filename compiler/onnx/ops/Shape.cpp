@@ -184,9 +184,9 @@ std::vector<int64_t> splitSizes(NodeContext &c, int64_t size, size_t parts) {
              std::to_string(size));
     return *given;
   }
-  const int64_t count = c.intAttr("num_outputs", static_cast<int64_t>(parts));
-  if (count < 1)
-    c.fail("it splits into no parts");
+  const auto count = static_cast<int64_t>(parts);
+  if (count < 1 || c.intAttr("num_outputs", count) != count)
+    c.fail("its num_outputs is not the number of its outputs");
   const int64_t each = (size + count - 1) / count;
   std::vector<int64_t> sizes;
   for (int64_t at = 0; static_cast<int64_t>(sizes.size()) < count; at += each)
@@ -299,6 +299,9 @@ void importPad(NodeContext &c) {
   if (!pads || pads->size() != 2 * axes.size())
     c.fail("its pads do not fit its input " + shapeText(x.getShape()));
   SmallVector<int64_t> low(rank, 0), high(rank, 0), none(rank, 0);
+  for (const int64_t pad : *pads)
+    if (pad < -(int64_t(1) << 40) || pad > (int64_t(1) << 40))
+      c.fail("it pads by " + std::to_string(pad) + " elements");
   for (size_t i = 0; i < axes.size(); ++i) {
     low[axes[i]] = (*pads)[i];
     high[axes[i]] = (*pads)[i + axes.size()];
@@ -312,8 +315,6 @@ void importPad(NodeContext &c) {
       c.fail("its pads cut away more than there is");
     low[i] = std::max<int64_t>(0, low[i]);
     high[i] = std::max<int64_t>(0, high[i]);
-    if (low[i] > (int64_t(1) << 40) || high[i] > (int64_t(1) << 40))
-      c.fail("it pads to more than any machine holds");
   }
   x = e.slice(x, starts, sizes, SmallVector<int64_t>(rank, 1));
   const std::string mode = c.stringAttr("mode", "constant");
@@ -369,7 +370,7 @@ void importCenterCropPad(NodeContext &c) {
 
 static int64_t blockSize(NodeContext &c) {
   const int64_t b = c.intAttr("blocksize");
-  if (c.in(0).getRank() != 4 || b < 1)
+  if (c.in(0).getRank() != 4 || b < 1 || b > (1 << 15))
     c.fail("it needs a 4-D input and a positive block size");
   return b;
 }

@@ -21,8 +21,7 @@ void importConstant(NodeContext &c) {
   const Type f32 = Float32Type::get(context);
   if (c.attribute("value_float")) {
     c.out(c.e.scalar(f32, c.floatAttr("value_float", 0)));
-  } else if (const auto floats = c.floatsAttr("value_floats");
-             floats && c.attribute("value_floats")) {
+  } else if (const auto floats = c.floatsAttr("value_floats")) {
     const auto type =
         RankedTensorType::get({static_cast<int64_t>(floats->size())}, f32);
     c.out(
@@ -74,7 +73,8 @@ void importRange(NodeContext &c) {
   int64_t at = start.integers()[0];
   for (int64_t &v : values) {
     v = nn::wrapTo(element, at);
-    at += delta.integers()[0];
+    at = static_cast<int64_t>(static_cast<uint64_t>(at) +
+                              static_cast<uint64_t>(delta.integers()[0]));
   }
   c.out(nn::Literal(type, std::move(values)));
 }

@@ -24,40 +24,59 @@ static int64_t wrapping(char op, int64_t a, int64_t b) {
   return static_cast<int64_t>(op == '+' ? x + y : op == '-' ? x - y : x * y);
 }
 
-static std::optional<double> floatUnary(Operation *op, double x) {
-  return llvm::TypeSwitch<Operation *, std::optional<double>>(op)
-      .Case([&](NegOp) { return -x; })
-      .Case([&](AbsOp) { return std::fabs(x); })
-      .Case([&](ExpOp) { return std::exp(x); })
-      .Case([&](LogOp) { return std::log(x); })
-      .Case([&](Log1pOp) { return std::log1p(x); })
-      .Case([&](SqrtOp) { return std::sqrt(x); })
-      .Case([&](RsqrtOp) { return 1 / std::sqrt(x); })
-      .Case([&](ReciprocalOp) { return 1 / x; })
-      .Case([&](TanhOp) { return std::tanh(x); })
-      .Case([&](ErfOp) { return std::erf(x); })
-      .Case([&](SigmoidOp) { return 1 / (1 + std::exp(-x)); })
-      .Case([&](ReluOp) { return std::isnan(x) ? x : std::max(x, 0.0); })
-      .Case([&](SinOp) { return std::sin(x); })
-      .Case([&](CosOp) { return std::cos(x); })
-      .Case([&](FloorOp) { return std::floor(x); })
-      .Case([&](CeilOp) { return std::ceil(x); })
-      .Case([&](RoundOp) { return std::nearbyint(x); })
-      .Case(
-          [&](SignOp) { return std::isnan(x) ? x : double((x > 0) - (x < 0)); })
-      .Case([&](StopGradientOp) { return x; })
-      .Default([](Operation *) { return std::nullopt; });
+// The functions are looked up once an op, not once an element.
+using FloatUnary = double (*)(double);
+using IntUnary = int64_t (*)(int64_t);
+using FloatBinary = double (*)(double, double);
+using IntBinary = int64_t (*)(int64_t, int64_t);
+
+static FloatUnary floatUnary(Operation *op) {
+  return llvm::TypeSwitch<Operation *, FloatUnary>(op)
+      .Case([](NegOp) { return [](double x) { return -x; }; })
+      .Case([](AbsOp) { return [](double x) { return std::fabs(x); }; })
+      .Case([](ExpOp) { return [](double x) { return std::exp(x); }; })
+      .Case([](LogOp) { return [](double x) { return std::log(x); }; })
+      .Case([](Log1pOp) { return [](double x) { return std::log1p(x); }; })
+      .Case([](SqrtOp) { return [](double x) { return std::sqrt(x); }; })
+      .Case([](RsqrtOp) { return [](double x) { return 1 / std::sqrt(x); }; })
+      .Case([](ReciprocalOp) { return [](double x) { return 1 / x; }; })
+      .Case([](TanhOp) { return [](double x) { return std::tanh(x); }; })
+      .Case([](ErfOp) { return [](double x) { return std::erf(x); }; })
+      .Case([](SigmoidOp) {
+        return [](double x) { return 1 / (1 + std::exp(-x)); };
+      })
+      .Case([](ReluOp) {
+        return [](double x) { return std::isnan(x) ? x : std::max(x, 0.0); };
+      })
+      .Case([](SinOp) { return [](double x) { return std::sin(x); }; })
+      .Case([](CosOp) { return [](double x) { return std::cos(x); }; })
+      .Case([](FloorOp) { return [](double x) { return std::floor(x); }; })
+      .Case([](CeilOp) { return [](double x) { return std::ceil(x); }; })
+      .Case([](RoundOp) { return [](double x) { return std::nearbyint(x); }; })
+      .Case([](SignOp) {
+        return [](double x) {
+          return std::isnan(x) ? x : double((x > 0) - (x < 0));
+        };
+      })
+      .Case([](StopGradientOp) { return [](double x) { return x; }; })
+      .Default([](Operation *) { return nullptr; });
 }
 
-static std::optional<int64_t> intUnary(Operation *op, int64_t x) {
-  return llvm::TypeSwitch<Operation *, std::optional<int64_t>>(op)
-      .Case([&](NegOp) { return wrapping('-', 0, x); })
-      .Case([&](AbsOp) { return x < 0 ? wrapping('-', 0, x) : x; })
-      .Case([&](ReluOp) { return std::max<int64_t>(x, 0); })
-      .Case([&](SignOp) { return int64_t((x > 0) - (x < 0)); })
-      .Case([&](NotOp) { return int64_t(x == 0); })
-      .Case([&](StopGradientOp) { return x; })
-      .Default([](Operation *) { return std::nullopt; });
+static IntUnary intUnary(Operation *op) {
+  return llvm::TypeSwitch<Operation *, IntUnary>(op)
+      .Case([](NegOp) { return [](int64_t x) { return wrapping('-', 0, x); }; })
+      .Case([](AbsOp) {
+        return [](int64_t x) { return x < 0 ? wrapping('-', 0, x) : x; };
+      })
+      .Case([](ReluOp) {
+        return [](int64_t x) { return std::max<int64_t>(x, 0); };
+      })
+      .Case([](SignOp) {
+        return [](int64_t x) { return int64_t((x > 0) - (x < 0)); };
+      })
+      .Case([](NotOp) { return [](int64_t x) { return int64_t(x == 0); }; })
+      .Case([](StopGradientOp) { return [](int64_t x) { return x; }; })
+      .Default([](Operation *) { return nullptr; });
 }
 
 static double larger(double a, double b) {
@@ -66,21 +85,27 @@ static double larger(double a, double b) {
 static double smaller(double a, double b) {
   return std::isnan(a) || std::isnan(b) ? NAN : std::min(a, b);
 }
+static double floorModFloat(double a, double b) {
+  const double r = std::fmod(a, b);
+  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
 
-static std::optional<double> floatBinary(Operation *op, double a, double b) {
-  return llvm::TypeSwitch<Operation *, std::optional<double>>(op)
-      .Case([&](AddOp) { return a + b; })
-      .Case([&](SubOp) { return a - b; })
-      .Case([&](MulOp) { return a * b; })
-      .Case([&](DivOp) { return a / b; })
-      .Case([&](PowOp) { return std::pow(a, b); })
-      .Case([&](MaxOp) { return larger(a, b); })
-      .Case([&](MinOp) { return smaller(a, b); })
-      .Case([&](ModOp m) {
-        const double r = std::fmod(a, b);
-        return !m.getFmod() && r != 0 && (r < 0) != (b < 0) ? r + b : r;
+static FloatBinary floatBinary(Operation *op) {
+  return llvm::TypeSwitch<Operation *, FloatBinary>(op)
+      .Case([](AddOp) { return [](double a, double b) { return a + b; }; })
+      .Case([](SubOp) { return [](double a, double b) { return a - b; }; })
+      .Case([](MulOp) { return [](double a, double b) { return a * b; }; })
+      .Case([](DivOp) { return [](double a, double b) { return a / b; }; })
+      .Case([](PowOp) {
+        return [](double a, double b) { return std::pow(a, b); };
       })
-      .Default([](Operation *) { return std::nullopt; });
+      .Case([](MaxOp) { return larger; })
+      .Case([](MinOp) { return smaller; })
+      .Case([](ModOp m) {
+        return m.getFmod() ? [](double a, double b) { return std::fmod(a, b); }
+                           : floorModFloat;
+      })
+      .Default([](Operation *) { return nullptr; });
 }
 
 static int64_t intPow(int64_t base, int64_t exponent) {
@@ -95,44 +120,76 @@ static int64_t intPow(int64_t base, int64_t exponent) {
   return result;
 }
 
-static std::optional<int64_t> intBinary(Operation *op, int64_t a, int64_t b,
-                                        bool isUnsigned) {
-  const auto ua = static_cast<uint64_t>(a), ub = static_cast<uint64_t>(b);
-  const bool less = isUnsigned ? ua < ub : a < b;
-  return llvm::TypeSwitch<Operation *, std::optional<int64_t>>(op)
-      .Case([&](AddOp) { return wrapping('+', a, b); })
-      .Case([&](SubOp) { return wrapping('-', a, b); })
-      .Case([&](MulOp) { return wrapping('*', a, b); })
-      .Case([&](DivOp) {
-        if (isUnsigned)
-          return ub == 0 ? int64_t(0) : static_cast<int64_t>(ua / ub);
-        return truncDiv(a, b);
-      })
-      .Case([&](PowOp) { return intPow(a, b); })
-      .Case([&](MaxOp) { return less ? b : a; })
-      .Case([&](MinOp) { return less ? a : b; })
-      .Case([&](ModOp m) {
-        if (isUnsigned)
-          return ub == 0 ? int64_t(0) : static_cast<int64_t>(ua % ub);
-        return m.getFmod() ? (b == 0 || b == -1 ? 0 : a % b) : floorMod(a, b);
-      })
-      .Case([&](AndOp) { return a & b; })
-      .Case([&](OrOp) { return a | b; })
-      .Case([&](XorOp) { return a ^ b; })
-      .Default([](Operation *) { return std::nullopt; });
+static int64_t truncMod(int64_t a, int64_t b) {
+  return b == 0 || b == -1 ? 0 : a % b;
 }
 
-template <typename T>
-static int64_t compareValues(StringRef predicate, T a, T b) {
+/// Division, remainder and order of unsigned numbers; null for other ops.
+static IntBinary unsignedBinary(Operation *op) {
+  using U = uint64_t;
+  return llvm::TypeSwitch<Operation *, IntBinary>(op)
+      .Case([](DivOp) {
+        return [](int64_t a, int64_t b) {
+          return b == 0 ? int64_t(0) : static_cast<int64_t>(U(a) / U(b));
+        };
+      })
+      .Case([](ModOp) {
+        return [](int64_t a, int64_t b) {
+          return b == 0 ? int64_t(0) : static_cast<int64_t>(U(a) % U(b));
+        };
+      })
+      .Case([](MaxOp) {
+        return [](int64_t a, int64_t b) { return U(a) < U(b) ? b : a; };
+      })
+      .Case([](MinOp) {
+        return [](int64_t a, int64_t b) { return U(a) < U(b) ? a : b; };
+      })
+      .Default([](Operation *) { return nullptr; });
+}
+
+static IntBinary intBinary(Operation *op, bool isUnsigned) {
+  if (isUnsigned)
+    if (IntBinary f = unsignedBinary(op))
+      return f;
+  return llvm::TypeSwitch<Operation *, IntBinary>(op)
+      .Case([](AddOp) {
+        return [](int64_t a, int64_t b) { return wrapping('+', a, b); };
+      })
+      .Case([](SubOp) {
+        return [](int64_t a, int64_t b) { return wrapping('-', a, b); };
+      })
+      .Case([](MulOp) {
+        return [](int64_t a, int64_t b) { return wrapping('*', a, b); };
+      })
+      .Case([](DivOp) { return truncDiv; })
+      .Case([](PowOp) { return intPow; })
+      .Case([](MaxOp) {
+        return [](int64_t a, int64_t b) { return std::max(a, b); };
+      })
+      .Case([](MinOp) {
+        return [](int64_t a, int64_t b) { return std::min(a, b); };
+      })
+      .Case([](ModOp m) { return m.getFmod() ? truncMod : floorMod; })
+      .Case([](AndOp) { return [](int64_t a, int64_t b) { return a & b; }; })
+      .Case([](OrOp) { return [](int64_t a, int64_t b) { return a | b; }; })
+      .Case([](XorOp) { return [](int64_t a, int64_t b) { return a ^ b; }; })
+      .Default([](Operation *) { return nullptr; });
+}
+
+template <typename T> using Comparison = bool (*)(T, T);
+
+template <typename T> static Comparison<T> comparison(StringRef predicate) {
   if (predicate == "eq")
-    return a == b;
+    return [](T a, T b) { return a == b; };
   if (predicate == "ne")
-    return a != b;
+    return [](T a, T b) { return a != b; };
   if (predicate == "lt")
-    return a < b;
+    return [](T a, T b) { return a < b; };
   if (predicate == "le")
-    return a <= b;
-  return predicate == "gt" ? a > b : a >= b;
+    return [](T a, T b) { return a <= b; };
+  if (predicate == "gt")
+    return [](T a, T b) { return a > b; };
+  return [](T a, T b) { return a >= b; };
 }
 
 /// Values outside the range saturate; NaN gives 0.
@@ -178,77 +235,88 @@ static Literal castLiteral(const Context &c, const Literal &x, Type to,
   return Literal(type, std::move(out));
 }
 
-/// The value of an op on operands of one shape, or null for another family.
+/// The value of an op on operands of one shape, or null when it has no meaning
+/// on their type.
 static Literal onShape(Operation *op, const Context &c,
                        ArrayRef<const Literal *> in, RankedTensorType type) {
   const ArrayRef<int64_t> shape = type.getShape();
   const Type element = type.getElementType();
-  auto ints = [&](auto f) {
+  const auto ints = [&](auto f) {
     std::vector<int64_t> out;
-    bool known = true;
+    out.reserve(type.getNumElements());
     forEachPosition(shape, in, [&](ArrayRef<int64_t> at) {
-      std::optional<int64_t> v = f(at);
-      known &= v.has_value();
-      out.push_back(wrapTo(element, v.value_or(0)));
+      out.push_back(wrapTo(element, f(at)));
     });
-    return known ? Literal(type, std::move(out)) : Literal();
+    return Literal(type, std::move(out));
   };
-  auto floats = [&](auto f) {
+  const auto floats = [&](auto f) {
     std::vector<double> out;
-    bool known = true;
-    forEachPosition(shape, in, [&](ArrayRef<int64_t> at) {
-      std::optional<double> v = f(at);
-      known &= v.has_value();
-      out.push_back(v.value_or(0));
-    });
-    return known ? c.floats(type, std::move(out)) : Literal();
+    out.reserve(type.getNumElements());
+    forEachPosition(shape, in,
+                    [&](ArrayRef<int64_t> at) { out.push_back(f(at)); });
+    return c.floats(type, std::move(out));
   };
   const Literal &x = *in[0];
-  if (auto compare = dyn_cast<CompareOp>(op))
-    return ints([&](ArrayRef<int64_t> at) -> std::optional<int64_t> {
-      if (x.isFloat())
-        return compareValues(compare.getPredicate(), x.doubleAt(at[0]),
-                             in[1]->doubleAt(at[1]));
-      if (x.getElementType().isUnsignedInteger())
-        return compareValues(compare.getPredicate(), uint64_t(x.intAt(at[0])),
-                             uint64_t(in[1]->intAt(at[1])));
-      return compareValues(compare.getPredicate(), x.intAt(at[0]),
-                           in[1]->intAt(at[1]));
+  if (auto compare = dyn_cast<CompareOp>(op)) {
+    const Literal &y = *in[1];
+    if (x.isFloat())
+      return ints([&, f = comparison<double>(compare.getPredicate())](
+                      ArrayRef<int64_t> at) {
+        return f(x.doubleAt(at[0]), y.doubleAt(at[1]));
+      });
+    if (x.getElementType().isUnsignedInteger())
+      return ints([&, f = comparison<uint64_t>(compare.getPredicate())](
+                      ArrayRef<int64_t> at) {
+        return f(uint64_t(x.intAt(at[0])), uint64_t(y.intAt(at[1])));
+      });
+    return ints([&, f = comparison<int64_t>(compare.getPredicate())](
+                    ArrayRef<int64_t> at) {
+      return f(x.intAt(at[0]), y.intAt(at[1]));
     });
+  }
   if (isa<IsNanOp>(op))
-    return ints([&](ArrayRef<int64_t> at) -> std::optional<int64_t> {
+    return ints([&](ArrayRef<int64_t> at) {
       return x.isFloat() && std::isnan(x.doubleAt(at[0]));
     });
   if (auto inf = dyn_cast<IsInfOp>(op))
-    return ints([&](ArrayRef<int64_t> at) -> std::optional<int64_t> {
+    return ints([&](ArrayRef<int64_t> at) {
       const double v = x.isFloat() ? x.doubleAt(at[0]) : 0;
       return std::isinf(v) && (v > 0 ? inf.getPositive() : inf.getNegative());
     });
   if (isa<SelectOp>(op)) {
+    const Literal &p = *in[1], &q = *in[2];
     if (holdsFloats(element))
-      return floats([&](ArrayRef<int64_t> at) -> std::optional<double> {
-        return x.intAt(at[0]) ? in[1]->doubleAt(at[1]) : in[2]->doubleAt(at[2]);
+      return floats([&](ArrayRef<int64_t> at) {
+        return x.intAt(at[0]) ? p.doubleAt(at[1]) : q.doubleAt(at[2]);
       });
-    return ints([&](ArrayRef<int64_t> at) -> std::optional<int64_t> {
-      return x.intAt(at[0]) ? in[1]->intAt(at[1]) : in[2]->intAt(at[2]);
+    return ints([&](ArrayRef<int64_t> at) {
+      return x.intAt(at[0]) ? p.intAt(at[1]) : q.intAt(at[2]);
     });
   }
   if (in.size() == 1) {
-    if (x.isFloat())
-      return floats([&](ArrayRef<int64_t> at) {
-        return floatUnary(op, x.doubleAt(at[0]));
-      });
-    return ints(
-        [&](ArrayRef<int64_t> at) { return intUnary(op, x.intAt(at[0])); });
+    if (x.isFloat()) {
+      const FloatUnary f = floatUnary(op);
+      return f ? floats(
+                     [&](ArrayRef<int64_t> at) { return f(x.doubleAt(at[0])); })
+               : Literal();
+    }
+    const IntUnary f = intUnary(op);
+    return f ? ints([&](ArrayRef<int64_t> at) { return f(x.intAt(at[0])); })
+             : Literal();
   }
-  if (x.isFloat())
-    return floats([&](ArrayRef<int64_t> at) {
-      return floatBinary(op, x.doubleAt(at[0]), in[1]->doubleAt(at[1]));
-    });
-  return ints([&](ArrayRef<int64_t> at) {
-    return intBinary(op, x.intAt(at[0]), in[1]->intAt(at[1]),
-                     element.isUnsignedInteger());
-  });
+  const Literal &y = *in[1];
+  if (x.isFloat()) {
+    const FloatBinary f = floatBinary(op);
+    return f ? floats([&](ArrayRef<int64_t> at) {
+      return f(x.doubleAt(at[0]), y.doubleAt(at[1]));
+    })
+             : Literal();
+  }
+  const IntBinary f = intBinary(op, element.isUnsignedInteger());
+  return f ? ints([&](ArrayRef<int64_t> at) {
+    return f(x.intAt(at[0]), y.intAt(at[1]));
+  })
+           : Literal();
 }
 
 FailureOr<Results> elementwise(Operation *op, const Context &c) {

@@ -1,6 +1,7 @@
 //===- Evaluate.cpp - nn ops and functions on literals --------------------===//
 #include "dialects/nn/eval/Kernels.h"
 #include "llvm/ADT/DenseMap.h"
+#include <limits>
 
 using namespace mlir;
 
@@ -68,6 +69,12 @@ int64_t evaluationWork(Operation *op, ArrayRef<Literal> operands) {
     return n;
   }
   int64_t n = 0;
+  if (auto pool = op->getAttrOfType<DenseI64ArrayAttr>("kernel")) {
+    n = eval::resultType(op).getNumElements();
+    for (const int64_t size : pool.asArrayRef())
+      if (__builtin_mul_overflow(n, size, &n))
+        return std::numeric_limits<int64_t>::max();
+  }
   for (const Literal &x : operands)
     n += x.getNumElements();
   for (Type type : op->getResultTypes())

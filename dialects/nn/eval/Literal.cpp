@@ -206,6 +206,25 @@ Literal Literal::compressed() const {
   return view(type.clone(shape), strides, offset);
 }
 
+Literal Literal::withoutRepetition() const {
+  Literal out = *this;
+  for (int64_t d = 0; d < getRank(); ++d) {
+    if (getShape()[d] == 1 || out.strides[d] == 0)
+      continue;
+    // Every index along d of `same` reads the first element.
+    Literal same = out.compressed(), line = same;
+    same.strides[d] = 0;
+    bool repeats = true;
+    forEachPosition(line.getShape(), {&line, &same}, [&](ArrayRef<int64_t> at) {
+      repeats &= isFloat() ? doubleAt(at[0]) == doubleAt(at[1])
+                           : intAt(at[0]) == intAt(at[1]);
+    });
+    if (repeats)
+      out.strides[d] = 0;
+  }
+  return out;
+}
+
 std::vector<double> Literal::doubles() const {
   std::vector<double> out;
   out.reserve(getNumElements());

@@ -72,6 +72,9 @@ public:
   Literal broadcastTo(llvm::ArrayRef<int64_t> shape) const;
   /// Dimensions that are mere repetition shrink to size 1.
   Literal compressed() const;
+  /// The same tensor, with dimensions along which all elements happen to be
+  /// equal stored once. Reads every element.
+  Literal withoutRepetition() const;
   int64_t getOffset() const { return offset; }
 
   /// All elements in row-major order.
@@ -101,29 +104,41 @@ template <typename F>
 void forEachPosition(llvm::ArrayRef<int64_t> shape,
                      llvm::ArrayRef<const Literal *> literals, F &&f) {
   const size_t rank = shape.size(), n = literals.size();
-  for (int64_t size : shape)
+  llvm::SmallVector<int64_t> index(rank, 0), at, row;
+  for (size_t i = 0; i < n; ++i)
+    at.push_back(literals[i]->getOffset());
+  if (rank == 0) {
+    f(llvm::ArrayRef<int64_t>(at));
+    return;
+  }
+  for (const int64_t size : shape)
     if (size == 0)
       return;
-  llvm::SmallVector<int64_t> index(rank, 0), at(n);
+  const size_t last = rank - 1;
   for (size_t i = 0; i < n; ++i)
-    at[i] = literals[i]->getOffset();
+    row.push_back(literals[i]->getStrides()[last]);
   while (true) {
-    f(llvm::ArrayRef<int64_t>(at));
-    size_t d = rank;
+    for (int64_t k = 0; k < shape[last]; ++k) {
+      f(llvm::ArrayRef<int64_t>(at));
+      for (size_t i = 0; i < n; ++i)
+        at[i] += row[i];
+    }
+    for (size_t i = 0; i < n; ++i)
+      at[i] -= row[i] * shape[last];
+    size_t d = last;
     while (d > 0) {
       --d;
-      if (++index[d] < shape[d]) {
-        for (size_t i = 0; i < n; ++i)
-          at[i] += literals[i]->getStrides()[d];
-        break;
-      }
+      const bool carries = ++index[d] == shape[d];
+      const int64_t step = carries ? 1 - shape[d] : 1;
       for (size_t i = 0; i < n; ++i)
-        at[i] -= literals[i]->getStrides()[d] * (shape[d] - 1);
+        at[i] += literals[i]->getStrides()[d] * step;
+      if (!carries)
+        break;
       index[d] = 0;
       if (d == 0)
         return;
     }
-    if (rank == 0)
+    if (last == 0)
       return;
   }
 }

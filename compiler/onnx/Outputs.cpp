@@ -1,0 +1,172 @@
+//===- Outputs.cpp - what is done when all nodes are imported -------------===//
+//
+// The results of the program, the declarations of its parameters, and the
+// report.
+//
+//===----------------------------------------------------------------------===//
+#include "compiler/onnx/Importer.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+using namespace mlir;
+
+namespace pipec::onnx {
+
+bool Importer::makeOutputs(const Scope &scope) {
+  OpBuilder b = OpBuilder::atBlockEnd(&function.getBody().front());
+  SmallVector<Value> values;
+  SmallVector<Attribute *> unused;
+  bool ok = true;
+  for (const ValueInfo &output : model.graph.outputs) {
+    const Val *v = scope.find(output.name);
+    if (!v || !*v) {
+      ok = false; // reported where it should have been made
+      continue;
+    }
+    if (v->isSequence()) {
+      diagnostics.add(Exit::BadModel,
+                      "output '" + output.name + "' is a sequence of tensors",
+                      "make it a tensor, or leave it out of the export");
+      ok = false;
+      continue;
+    }
+    const Type declared = elementType(&context, output.type);
+    if (declared && declared != v->getElementType()) {
+      diagnostics.add(Exit::BadModel,
+                      "output '" + output.name + "' is declared as " +
+                          typeName(output.type) + " but computed as " +
+                          typeText(v->getElementType()),
+                      "the file is malformed; export the model again");
+      ok = false;
+    }
+    emitter->beginNode(NameLoc::get(StringAttr::get(&context, output.name)),
+                       output.name);
+    values.push_back(emitter->value(*v));
+  }
+  if (!ok)
+    return false;
+  func::ReturnOp::create(b, function.getLoc(), values);
+  SmallVector<Type> types(
+      llvm::map_range(values, [](Value v) { return v.getType(); }));
+  function.setType(b.getFunctionType(function.getArgumentTypes(), types));
+  for (size_t i = 0; i < values.size(); ++i)
+    function.setResultAttr(i, "nn.name",
+                           b.getStringAttr(model.graph.outputs[i].name));
+  return true;
+}
+
+void Importer::removeDeadOps() {
+  for (Operation &op :
+       llvm::make_early_inc_range(llvm::reverse(function.getBody().front())))
+    if (isOpTriviallyDead(&op))
+      op.erase();
+}
+
+void Importer::declareParameters() {
+  // Reads that were removed as dead leave parameters without a use.
+  std::set<std::string> read;
+  function.walk([&](Operation *op) {
+    if (auto weight = dyn_cast<nn::WeightOp>(op))
+      read.insert(weight.getParameter().str());
+    else if (auto track = dyn_cast<nn::TrackOp>(op))
+      read.insert(track.getParameter().str());
+  });
+  OpBuilder b(function);
+  const auto integer = [&](int64_t v) { return b.getI64IntegerAttr(v); };
+  std::vector<std::shared_ptr<Initializer>> all = initializers;
+  llvm::append_range(all, emitter->getEmbedded());
+  for (const auto &init : all) {
+    if (!read.count(init->symbol))
+      continue;
+    const TensorData &t = *init->data;
+    const bool inFile = t.file >= 0;
+    const bool tracks = init->role == Role::State && !options.forwardOnly &&
+                        options.batchNorm == BatchNorm::Train;
+    const char *role = init->role == Role::Weight ? "weight"
+                       : tracks                   ? "state"
+                                                  : "frozen";
+    nn::ParameterOp::create(
+        b, NameLoc::get(b.getStringAttr(t.name)), init->symbol,
+        tensorType(&context, t), role, inFile ? integer(t.file) : IntegerAttr(),
+        inFile ? integer(t.offset) : IntegerAttr(),
+        inFile ? integer(t.length) : IntegerAttr(),
+        inFile ? ElementsAttr() : ElementsAttr(readAttr(&context, model, t)),
+        b.getStringAttr(init->reason));
+  }
+  for (nn::ParameterOp folded : emitter->getFolded()) {
+    if (read.count(folded.getSymName().str()))
+      b.insert(folded);
+    else
+      folded.erase();
+  }
+  SmallVector<mlir::Attribute> files;
+  for (const DataFile &file : model.files)
+    files.push_back(b.getDictionaryAttr(
+        {b.getNamedAttr("path", b.getStringAttr(file.path)),
+         b.getNamedAttr("relative", b.getStringAttr(file.relative)),
+         b.getNamedAttr("size", integer(file.size))}));
+  (*module)->setAttr("nn.files", b.getArrayAttr(files));
+}
+
+static std::string plainType(Type type) {
+  std::string text = typeText(type);
+  return text.substr(7, text.size() - 8); // tensor<...>
+}
+
+/// Batch norms that the exporter folded away are worth a word.
+static void noteFoldedBatchNorms(const Model &model, Diagnostics &diagnostics) {
+  const auto has = [&](const char *op) {
+    return llvm::any_of(model.graph.nodes,
+                        [&](const Node &n) { return n.op == op; });
+  };
+  if (!has("Conv") || has("BatchNormalization"))
+    return;
+  for (const TensorData &t : model.graph.initializers) {
+    const llvm::StringRef name = t.name;
+    if (name.ends_with(".weight_bias") || name.starts_with("onnx::Conv_")) {
+      diagnostics.note("batch norms are folded into the convolutions of this "
+                       "file; it trains "
+                       "as a network without them. To keep them, export with "
+                       "optimize=False (dynamo) or training=PRESERVE and "
+                       "do_constant_folding=False (TorchScript)");
+      return;
+    }
+  }
+}
+
+/// The dynamo exporter makes one tensor of equal ones: all unit weights of the
+/// norms of a fresh model, say.
+void Importer::noteMergedTensors() {
+  for (size_t i = 0; i < classes.size(); ++i) {
+    const TensorData &t = model.graph.initializers[i];
+    if (classes[i].role == Role::Weight && classes[i].uses > 1 &&
+        t.elements() > 1 && isUniform(model, t))
+      note("'" + t.name + "' has one value throughout and is read in " +
+           std::to_string(classes[i].uses) +
+           " places: the exporter merges equal tensors, so these places train "
+           "as one; give them different initial values before the export to "
+           "train them apart");
+  }
+}
+
+void Importer::fillReport() {
+  noteFoldedBatchNorms(model, diagnostics);
+  noteMergedTensors();
+  for (size_t i = 0; i < inputs.size(); ++i)
+    report.inputs.push_back({inputs[i]->name,
+                             plainType(function.getArgumentTypes()[i]),
+                             batchAxis(*inputs[i])});
+  for (size_t i = 0; i < model.graph.outputs.size(); ++i)
+    report.outputs.push_back({model.graph.outputs[i].name,
+                              plainType(function.getResultTypes()[i]), -1});
+  for (size_t i = 0; i < classes.size(); ++i) {
+    const TensorData &t = model.graph.initializers[i];
+    report.tensors.push_back({t.name, isFloating(t.type),
+                              classes[i].role == Role::Weight, t.elements(),
+                              classes[i].reason, classes[i].uses});
+  }
+  report.notes = diagnostics.getNotes();
+}
+
+} // namespace pipec::onnx
