@@ -1,4 +1,5 @@
 //===- main.cpp - pipec-opt: the passes alone -----------------------------===//
+#include "compiler/target/cpu/Passes.h"
 #include "dialects/nn/NN.h"
 #include "dialects/pipe/Pipe.h"
 #include "passes/Passes.h"
@@ -13,6 +14,7 @@ int main(int argc, char **argv) {
   registry.insert<mlir::func::FuncDialect, pipec::nn::NNDialect,
                   pipec::pipe::PipeDialect>();
   pipec::registerPipecPasses();
+  pipec::cpu::registerCpuTargetPasses();
   mlir::registerCanonicalizerPass();
   mlir::registerCSEPass();
   return mlir::asMainReturnCode(

@@ -35,13 +35,15 @@ pipec::cpu::createMachine(Location loc, StringRef cpu) {
     return emitError(loc, "cannot generate code: ") << error;
   bool native = cpu == "native";
   std::string name = native ? llvm::sys::getHostCPUName().str() : cpu.str();
+  std::unique_ptr<llvm::MCSubtargetInfo> known(
+      target->createMCSubtargetInfo(triple, "", ""));
+  if (!known || !known->isCPUStringValid(name))
+    return emitError(loc, "unknown processor '") << name << "'";
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
   std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(
       triple, name, native ? hostFeatures() : "", options, llvm::Reloc::PIC_,
       std::nullopt, llvm::CodeGenOptLevel::Default));
-  if (!native && !machine->getMCSubtargetInfo()->isCPUStringValid(name))
-    return emitError(loc, "unknown processor '") << name << "'";
   return machine;
 }
 

@@ -1,5 +1,5 @@
 //===- Cpu.cpp - the CPU target -------------------------------------------===//
-#include "compiler/target/Target.h"
+#include "compiler/target/cpu/Cpu.h"
 #include "compiler/target/cpu/Codegen.h"
 #include "compiler/target/cpu/EmitTask.h"
 #include "compiler/target/cpu/Expand.h"
@@ -28,6 +28,26 @@ static LogicalResult planTask(func::FuncOp func, StringRef name,
   return success();
 }
 
+LogicalResult cpu::emitStage(ModuleOp stage, ModuleOp code,
+                             const PlanOptions &options, const Machine &machine,
+                             target::StageCode &result) {
+  settleStash(stage);
+  StageEmitter emitter(code, machine);
+  for (auto func : stage.getOps<func::FuncOp>()) {
+    auto name = func->getAttrOfType<StringAttr>(pipe::kTaskAttr);
+    if (!name)
+      continue;
+    TaskPlan plan;
+    if (failed(planTask(func, name, options, plan)) ||
+        failed(emitter.emitTask(plan)))
+      return failure();
+    result.tasks.push_back({plan.name, plan.workspace});
+  }
+  emitter.finish();
+  result.kernelCount = emitter.kernelCount();
+  return success();
+}
+
 namespace {
 class CpuTarget : public target::Target {
 public:
@@ -35,32 +55,19 @@ public:
                              const target::TargetOptions &options,
                              StringRef sharedObject,
                              target::StageCode &result) const override {
-    MLIRContext &context = *stage.getContext();
-    registerLoweringDialects(context);
-    OwningOpRef<ModuleOp> source = stage.clone();
-    OwningOpRef<ModuleOp> code = ModuleOp::create(stage.getLoc());
+    registerLoweringDialects(*stage.getContext());
     auto machine = createMachine(stage.getLoc(), options.cpu);
     if (failed(machine))
       return failure();
     Machine features;
     features.avx512 =
         (*machine)->getMCSubtargetInfo()->checkFeatures("+avx512f");
-    StageEmitter emitter(*code, features);
     PlanOptions planOptions;
     planOptions.fuse = options.fuse;
-    settleStash(*source);
-    for (auto func : source->getOps<func::FuncOp>()) {
-      auto name = func->getAttrOfType<StringAttr>(pipe::kTaskAttr);
-      if (!name)
-        continue;
-      TaskPlan plan;
-      if (failed(planTask(func, name, planOptions, plan)) ||
-          failed(emitter.emitTask(plan)))
-        return failure();
-      result.tasks.push_back({plan.name, plan.workspace});
-    }
-    emitter.finish();
-    result.kernelCount = emitter.kernelCount();
+    OwningOpRef<ModuleOp> source = stage.clone();
+    OwningOpRef<ModuleOp> code = ModuleOp::create(stage.getLoc());
+    if (failed(emitStage(*source, *code, planOptions, features, result)))
+      return failure();
     if (options.keepKernels) {
       llvm::raw_string_ostream os(result.kernels);
       code->print(os);

@@ -296,7 +296,34 @@ Value cpu::emitElementwise(ImplicitLocOpBuilder &b, const Machine &machine,
       if (!isa<VectorType>(value.getType()))
         value = vector::BroadcastOp::create(b, vector.clone(value.getType()),
                                             value);
-  return OpEmitter(b, machine, same).emit(op);
+  // Narrow floats compute in f32; what they select between stays as it is.
+  Type narrow;
+  if (!isa<nn::SelectOp>(op))
+    for (Value &value : same)
+      if (Type element = getElementTypeOrSelf(value); isNarrow(element)) {
+        narrow = element;
+        value = widened(b, value);
+      }
+  Value result = OpEmitter(b, machine, same).emit(op);
+  if (narrow && result && !isa<nn::CastOp>(op) &&
+      getElementTypeOrSelf(result).isF32())
+    result = narrowed(b, result, narrow);
+  return result;
+}
+
+Value cpu::widened(ImplicitLocOpBuilder &b, Value value) {
+  Type element = getElementTypeOrSelf(value);
+  if (!isNarrow(element))
+    return value;
+  return arith::ExtFOp::create(b, withElement(value.getType(), b.getF32Type()),
+                               value);
+}
+
+Value cpu::narrowed(ImplicitLocOpBuilder &b, Value value, Type element) {
+  if (getElementTypeOrSelf(value) == element)
+    return value;
+  return arith::TruncFOp::create(b, withElement(value.getType(), element),
+                                 value);
 }
 
 Value cpu::emitCombine(ImplicitLocOpBuilder &b, StringRef kind, Value x,

@@ -96,6 +96,12 @@ void KernelEmitter::collectAccesses() {
   }
   for (auto [op, place] : llvm::zip_equal(columnOps, plan.partials))
     partials.push_back(access(op.getY(), place, {}));
+  // Partial sums are kept as they are accumulated.
+  for (Access &partial : partials)
+    partial.element = accumulatorType(partial.element);
+  for (auto &[value, leaf] : leaves)
+    if (plan.leaves.find(value)->second.kind == Leaf::Partials)
+      leaf.element = accumulatorType(leaf.element);
 }
 
 Value KernelEmitter::valueOf(size_t target) const {
@@ -413,7 +419,7 @@ void KernelEmitter::emitPoint(Running &running) {
   accumulate(running);
   for (auto [op, access] : llvm::zip_equal(columnOps, partials))
     if (phaseOf(op.getX()) == phase) {
-      Value x = spread(evaluate(op.getX()));
+      Value x = widened(b, spread(evaluate(op.getX())));
       storeAt(access, emitCombine(b, op.getKind(), loadAt(access), x));
     }
   for (size_t i = 0; i < targets.size(); ++i)
@@ -427,7 +433,8 @@ void KernelEmitter::write(size_t target) {
     Value old = loadAt(targets[target]);
     if (isa<VectorType>(old.getType()))
       value = spread(value);
-    value = emitCombine(b, "sum", old, value);
+    value = emitCombine(b, "sum", widened(b, old), widened(b, value));
+    value = narrowed(b, value, targets[target].element);
   }
   storeAt(targets[target], value);
 }

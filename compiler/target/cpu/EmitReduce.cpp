@@ -40,7 +40,8 @@ void KernelEmitter::startReductions() {
 Running KernelEmitter::identities() {
   Running running;
   for (nn::ReduceOp op : reductions) {
-    Type type = laneType(tensorType(op.getX()).getElementType());
+    Type type =
+        laneType(accumulatorType(tensorType(op.getX()).getElementType()));
     running.push_back(emitIdentity(b, op.getKind(), type));
     if (tracksNan(op))
       running.push_back(
@@ -65,7 +66,7 @@ static Value half(ImplicitLocOpBuilder &b, Value lanes, bool high) {
 void KernelEmitter::accumulate(Running &running) {
   Value *next = running.begin();
   for (nn::ReduceOp op : reductions) {
-    Value x = spread(evaluate(op.getX()));
+    Value x = widened(b, spread(evaluate(op.getX())));
     Value &sum = *next++;
     if (!tracksNan(op)) {
       Value combined = emitCombine(b, op.getKind(), sum, x);
@@ -87,8 +88,9 @@ void KernelEmitter::finishReductions(const Running &running) {
   const Value *next = running.begin();
   for (nn::ReduceOp op : reductions) {
     Value lanes = *next++;
+    Type element = tensorType(op.getY()).getElementType();
     if (!tracksNan(op)) {
-      atRow[op.getY()] = fold(op.getKind(), lanes);
+      atRow[op.getY()] = narrowed(b, fold(op.getKind(), lanes), element);
       continue;
     }
     while (isa<VectorType>(lanes.getType())) {
@@ -99,8 +101,9 @@ void KernelEmitter::finishReductions(const Running &running) {
     }
     Value seen = *next++;
     Value any = vector::ReductionOp::create(b, vector::CombiningKind::OR, seen);
-    atRow[op.getY()] = arith::SelectOp::create(
+    Value result = arith::SelectOp::create(
         b, any, math.constant(lanes.getType(), NAN), lanes);
+    atRow[op.getY()] = narrowed(b, result, element);
   }
 }
 
@@ -180,5 +183,7 @@ Value KernelEmitter::pick(nn::ReduceOp op, Value picked, Value index) {
   width = lanes;
   Value zero = zeros(x.getType());
   Value chosen = arith::SelectOp::create(b, inside, x, zero);
-  return emitCombine(b, op.getKind(), zero, chosen);
+  Value sum =
+      emitCombine(b, op.getKind(), widened(b, zero), widened(b, chosen));
+  return narrowed(b, sum, getElementTypeOrSelf(x));
 }

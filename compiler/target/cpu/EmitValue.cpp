@@ -230,7 +230,8 @@ Value KernelEmitter::sumPartials(nn::ReduceOp op, const Leaf &leaf,
       loadAt(access, times(loop.getInductionVar(), leaf.partialStride));
   Value sum = loop.getRegionIterArgs().front();
   scf::YieldOp::create(b, emitCombine(b, op.getKind(), sum, next));
-  return loop.getResult(0);
+  b.setInsertionPointAfter(loop);
+  return narrowed(b, loop.getResult(0), tensorType(op.getY()).getElementType());
 }
 
 /// The index that an iota names, as `element`. Indices below 2^31 are exact in

@@ -45,6 +45,20 @@ bool cpu::isMatrixPlace(ArrayRef<int64_t> shape, const Placement &place) {
                       [](int64_t s) { return s >= 0; });
 }
 
+int cpu::batchLoops(ArrayRef<int64_t> shape, ArrayRef<Placement> places) {
+  int loops = 0, last = -1;
+  for (int i = 0, n = static_cast<int>(shape.size()) - 2; i < n; ++i) {
+    if (shape[i] == 1)
+      continue;
+    bool joins = last >= 0 && llvm::all_of(places, [&](const Placement &at) {
+                   return at.strides[last] == at.strides[i] * shape[i];
+                 });
+    loops += !joins;
+    last = i;
+  }
+  return loops;
+}
+
 Placement cpu::partPlace(Operation *op, unsigned index,
                          const Placement &whole) {
   Placement part = whole;
@@ -210,8 +224,11 @@ private:
     Operation *op = value.getDefiningOp();
     if (groupOf.contains(op))
       return walksWell(value, at);
-    if (isa<nn::MatmulOp>(op))
-      return isMatrixPlace(tensorType(value).getShape(), at);
+    if (isa<nn::MatmulOp>(op)) {
+      ArrayRef<int64_t> shape = tensorType(value).getShape();
+      return isMatrixPlace(shape, at) &&
+             batchLoops(shape, at) <= kMostBatchLoops;
+    }
     if (isa<nn::ConcatOp, nn::PadOp>(op))
       return true;
     return ArrayRef(at.strides) ==

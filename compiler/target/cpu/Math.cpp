@@ -23,6 +23,14 @@ Type pipec::cpu::withElement(Type type, Type element) {
   return element;
 }
 
+bool pipec::cpu::isNarrow(Type element) {
+  return element.isF16() || element.isBF16();
+}
+
+Type pipec::cpu::accumulatorType(Type element) {
+  return isNarrow(element) ? Float32Type::get(element.getContext()) : element;
+}
+
 static bool isF64(Value x) { return getElementTypeOrSelf(x).isF64(); }
 
 Value MathEmitter::constant(Type type, double value) {
@@ -224,13 +232,13 @@ Value MathEmitter::erf(Value x) {
   Type type = x.getType();
   Choose choose{b};
   Value a = math::AbsFOp::create(b, x);
-  // erf(x) = x (…) up to 0.93
+  // erf(x) = x + x (…) up to 0.93
   Value s = arith::MulFOp::create(b, a, a);
-  Value small = arith::MulFOp::create(
-      b, a,
-      polynomial(s, {1.1283791065216064, -0.3761247992515564,
-                     0.11281682550907135, -0.026761723682284355,
-                     0.004985945299267769, -0.0005953760701231658}));
+  Value p = polynomial(s, {0.12837916612625122, -0.37612631916999817,
+                           0.11283687502145767, -0.026858942583203316,
+                           0.005199907347559929, -0.0008130018250085413,
+                           8.316794264828786e-05});
+  Value small = fma(a, p, a);
   // log(erfc(x)) on [0.93, 4]; erf is 1 in f32 from 3.92 on
   Value four = constant(type, 4);
   Value t = choose(CmpFPredicate::OLT, a, four, a, four);

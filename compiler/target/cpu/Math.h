@@ -56,7 +56,12 @@ private:
   Machine machine;
 };
 
-/// The type of comparisons of `type`, and `type` with another element.
+/// f16 and bf16 are only kept in memory: each op computes in f32 and rounds.
+bool isNarrow(mlir::Type element);
+/// What sums of elements are accumulated in.
+mlir::Type accumulatorType(mlir::Type element);
+
+/// `type` with another element.
 mlir::Type withElement(mlir::Type type, mlir::Type element);
 
 } // namespace pipec::cpu

@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/target/cpu/Library.h"
+#include "compiler/target/cpu/Math.h"
 #include "compiler/target/cpu/Plan.h"
 #include "dialects/pipe/Pipe.h"
 #include "runtime/StageAbi.h"
@@ -353,7 +354,8 @@ private:
     for (const DimList *dims : {&nest.walk, &nest.lane})
       for (int d : *dims)
         columns *= group.extents[d];
-    int buffer = arena(size * chunks * elementBytes(type.getElementType()));
+    Type sums = accumulatorType(type.getElementType());
+    int buffer = arena(size * chunks * elementBytes(sums));
     plan.units[unit].kernel.partials.push_back({buffer, 0, {}});
     plan.units[unit].kernel.chunks = chunks;
     plan.units[unit].touches.push_back(buffer);
@@ -484,6 +486,8 @@ private:
       }
       plan.units[unit].operands.push_back(at);
     }
+    if (auto matmul = dyn_cast<nn::MatmulOp>(op))
+      simplifyBatch(unit, matmul);
     for (OpResult result : op->getResults()) {
       Placement at = homes.place.lookup(result);
       if (at.buffer < 0 && result.getResultNumber() == 0)
@@ -501,6 +505,20 @@ private:
       plan.units[unit].touches.push_back(plan.units[unit].scratch);
     }
     return success();
+  }
+
+  /// Operands whose batch dimensions take too many loops become dense.
+  void simplifyBatch(int unit, nn::MatmulOp op) {
+    SmallVector<Placement> places = plan.units[unit].operands;
+    places.push_back(homes.place.lookup(op.getY()));
+    if (batchLoops(tensorType(op.getY()).getShape(), places) <= kMostBatchLoops)
+      return;
+    for (int i : {0, 1}) {
+      Placed &dense = densified(op->getOperand(i));
+      llvm::append_range(plan.units[unit].after, dense.after);
+      plan.units[unit].operands[i] = dense.at;
+      plan.units[unit].touches.push_back(dense.at.buffer);
+    }
   }
 
   bool canAddress(Operation *op, Value operand, const Placement &at) {

@@ -154,6 +154,11 @@ llvm::SmallVector<int64_t> loopStrides(const Group &group, mlir::Value value,
 /// Whether a matrix product can address its operand or result there.
 bool isMatrixPlace(llvm::ArrayRef<int64_t> shape, const Placement &place);
 
+/// How many loops walk the batch dimensions of a matrix product; the library
+/// takes 4.
+int batchLoops(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<Placement> places);
+constexpr int kMostBatchLoops = 4;
+
 /// Bytes of an element in memory; i1 takes one.
 int64_t elementBytes(mlir::Type element);
 

@@ -66,8 +66,10 @@ template <typename T> struct Product {
       const MatrixSource<T> right(b + at.b + in.b, d.ldb, d.transpose_b,
                                   d.m <= 16);
       // No terms at all: a product of depth 0.
-      body(Gemm<T>{d.m, d.n, batch.terms ? d.k : 0, left, right, sink,
-                   d.accumulate || term > 0});
+      Gemm<T> g{d.m,   d.n,  batch.terms ? d.k : 0,   left,
+                right, sink, d.accumulate || term > 0};
+      g.work = batch.matrices * d.m * d.n * d.k;
+      body(g);
     }
   }
 

@@ -29,14 +29,17 @@ public:
   /// Regions as large as the loads and stores need, what is loaded filled with
   /// numbers drawn from `seed`. Integers lie in [0, integerLimit).
   Memory randomMemory(unsigned seed, int64_t integerLimit = 7) const;
-  /// Runs a task. The workspace is filled with NaN bytes first.
-  void run(llvm::StringRef task, Memory &memory) const;
+  /// Runs a task. The workspace is filled with NaN bytes first. `inPlace`: the
+  /// new weights are written over the old ones.
+  void run(llvm::StringRef task, Memory &memory, bool inPlace = false) const;
   /// Least seconds of many runs of a task on `memory`.
   double time(llvm::StringRef task, Memory &memory) const;
   /// What the task would do to `memory` in double precision: compares every
-  /// pipe.store with `after`. Errors are relative to the largest element.
+  /// pipe.store with `after`. Errors are relative to the largest element, or to
+  /// each if `elementwise`.
   void expectMatches(llvm::StringRef task, const Memory &before,
-                     const Memory &after, double tolerance) const;
+                     const Memory &after, double tolerance,
+                     bool elementwise = false) const;
   /// randomMemory, run, expectMatches for every task.
   void check(double tolerance = 2e-6, int64_t integerLimit = 7) const;
 
@@ -52,12 +55,17 @@ private:
   void *library = nullptr;
 };
 
-/// A stage of one forward task: `inputs` are types loaded in order as %0, %1, …
-/// from "in"; `body` names what it stores as in
-///   "%2 = nn.add %0, %1 : …" with outputs {"%2", "tensor<…>"}.
+/// One task of a stage, called t<number>: `inputs` are types loaded in order as
+/// %0, %1, … from "in"; what `body` computes is stored as `outputs` say, a
+/// value and its type. Tasks of one stage have places of their own.
 std::string
 stageText(llvm::ArrayRef<std::string> inputs, llvm::StringRef body,
-          llvm::ArrayRef<std::pair<std::string, std::string>> outputs);
+          llvm::ArrayRef<std::pair<std::string, std::string>> outputs,
+          int number = 0);
+
+/// Fills what the tasks load with NaN, infinities, zeros of both signs, the
+/// largest and smallest numbers and ordinary ones.
+void fillSpecial(const StageRunner &runner, Memory &memory);
 
 /// Compiles with and without fusion, checks the values of both and that all
 /// their bytes agree.

@@ -14,7 +14,7 @@ static int64_t bytesOf(const string &type) {
     count *= std::stoll(type.substr(at, end - at));
     at = end + 1;
   }
-  int64_t bits = std::stoll(type.substr(at + 1));
+  int64_t bits = std::stoll(type.substr(type.find_first_of("0123456789", at)));
   return (count * (bits < 8 ? 1 : bits / 8) + 63) / 64 * 64;
 }
 

@@ -18,6 +18,15 @@
 namespace pipec::cpu {
 namespace {
 
+/// One of the products that make up convolution `s`.
+template <typename T>
+void product(const ConvShape &s, int64_t m, int64_t n, int64_t k,
+             const PanelSource<T> &a, const PanelSource<T> &b,
+             const TileSink<T> &c, bool add = false, int64_t period = 0) {
+  const int64_t work = s.n * s.outPlane * s.weights();
+  Gemm<T>{m, n, k, a, b, c, add, period, std::max<int64_t>(work, 1)}.run();
+}
+
 /// The window of forward and of the weight gradient.
 Window forwardWindow(const ConvShape &s) {
   Window w;
@@ -151,10 +160,10 @@ void inputPhase(const ConvShape &s, const Phase &phase, const T *dy,
   const ImageSource<T> b(window, dy, s.o * s.outPlane, s.groupOut());
   if (!strided(s)) {
     const ImageSink<T> c(window, dx, s.c * s.inPlane);
-    return Gemm<T>{channels, columns, k, a, b, c, false}.run();
+    return product<T>(s, channels, columns, k, a, b, c);
   }
   const MatrixSink<T> c(compact, compactRow(s, window));
-  Gemm<T>{channels, columns, k, a, b, c, false}.run();
+  product<T>(s, channels, columns, k, a, b, c);
   scatterPhase(s, phase, compact, dx);
 }
 
@@ -176,9 +185,8 @@ void turnedWeightGradient(const ConvShape &s, const T *x, const T *dy, T *dw,
   const ChannelLines<T> a(x, s.inPlane, s.c * s.inPlane);
   const ChannelLines<T> b(dy, s.outPlane, s.o * s.outPlane);
   const MatrixSink<T> c(turned, go);
-  Gemm<T>{gi, go, s.n * s.outPlane, a,
-          b,  c,  accumulate,       ChannelLines<T>::periodOf(s.outPlane)}
-      .run();
+  product<T>(s, gi, go, s.n * s.outPlane, a, b, c, accumulate,
+             ChannelLines<T>::periodOf(s.outPlane));
   u.transpose(dw, gi, turned, go, gi, go);
 }
 
@@ -199,7 +207,7 @@ void convGemmForward(const ConvShape &s, const T *x, const T *w, T *y) {
     const MatrixSource<T> a(w + g * go * k, k, true);
     const ImageSource<T> b(window, x + g * gi * s.inPlane, s.c * s.inPlane);
     const ImageSink<T> c(window, y + g * go * s.outPlane, s.o * s.outPlane);
-    Gemm<T>{go, s.n * s.outPlane, k, a, b, c, false}.run();
+    product<T>(s, go, s.n * s.outPlane, k, a, b, c);
   }
 }
 
@@ -259,9 +267,8 @@ void convGemmBackwardWeight(const ConvShape &s, const T *x, const T *dy, T *dw,
     const ImageSource<T> image(window, x + g * gi * s.inPlane, s.c * s.inPlane);
     const ImageLines<T> b(image);
     const MatrixSink<T> c(dw + g * go * n, n);
-    Gemm<T>{go, n, s.n * s.outPlane, a,
-            b,  c, accumulate,       ChannelLines<T>::periodOf(s.outPlane)}
-        .run();
+    product<T>(s, go, n, s.n * s.outPlane, a, b, c, accumulate,
+               ChannelLines<T>::periodOf(s.outPlane));
   }
 }
 

@@ -82,6 +82,10 @@ struct Tiling {
   int64_t weightStep() const {
     return from.layout.channels * weightRow() + kLanes;
   }
+  /// Multiply-adds of all products.
+  int64_t work() const {
+    return kFrequencies * rows * across * from.padded * to.padded;
+  }
   int64_t weightFloats() const { return kFrequencies * weightStep(); }
   /// Transformed tiles of one slot.
   int64_t slotFloats() const { return kFrequencies * (step(from) + step(to)); }
@@ -277,8 +281,9 @@ void multiply(const Tiling &t, int64_t tiles, const float *v, const float *u,
     const MatrixSource<float> b(u + f * t.weightStep(), t.weightRow(), false,
                                 true);
     const MatrixSink<float> c(m + f * t.step(t.to), t.to.padded);
-    Gemm<float>{tiles, t.to.padded, t.from.layout.channels, a, b, c, false}
-        .run();
+    Gemm<float> g{tiles, t.to.padded, t.from.layout.channels, a, b, c, false};
+    g.work = t.work();
+    g.run();
   });
 }
 
@@ -300,7 +305,9 @@ void multiplyTiles(const Tiling &t, int64_t tiles, const float *v,
     const MatrixSource<float> a(v + f * t.step(t.from), t.from.padded, false);
     const MatrixSource<float> b(d + f * t.step(t.to), t.to.padded, false, true);
     const MatrixSink<float> c(u + f * t.weightStep(), t.weightRow());
-    Gemm<float>{t.from.layout.channels, t.to.padded, tiles, a, b, c, add}.run();
+    Gemm<float> g{t.from.layout.channels, t.to.padded, tiles, a, b, c, add};
+    g.work = t.work();
+    g.run();
   });
 }
 

@@ -64,13 +64,11 @@ Workspace &workspace() {
 
 int64_t divideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/// Products of at most this many multiply-adds sum k in short blocks: they take
-/// no time anyhow, and a sum of short sums is rounded less than a long chain.
-constexpr int64_t kSmallProduct = int64_t(1) << 22, kShortDepth = 16;
-
-/// Steps of k per block: at most kDepth, blocks of about equal size.
-int64_t depthOf(int64_t m, int64_t n, int64_t k) {
-  const int64_t most = m * n * k <= kSmallProduct ? kShortDepth : kDepth;
+/// Steps of k per block: as many as allowed, blocks of about equal size.
+template <typename T> int64_t depthOf(const Gemm<T> &g) {
+  const int64_t work = g.work ? g.work : g.m * g.n * g.k;
+  const int64_t most = work <= kSmallWork ? kShortDepth : kDepth;
+  const int64_t k = g.period ? std::min(g.period, g.k) : g.k;
   return k > 0 ? divideUp(k, divideUp(k, most)) : 1;
 }
 
@@ -94,7 +92,7 @@ template <typename T> class Share {
 public:
   Share(const Gemm<T> &g, int64_t m0, int64_t m1, int64_t n0, int64_t n1)
       : g(g), u(microKernels<T>()), m0(m0), m1(m1), n0(n0), n1(n1),
-        depth(depthOf(g.m, g.n, g.period ? std::min(g.period, g.k) : g.k)) {}
+        depth(depthOf(g)) {}
 
   void run() {
     // What packing costs when A stays and when B stays.

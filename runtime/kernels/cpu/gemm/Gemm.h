@@ -2,10 +2,10 @@
 //
 // One engine for matrix products and convolutions: C (+)= A B, where A and B
 // say how to pack a panel of themselves and C is a matrix or a sink of tiles.
-// An element of C is a sum over blocks of at most kDepth steps of k (short ones in
-// small products), each block
-// one chain of fused multiply-adds; neither depends on how rows and columns are
-// shared among threads.
+// An element of C is a sum over blocks of at most kDepth steps of k
+// (kShortDepth when the whole call is small), each block one chain of fused
+// multiply-adds; neither depends on how rows and columns are shared among
+// threads.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -142,6 +142,8 @@ template <typename T> struct Gemm {
   bool add;
   /// Blocks of k do not cross multiples of this (0: they may).
   int64_t period = 0;
+  /// Multiply-adds of the call that this product is a part of (0: m * n * k).
+  int64_t work = 0;
 
   /// On the pool.
   void run() const;
@@ -152,6 +154,10 @@ template <typename T> struct Gemm {
 
 /// Largest number of k steps in one chain of multiply-adds.
 constexpr int64_t kDepth = 384;
+
+/// Calls of at most this many multiply-adds sum k in short blocks: they take no
+/// time anyhow, and a sum of short sums is rounded less than a long chain.
+constexpr int64_t kSmallWork = int64_t(1) << 22, kShortDepth = 16;
 
 /// Bytes of buffers that each thread keeps from its first product on.
 int64_t threadWorkspaceBytes();
