@@ -170,9 +170,7 @@ private:
   }
 
   std::string taskLegend() const {
-    bool split = false;
-    for (const plan::Stage &stage : plan.stages)
-      split = split || stage.split_backward;
+    const bool split = splitsBackward();
     std::string html = "<p class=\"legend\"><span><i class=\"k-F\"></i>forward"
                        "</span><span><i class=\"k-B\"></i>";
     html += split ? "input gradient</span><span><i class=\"k-W\"></i>weight "
@@ -188,17 +186,37 @@ private:
   // Stages and memory
   //===--------------------------------------------------------------------===//
 
+  bool splitsBackward() const {
+    return std::any_of(plan.stages.begin(), plan.stages.end(),
+                       [](const plan::Stage &s) { return s.split_backward; });
+  }
+
   std::string stages() const {
-    HtmlTable table({"stage", "~layers", ">nodes", "ranks", ">parameters",
-                     ">forward", ">input gradient", ">weight gradient",
-                     ">weight versions"});
-    for (const plan::Stage &s : plan.stages)
-      table.row({std::to_string(s.id), layers(s),
-                 count(s.last_node - s.first_node + 1), ranges(s.ranks),
-                 count(s.parameters), seconds(s.cost.forward_s),
-                 seconds(s.cost.backward_input_s),
-                 seconds(s.cost.backward_weight_s),
-                 std::to_string(s.versions)});
+    const bool split = splitsBackward();
+    std::vector<std::string> names = {
+        "stage",       "~layers",          ">nodes",  "ranks",
+        ">parameters", ">weight versions", ">forward"};
+    if (split)
+      names.insert(names.end(), {">input gradient", ">weight gradient"});
+    else
+      names.push_back(">backward");
+    HtmlTable table(names);
+    for (const plan::Stage &s : plan.stages) {
+      const plan::Cost &cost = s.cost;
+      std::vector<std::string> row = {std::to_string(s.id),
+                                      layers(s),
+                                      count(s.last_node - s.first_node + 1),
+                                      ranges(s.ranks),
+                                      count(s.parameters),
+                                      std::to_string(s.versions),
+                                      seconds(cost.forward_s)};
+      if (split)
+        row.insert(row.end(), {seconds(cost.backward_input_s),
+                               seconds(cost.backward_weight_s)});
+      else
+        row.push_back(seconds(cost.backward_input_s + cost.backward_weight_s));
+      table.row(row);
+    }
     return "<section><h2>Stages</h2>\n<p class=\"note\">Times are of one "
            "microbatch on one rank.</p>\n" +
            table.finish() + "</section>\n";

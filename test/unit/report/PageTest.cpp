@@ -100,6 +100,13 @@ TEST(Page, DrawsEveryTask) {
   EXPECT_THAT(html, HasSubstr("forward, stage 2, microbatch 5"));
 }
 
+TEST(Page, SplitsBackwardOnlyWhereThePlanDoes) {
+  plan::Plan plan = samplePlan();
+  EXPECT_THAT(htmlPage(plan), HasSubstr(">backward</th>"));
+  plan.stages[1].split_backward = true;
+  EXPECT_THAT(htmlPage(plan), HasSubstr(">weight gradient</th>"));
+}
+
 TEST(Page, ManyTasksStaySmall) {
   std::string html = htmlPage(samplePlan({64, 256}));
   EXPECT_LT(html.size(), 3u << 20);
