@@ -15,11 +15,6 @@ if(PIPEC_SANITIZE)
   add_link_options(-fsanitize=address,undefined)
 endif()
 
-option(PIPEC_FUZZ "libFuzzer binaries under test/fuzz (needs clang)" OFF)
-if(PIPEC_FUZZ)
-  add_compile_options(-fsanitize=fuzzer-no-link)
-endif()
-
 # pipec_unit_test(NAME sources... LIBS libs...): one GoogleTest binary, registered with ctest.
 function(pipec_unit_test name)
   cmake_parse_arguments(ARG "" "" "LIBS" ${ARGN})
