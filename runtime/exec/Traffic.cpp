@@ -158,10 +158,11 @@ void Traffic::send(int id, const Task &task) {
 void Traffic::after(const Task &task) {
   for (int id : edges[task.stage].outOf(task.kind))
     send(id, task);
-  if (task.kind == 'B' || task.kind == 'I')
-    owners(task.stage, PIPEC_GRAD_IN)[task.slot[PIPEC_GRAD_IN]] = -1;
-  if (task.last)
+  if (task.last) {
     owners(task.stage, PIPEC_IN)[task.slot[PIPEC_IN]] = -1;
+    if (task.kind != 'F')
+      owners(task.stage, PIPEC_GRAD_IN)[task.slot[PIPEC_GRAD_IN]] = -1;
+  }
   post();
 }
 

@@ -182,11 +182,10 @@ private:
   }
 
   void release(RankState &state, const Task &task) {
-    if (task.kind != 'F' && task.kind != 'W')
-      state.owner.erase({task.stage, PIPEC_GRAD_IN, task.slot[PIPEC_GRAD_IN]});
     if (!task.last)
       return;
-    for (PipecRegion region : {PIPEC_IN, PIPEC_STASH, PIPEC_WSTASH})
+    for (PipecRegion region :
+         {PIPEC_IN, PIPEC_STASH, PIPEC_GRAD_IN, PIPEC_WSTASH})
       if (touches(task.kind, region))
         state.owner.erase({task.stage, region, task.slot[region]});
   }

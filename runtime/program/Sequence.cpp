@@ -15,7 +15,8 @@ bool touches(char kind, PipecRegion region) {
   case PIPEC_OUT:
   case PIPEC_STATS:
     return kind == 'F';
-  case PIPEC_GRAD_IN:
+  case PIPEC_GRAD_IN: // a weight gradient may read what came in, too
+    return kind != 'F';
   case PIPEC_GRAD_OUT:
     return kind == 'B' || kind == 'I';
   case PIPEC_WSTASH:

@@ -18,8 +18,8 @@ namespace pipec::plan {
 /// W: backward_weight).
 struct Task {
   char kind = 'F';
-  bool last = false; ///< the stage's last use of the microbatch: IN and STASH
-                     ///< become free
+  bool last = false; ///< the stage's last use of the microbatch: IN, STASH,
+                     ///< GRAD_IN and WSTASH become free
   int stage = 0;
   int64_t microbatch = 0; ///< within the step; of the whole run in a stream
   int64_t local = 0;      ///< stream: the stage's round, microbatch / replicas

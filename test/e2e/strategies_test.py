@@ -22,6 +22,13 @@ class StrategiesTest(PipelineTest):
         copies = any(len(stage["ranks"]) > 1 for stage in read_plan(plan)["stages"])
         return run.losses, copies
 
+    def test_late_weight_gradients(self):
+        """A weight gradient still reads what came in when the next microbatch's has come."""
+        one, _ = self.losses("1f1b", 1)
+        for name in ("zb-h1", "zb"):
+            with self.subTest(strategy=name):
+                self.assertEqual(self.losses(name, 3)[0], one)
+
     def test_every_synchronous_strategy(self):
         one, _ = self.losses("1f1b", 1)
         rows = json.loads(call("pipec", "list", "strategies", "--format", "json").stdout)

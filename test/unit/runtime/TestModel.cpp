@@ -286,7 +286,7 @@ private:
         {"F", {"in", "stash", "out"}},
         {"B", {"in", "stash", "grad_in", "grad_out"}},
         {"I", {"in", "stash", "grad_in", "grad_out", "wstash"}},
-        {"W", {"in", "stash", "wstash"}}};
+        {"W", {"in", "stash", "grad_in", "wstash"}}};
     Action result{kind, s, microbatch, {}};
     const auto r = static_cast<int>(setup.ranks[s].size());
     const auto counts = slots(s);
