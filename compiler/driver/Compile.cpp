@@ -320,6 +320,7 @@ int Compiler::generate() {
   plan::Plan plan = planFor(workspace);
   folder->writeFolded(plan, foldedTensors());
   folder->addFiles(plan, options.selfContained);
+  plan::checkPlan(plan); // a plan that cannot run is never written
   std::filesystem::remove(folder->temporary() + "/stages/.keep");
   folder->writeFile("plan.json", plan::toJson(plan));
   writeExtras(plan, decision.schedule, folder->temporary());

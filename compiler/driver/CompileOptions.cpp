@@ -135,7 +135,8 @@ bool parseCompileOptions(int argc, char **argv, CompileOptions &o) {
                  "optimizers)");
   app.add_option("--clip-norm", o.clipNorm, "global gradient norm limit");
   app.add_option("--strategy", o.strategy,
-                 "pipec list strategies; auto: the best synchronous one");
+                 "pipec list strategies; auto: the best synchronous one; "
+                 "file:S.csv: an order by hand, a line per rank");
   app.add_option("--stages", o.stages, "auto or a number of stages");
   app.add_option("--replicas", o.replicas,
                  "replicas of each stage, as 3-1; default: the planner's");

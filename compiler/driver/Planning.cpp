@@ -1,6 +1,8 @@
 //===- Planning.cpp - strategy, stages and schedule of a model ------------===//
 #include "compiler/driver/Planning.h"
 
+#include "compiler/driver/OrderFile.h"
+#include "compiler/plan/OrderForCosts.h"
 #include "compiler/plan/StrategyFacts.h"
 #include "support/Failure.h"
 
@@ -137,6 +139,36 @@ static void readStages(const CompileOptions &o, plan::PlanRequest &request) {
 // One strategy
 //===----------------------------------------------------------------------===//
 
+/// A fixed order says how many stages there are and where.
+static void chooseShapeOfOrder(const CompileOptions &o,
+                               plan::PlanRequest &request) {
+  const schedule::Schedule &order = *request.strategy.order;
+  int devices = request.topology.devices();
+  auto refuse = [&](const std::string &why) {
+    throw Failure(Exit::Usage, order.name + " " + why);
+  };
+  if (order.microbatches != request.microbatches)
+    refuse("has " + std::to_string(order.microbatches) +
+           " microbatches: give --microbatches " +
+           std::to_string(order.microbatches) + ", not " +
+           std::to_string(request.microbatches));
+  if (order.devices() > devices)
+    refuse("has " + std::to_string(order.devices()) +
+           " lines, one for each rank; there are " + std::to_string(devices) +
+           (devices == 1 ? " device" : " devices"));
+  if (!o.replicas.empty())
+    refuse("says where copies of stages are; leave --replicas out");
+  if (!request.cuts.empty() &&
+      request.cuts.size() != static_cast<size_t>(order.stages))
+    refuse("has " + std::to_string(order.stages) + " stages, the stage file " +
+           std::to_string(request.cuts.size()));
+  request.replicas.clear();
+  if (!request.stages)
+    request.stages = order.stages;
+  request.replication = false;
+  request.useAllDevices = true;
+}
+
 /// Ranks on CPUs form a straight pipeline unless replication was asked for (and
 /// wherever the schedule knows no replicas): a
 /// replicated stage sums gradients in another order, so that only straight ones
@@ -145,6 +177,8 @@ static void chooseShape(const CompileOptions &o, Decision &d) {
   plan::PlanRequest &request = d.request;
   int devices = request.topology.devices();
   readStages(o, request);
+  if (request.strategy.order)
+    return chooseShapeOfOrder(o, request);
   bool straight = o.stages == "auto" && request.replicas.empty() &&
                   o.stageFile.empty() &&
                   request.strategy.shape != plan::Shape::DataParallel &&
@@ -205,12 +239,59 @@ static schedule::Schedule scheduleFor(const Decision &d) {
   return schedule;
 }
 
+/// The schedules for which the model is cut, where the order is then searched
+/// for the stages that come out.
+static std::vector<std::string> cutFor(const strategy::StrategyRow &row) {
+  std::string schedule = row.schedule;
+  if (schedule == "zb")
+    return {"zb-h1"};
+  if (schedule == "auto")
+    return {"zb-h1", "zb-v"};
+  return {schedule};
+}
+
+static bool isSearched(const strategy::StrategyRow &row) {
+  const schedule::ScheduleRow *found = schedule::findSchedule(row.schedule);
+  return !found || found->readsCosts;
+}
+
+/// The fastest order for the stages' costs, over the ways to cut.
+static Decision decideSearched(const CompileOptions &o, const Decision &asked) {
+  std::optional<Decision> best;
+  std::optional<Failure> refusal;
+  for (const std::string &schedule : cutFor(*asked.strategy))
+    try {
+      Decision d = asked;
+      d.request.strategy = plan::strategyFacts(schedule);
+      chooseShape(o, d);
+      plan::PlanResult cut = plan::makePlan(d.request);
+      plan::OrderedPlan plan =
+          plan::orderForCosts(d.strategy->schedule, d.request, cut);
+      d.request = std::move(plan.request);
+      d.result = std::move(plan.result);
+      if (!best || d.result.stepSeconds < best->result.stepSeconds)
+        best = std::move(d);
+    } catch (const Failure &failure) {
+      if (!refusal)
+        refusal.emplace(failure);
+    }
+  if (!best)
+    throw *refusal;
+  best->schedule = *best->request.strategy.order;
+  best->schedule.name = best->strategy->name;
+  schedule::VerifyOptions options;
+  options.versions = strategy::versionRule(*best->strategy, best->schedule);
+  schedule::verifyOrThrow(best->schedule, options);
+  return std::move(*best);
+}
+
 static Decision decideFor(const std::string &name, const CompileOptions &o,
                           const plan::CostGraph &graph,
                           const plan::Topology &topology,
                           int64_t microbatchSize, double optimizerBytes) {
   Decision d;
-  d.strategy = &strategy::getStrategy(name);
+  std::optional<std::string> file = orderFileOf(name);
+  d.strategy = file ? &strategy::fileStrategy() : &strategy::getStrategy(name);
   if (!d.strategy->synchronous() && o.microbatches != 1)
     throw Failure(Exit::Usage,
                   "strategy " + name +
@@ -218,8 +299,6 @@ static Decision decideFor(const std::string &name, const CompileOptions &o,
                       "microbatch, so leave --microbatches at 1");
   d.request.graph = graph;
   d.request.topology = topology;
-  std::string facts = d.strategy->schedule;
-  d.request.strategy = plan::strategyFacts(facts);
   d.request.microbatches = o.microbatches;
   d.request.microbatchSize = microbatchSize;
   d.request.optimizerBytesPerParameterByte = optimizerBytes;
@@ -227,9 +306,19 @@ static Decision decideFor(const std::string &name, const CompileOptions &o,
   d.recompute = o.recompute == "full" || d.strategy->recompute;
   d.request.recompute =
       d.recompute ? plan::Recompute::Full : plan::Recompute::None;
+  if (!file && isSearched(*d.strategy))
+    return decideSearched(o, d);
+  if (file) {
+    d.schedule = readOrderFile(*file);
+    splitWholeBackwards(d.schedule);
+    d.request.strategy = plan::factsOfOrder(d.schedule);
+  } else {
+    d.request.strategy = plan::strategyFacts(d.strategy->schedule);
+  }
   chooseShape(o, d);
   d.result = plan::makePlan(d.request);
-  d.schedule = scheduleFor(d);
+  if (!file)
+    d.schedule = scheduleFor(d);
   return d;
 }
 

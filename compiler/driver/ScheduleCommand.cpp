@@ -32,6 +32,7 @@ struct Answer {
   Schedule schedule;
   Costs costs;
   Timeline timeline;
+  std::optional<double> bound; ///< of the metric, over all orders
   double seconds = 0;
 };
 
@@ -100,6 +101,7 @@ Answer generated(const ScheduleOptions &options) {
   check(answer.costs, answer.schedule.stages, answer.schedule.devices());
   answer.timeline = simulate(answer.schedule, answer.costs);
   checkLimits(answer);
+  answer.bound = lowerBound(options.name, answer.schedule, options.request);
   return answer;
 }
 
@@ -108,7 +110,8 @@ Answer checked(const ScheduleOptions &options) {
   auto begin = std::chrono::steady_clock::now();
   const ScheduleRequest &request = options.request;
   Answer answer;
-  answer.schedule = readCsv(readFile(options.check), options.check);
+  const std::string text = readFile(options.check);
+  answer.schedule = readCsv(text, options.check);
   Schedule &schedule = answer.schedule;
   if (schedule.devices() != request.devices)
     throw Failure(Exit::BadPlan,
@@ -121,12 +124,12 @@ Answer checked(const ScheduleOptions &options) {
                                      " microbatches, wanted " +
                                      std::to_string(request.microbatches));
   schedule.slices = request.slices;
-  verifyOrThrow(schedule);
+  verifyCsv(schedule, text);
   answer.costs = costsFor(schedule, request);
   check(answer.costs, schedule.stages, schedule.devices());
   VerifyOptions limits;
   limits.costs = &answer.costs;
-  verifyOrThrow(schedule, limits);
+  verifyCsv(schedule, text, limits);
   answer.timeline = simulate(schedule, answer.costs);
   answer.seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)
@@ -149,6 +152,8 @@ std::string asJson(const Answer &answer) {
   json["bubble_makespan"] = line.bubbleMakespan();
   json["bubble_span"] = line.bubbleSpan();
   json["bubble_ideal"] = line.bubbleOverIdeal();
+  if (answer.bound)
+    json["bound"] = *answer.bound;
   json["peak"] = line.peak;
   auto &actions = json["actions"] = nlohmann::ordered_json::array();
   for (const auto &order : answer.schedule.order) {

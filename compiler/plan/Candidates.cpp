@@ -1,6 +1,7 @@
 #include "compiler/plan/Candidates.h"
 
 #include "compiler/plan/ReplicaSearch.h"
+#include "compiler/schedule/Schedule.h"
 #include "support/Failure.h"
 
 #include <algorithm>
@@ -97,6 +98,14 @@ void checkStageCount(const PlanRequest &request, size_t starts) {
     throw Failure(Exit::Usage, "the model can be cut into at most " +
                                    std::to_string(starts) + " stages, not " +
                                    std::to_string(wanted));
+  if (facts.order) {
+    // Its placement need not be regular.
+    if (wanted != static_cast<size_t>(facts.order->stages))
+      throw Failure(Exit::Usage, facts.name + " has " +
+                                     std::to_string(facts.order->stages) +
+                                     " stages, not " + std::to_string(wanted));
+    return;
+  }
   if (wanted % chunks != 0)
     throw Failure(Exit::Usage,
                   "strategy '" + facts.name + "' puts " +

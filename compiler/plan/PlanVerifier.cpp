@@ -249,6 +249,12 @@ void checkStep(const PlanRequest &request, const PlanResult &result) {
       result.stages.begin(), result.stages.end(), [&](const StagePlan &s) {
         return s.replicas == result.stages.front().replicas;
       });
+  if (request.strategy.order) {
+    expectClose(result.stepSeconds,
+                longestPath(*request.strategy.order, request, result),
+                "the step time");
+    return;
+  }
   schedule::ScheduleRequest wanted;
   if (uniform) {
     int r = result.stages.front().replicas;

@@ -39,6 +39,8 @@ std::vector<std::vector<int>> assignDevices(const StrategyFacts &facts,
                                             bool inside) {
   int stages = static_cast<int>(replicas.size());
   int chunks = std::max(1, facts.chunks);
+  if (facts.order)
+    return facts.order->placement;
   if (chunks > 1) {
     // One pipeline's devices as the schedule lays them out, once per replica.
     int columns = std::max(1, stages / chunks);
@@ -161,10 +163,6 @@ int64_t StepModel::effort(const std::vector<int> &replicas) const {
   return stages * microbatches * 2;
 }
 
-namespace {
-
-/// The schedule library's costs from the stages; with `slices` its actions are
-/// so many pieces of a microbatch.
 schedule::Costs scheduleCosts(const Topology &topology,
                               const std::vector<StagePlan> &stages,
                               int slices) {
@@ -187,6 +185,8 @@ schedule::Costs scheduleCosts(const Topology &topology,
   costs.memoryWeight.assign(stages.size(), 0);
   return costs;
 }
+
+namespace {
 
 schedule::Schedule makeSchedule(const StrategyFacts &facts,
                                 const std::vector<StagePlan> &stages,
@@ -213,6 +213,8 @@ schedule::Schedule makeSchedule(const StrategyFacts &facts,
 const schedule::Schedule &
 StepModel::scheduleFor(const std::vector<StagePlan> &stages) const {
   std::vector<int> replicas;
+  if (asked.strategy.order)
+    return *asked.strategy.order;
   for (const StagePlan &s : stages)
     replicas.push_back(s.replicas);
   if (replicas != cachedReplicas) {

@@ -10,7 +10,7 @@
 
 #include "compiler/plan/IntervalCosts.h"
 #include "compiler/plan/Planner.h"
-#include "compiler/schedule/Schedule.h"
+#include "compiler/schedule/Costs.h"
 
 namespace pipec::plan {
 
@@ -95,6 +95,12 @@ private:
   const IntervalCosts &costs;
   int64_t memoryLimit;
 };
+
+/// The schedule library's costs of the stages, memory left out; with `slices`
+/// its actions are so many pieces of a microbatch.
+schedule::Costs scheduleCosts(const Topology &topology,
+                              const std::vector<StagePlan> &stages,
+                              int slices = 1);
 
 /// Devices of every stage: neighbours stage by stage, or, with `inside` and
 /// equal replicas, one block of devices per pipeline. A strategy with chunks

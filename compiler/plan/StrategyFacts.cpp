@@ -114,6 +114,28 @@ StrategyFacts strategyFacts(const std::string &name, int chunks) {
                                  "'; there are: " + names);
 }
 
+StrategyFacts factsOfOrder(schedule::Schedule fixed) {
+  auto order = std::make_shared<const schedule::Schedule>(std::move(fixed));
+  StrategyFacts facts;
+  facts.name = facts.schedule = order->name;
+  facts.order = order;
+  for (int d = 0; d < order->devices(); ++d) {
+    facts.chunks =
+        std::max(facts.chunks, static_cast<int>(order->stagesOf(d).size()));
+    for (const schedule::Action &action : order->order[d])
+      facts.splitBackward |= action.kind == schedule::Kind::W;
+  }
+  facts.replicates = false;
+  auto held = std::make_shared<std::vector<std::vector<int>>>(
+      schedule::inFlight(*order));
+  facts.inFlight = [held](const StagePosition &p) {
+    const auto &copies = held->at(static_cast<size_t>(p.stage));
+    return *std::max_element(copies.begin(), copies.end());
+  };
+  facts.versions = [](const StagePosition &) { return 1; };
+  return facts;
+}
+
 std::vector<std::string> strategyFactNames() {
   std::vector<std::string> names;
   for (const StrategyFacts &facts : rows())

@@ -9,8 +9,13 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
+
+namespace pipec::schedule {
+struct Schedule;
+}
 
 namespace pipec::plan {
 
@@ -36,6 +41,9 @@ struct StrategyFacts {
   std::string name;
   /// A row of `pipec list schedules`: generated and simulated to price a plan.
   std::string schedule;
+  /// The order itself where it is fixed; then it decides how many stages there
+  /// are and where they live, and nothing is generated.
+  std::shared_ptr<const schedule::Schedule> order;
   Shape shape = Shape::OneFOneB;
   /// Stages on each device (interleaving); replication needs 1.
   int chunks = 1;
@@ -62,5 +70,8 @@ struct StrategyFacts {
 /// has a choice. Failure(Exit::Usage) lists the names there are.
 StrategyFacts strategyFacts(const std::string &name, int chunks = 0);
 std::vector<std::string> strategyFactNames();
+
+/// The facts of one fixed synchronous order.
+StrategyFacts factsOfOrder(schedule::Schedule order);
 
 } // namespace pipec::plan

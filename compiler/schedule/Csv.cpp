@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <map>
+#include <sstream>
 
 namespace pipec::schedule {
 
@@ -30,21 +31,20 @@ public:
   Reader(const std::string &text, const std::string &name)
       : text(text), name(name) {}
 
-  std::vector<std::vector<Action>> read() {
-    std::vector<std::vector<Action>> order;
+  void read(Schedule &schedule) {
     std::size_t begin = 0;
     while (begin < text.size()) {
       std::size_t end = std::min(text.find('\n', begin), text.size());
       ++line;
-      order.push_back(readLine(begin, end));
+      readLine(begin, end, schedule.order.emplace_back(),
+               schedule.pairs.emplace_back());
       begin = end + 1;
     }
-    return order;
   }
 
 private:
-  std::vector<Action> readLine(std::size_t begin, std::size_t end) {
-    std::vector<Action> actions;
+  void readLine(std::size_t begin, std::size_t end,
+                std::vector<Action> &actions, std::vector<int> &pairs) {
     std::size_t lineBegin = begin;
     while (begin <= end) {
       std::size_t stop = std::min(text.find(',', begin), end);
@@ -53,14 +53,31 @@ private:
         ++from;
       while (to > from && isSpace(text[to - 1]))
         --to;
-      if (from < to)
-        actions.push_back(readCell(from, to, from - lineBegin + 1));
+      std::size_t column = from - lineBegin + 1;
+      if (from < to && text[from] == '(') {
+        pairs.push_back(static_cast<int>(actions.size()));
+        readPair(from, to, column, actions);
+      } else if (from < to) {
+        actions.push_back(readAction(from, to, column));
+      }
       begin = stop + 1;
     }
-    return actions;
   }
 
-  Action readCell(std::size_t from, std::size_t to, std::size_t column) {
+  /// "(0F4;7B3)OVERLAP_F_B": two actions meant to run together.
+  void readPair(std::size_t from, std::size_t to, std::size_t column,
+                std::vector<Action> &actions) {
+    static const std::string ending = ")OVERLAP_F_B";
+    std::size_t middle = std::min(text.find(';', from), to);
+    std::size_t close = std::min(text.find(')', from), to);
+    if (middle > close || text.substr(close, to - close) != ending)
+      fail(from, to, column, "wanted a pair such as (0F4;7B3)OVERLAP_F_B");
+    actions.push_back(readAction(from + 1, middle, column + 1));
+    actions.push_back(
+        readAction(middle + 1, close, column + (middle + 1 - from)));
+  }
+
+  Action readAction(std::size_t from, std::size_t to, std::size_t column) {
     const char *at = text.data() + from, *end = text.data() + to;
     Action action{};
     auto number = [&](int &value) {
@@ -127,7 +144,7 @@ std::vector<std::vector<int>> inferPlacement(const Schedule &schedule) {
 Schedule readCsv(const std::string &text, const std::string &name) {
   Schedule schedule;
   schedule.name = name;
-  schedule.order = Reader(text, name).read();
+  Reader(text, name).read(schedule);
   for (const auto &order : schedule.order)
     for (const Action &a : order) {
       schedule.stages = std::max(schedule.stages, a.stage + 1);
@@ -156,6 +173,42 @@ Schedule readCsv(const std::string &text, const std::string &name) {
                                        std::to_string(schedule.stages - 1) +
                                        " is");
   return schedule;
+}
+
+/// The column, from 1, of the cell with action number `position` of a line.
+static std::size_t columnOf(const std::string &line, int position) {
+  for (std::size_t from = 0; from < line.size();) {
+    std::size_t stop = std::min(line.find(',', from), line.size());
+    std::size_t at = line.find_first_not_of(" \t\r", from);
+    if (at < stop) {
+      position -= 1 + static_cast<int>(std::count(line.begin() + at,
+                                                  line.begin() + stop, ';'));
+      if (position < 0)
+        return at + 1;
+    }
+    from = stop + 1;
+  }
+  return 1;
+}
+
+void verifyCsv(const Schedule &schedule, const std::string &text,
+               const VerifyOptions &options) {
+  auto violations = verify(schedule, options);
+  if (violations.empty())
+    return;
+  const Violation &first = violations[0];
+  std::string place = schedule.name;
+  if (first.device >= 0)
+    place += ":" + std::to_string(first.device + 1);
+  if (first.device >= 0 && first.position >= 0) {
+    std::stringstream lines(text);
+    std::string line;
+    for (int d = 0; d <= first.device; ++d)
+      std::getline(lines, line);
+    place += ":" + std::to_string(columnOf(line, first.position));
+  }
+  throw Failure(Exit::BadPlan,
+                place + ": " + toString(first.rule) + ": " + first.message);
 }
 
 } // namespace pipec::schedule

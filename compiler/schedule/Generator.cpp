@@ -141,8 +141,18 @@ Schedule generate(std::string_view name, const ScheduleRequest &request) {
   return schedule;
 }
 
+Costs costsOn(const std::vector<std::vector<int>> &placement,
+              const ScheduleRequest &request) {
+  if (!request.stageCosts ||
+      request.stageCosts->forward.size() != placement.size())
+    return expand(request.costs, placement);
+  Costs costs = *request.stageCosts;
+  costs.limit = request.costs.limit;
+  return costs;
+}
+
 Costs costsFor(const Schedule &schedule, const ScheduleRequest &request) {
-  Costs costs = expand(request.costs, schedule.placement);
+  Costs costs = costsOn(schedule.placement, request);
   if (schedule.slices > 1)
     for (auto *list :
          {&costs.forward, &costs.backwardInput, &costs.backwardWeight,

@@ -9,6 +9,7 @@
 #include "compiler/schedule/Costs.h"
 #include "compiler/schedule/Schedule.h"
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -38,6 +39,9 @@ struct ScheduleRequest {
   int slices = 1;    ///< sequence pieces per microbatch (seq1f1b)
   int groupSize = 0; ///< microbatches per chunk turn (interleaved); 0: devices
   DeviceCosts costs; ///< empty lists: one unit each
+  /// Costs of each stage, where the caller knows the stages: they take the
+  /// place of `costs`, but for its limits, on placements of so many stages.
+  std::optional<Costs> stageCosts;
   Metric metric = Metric::Makespan;
 };
 
@@ -73,7 +77,17 @@ const ScheduleRow *findSchedule(std::string_view name);
 /// naming the number that would do.
 Schedule generate(std::string_view name, const ScheduleRequest &request);
 
-/// `request.costs` spread over the stages of `schedule`; limits included.
+/// The least request.metric that any order can have: on the placement of
+/// `schedule`, or for "auto" on all that it searches. Nothing where stages have
+/// copies or microbatches slices.
+std::optional<double> lowerBound(std::string_view name,
+                                 const Schedule &schedule,
+                                 const ScheduleRequest &request);
+
+/// What the stages of a placement cost by `request`; limits included.
+Costs costsOn(const std::vector<std::vector<int>> &placement,
+              const ScheduleRequest &request);
+/// The same for the actions of `schedule`, which may be slices.
 Costs costsFor(const Schedule &schedule, const ScheduleRequest &request);
 
 } // namespace pipec::schedule

@@ -12,6 +12,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
+#include <map>
+#include <tuple>
 
 namespace pipec::schedule {
 
@@ -68,7 +71,7 @@ public:
                  " buffers for a pair of devices",
              bounded);
     }
-    if (options.fifo)
+    if (options.messages != MessageOrder::Any)
       messageOrder();
     if (options.costs)
       memory();
@@ -236,39 +239,42 @@ void Verifier::replay(Rule rule, const std::string &how,
 }
 
 void Verifier::messageOrder() {
-  // Sends of a pair in list order against the takings of the same pair.
-  int devices = schedule.devices();
-  for (int from = 0; from < devices; ++from) {
-    std::vector<std::vector<Action>> sent(devices);
+  // A channel is a pair of devices, or one stage boundary and direction of it.
+  using Channel = std::tuple<int, int, int, bool>;
+  auto channel = [&](int from, int to, const Action &sent) {
+    bool edge = options.messages == MessageOrder::PerEdge;
+    return Channel(from, to, edge ? sent.stage : -1,
+                   edge && sent.kind != Kind::F);
+  };
+  std::map<Channel, std::deque<Action>> sent;
+  for (int from = 0; from < schedule.devices(); ++from)
     for (const Action &a : schedule.order[from])
       if (int to = consumerOf(schedule, a); to >= 0 && to != from)
-        sent[to].push_back(a);
-    for (int to = 0; to < devices; ++to) {
-      if (sent[to].empty())
+        sent[channel(from, to, a)].push_back(a);
+  for (int to = 0; to < schedule.devices(); ++to)
+    for (std::size_t i = 0; i < schedule.order[to].size(); ++i) {
+      const Action &a = schedule.order[to][i];
+      auto producer = producerOf(schedule, a);
+      if (!producer)
         continue;
-      std::size_t next = 0;
-      for (std::size_t i = 0; i < schedule.order[to].size(); ++i) {
-        const Action &a = schedule.order[to][i];
-        auto producer = producerOf(schedule, a);
-        if (!producer ||
-            schedule.deviceOf(producer->stage, producer->microbatch) != from)
-          continue;
-        const Action &expected = sent[to][next++];
-        bool backward = a.kind != Kind::F;
-        if (expected.stage == producer->stage &&
-            expected.microbatch == producer->microbatch &&
-            (expected.kind != Kind::F) == backward)
-          continue;
-        report(Rule::Fifo, to, static_cast<int>(i),
-               toString(a) + " takes the result of stage " +
-                   std::to_string(producer->stage) + " microbatch " +
-                   std::to_string(producer->microbatch) + " but device " +
-                   std::to_string(from) + " sends that of " +
-                   toString(expected) + " first");
-        break;
-      }
+      int from = schedule.deviceOf(producer->stage, producer->microbatch);
+      auto waiting = sent.find(channel(from, to, *producer));
+      if (from == to || waiting == sent.end())
+        continue;
+      const Action expected = waiting->second.front();
+      waiting->second.pop_front();
+      if (expected.stage == producer->stage &&
+          expected.microbatch == producer->microbatch &&
+          (expected.kind != Kind::F) == (a.kind != Kind::F))
+        continue;
+      report(Rule::Fifo, to, static_cast<int>(i),
+             toString(a) + " takes the result of stage " +
+                 std::to_string(producer->stage) + " microbatch " +
+                 std::to_string(producer->microbatch) + " but device " +
+                 std::to_string(from) + " sends that of " + toString(expected) +
+                 " first");
+      sent.erase(waiting); // once for a channel
     }
-  }
 }
 
 void Verifier::memory() {
@@ -294,9 +300,15 @@ void Verifier::memory() {
 
 void Verifier::versions() {
   const VersionRule &rule = *options.versions;
-  ReplayOptions withUpdates;
-  withUpdates.updateEvery = rule.updateEvery;
-  replay(Rule::Deadlock, " with the updates of replicated stages", withUpdates);
+  // An update once per step comes after all tasks; one that comes earlier makes
+  // copies of its stage meet between tasks.
+  if (std::any_of(rule.updateEvery.begin(), rule.updateEvery.end(),
+                  [&](int every) { return every < schedule.microbatches; })) {
+    ReplayOptions withUpdates;
+    withUpdates.updateEvery = rule.updateEvery;
+    replay(Rule::Deadlock, " with the updates of replicated stages",
+           withUpdates);
+  }
   for (int d = 0; d < schedule.devices(); ++d) {
     std::vector<long long> done(schedule.stages, 0);
     for (std::size_t i = 0; i < schedule.order[d].size(); ++i) {

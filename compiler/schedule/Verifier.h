@@ -50,6 +50,12 @@ struct VersionRule {
   std::function<int(int stage)> versions;
 };
 
+enum class MessageOrder {
+  Any,     ///< the transport matches each message
+  PerEdge, ///< those of a directed pair over one stage boundary
+  PerPair, ///< all of a directed pair
+};
+
 struct VerifyOptions {
   /// Checks memory against costs.limit when given.
   const Costs *costs = nullptr;
@@ -57,9 +63,8 @@ struct VerifyOptions {
   /// Messages a directed pair of devices can hold before the consumer takes
   /// them; sends block when it is full. -1: not checked. 0: rendezvous.
   int buffers = -1;
-  /// Messages of one directed pair must be taken in the order they were sent
-  /// (a transport that cannot match by tag).
-  bool fifo = false;
+  /// Which messages must be taken in the order they were sent.
+  MessageOrder messages = MessageOrder::Any;
   std::size_t most = 20; ///< stop after that many violations
 };
 

@@ -38,9 +38,14 @@ static constexpr VersionsRow kVersions[] = {
 #include "compiler/strategy/Versions.def"
 };
 
+static constexpr StrategyRow kFile{"file",       "file", Versions::Latest,
+                                   Update::Step, false,  "an order by hand"};
+
 bool StrategyRow::synchronous() const {
-  return schedule::findSchedule(schedule)->synchronous;
+  return versions == Versions::Latest && update == Update::Step;
 }
+
+const StrategyRow &fileStrategy() { return kFile; }
 
 std::span<const StrategyRow> strategies() { return kRows; }
 
@@ -120,16 +125,21 @@ schedule::VersionRule versionRule(const StrategyRow &row,
   return rule;
 }
 
+schedule::VersionRule versionRule(const StrategyRow &row,
+                                  const schedule::Schedule &schedule) {
+  Pipeline pipeline;
+  pipeline.microbatches = schedule.microbatches;
+  for (int s = 0; s < schedule.stages; ++s)
+    pipeline.replicas.push_back(schedule.replicas(s));
+  return versionRule(row, pipeline);
+}
+
 schedule::Schedule generate(const StrategyRow &row,
                             const schedule::ScheduleRequest &request) {
   schedule::Schedule result = schedule::generate(row.schedule, request);
   result.name = row.name;
-  Pipeline pipeline;
-  pipeline.microbatches = request.microbatches;
-  for (int s = 0; s < result.stages; ++s)
-    pipeline.replicas.push_back(result.replicas(s));
   schedule::VerifyOptions options;
-  options.versions = versionRule(row, pipeline);
+  options.versions = versionRule(row, result);
   schedule::verifyOrThrow(result, options);
   return result;
 }

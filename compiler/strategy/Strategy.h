@@ -29,7 +29,7 @@ enum class Update {
 
 struct StrategyRow {
   const char *name;
-  const char *schedule; ///< a row of `pipec list schedules`
+  const char *schedule; ///< a row of `pipec list schedules`, or "auto"
   Versions versions;
   Update update;
   bool recompute;
@@ -44,6 +44,9 @@ std::span<const StrategyRow> strategies();
 const StrategyRow *findStrategy(std::string_view name);
 /// Throws Failure(Usage) listing the names there are.
 const StrategyRow &getStrategy(std::string_view name);
+
+/// Not a row: an order that comes from a file. Synchronous.
+const StrategyRow &fileStrategy();
 
 /// "latest", "stash".
 const char *toString(Versions versions);
@@ -76,6 +79,9 @@ int updateEvery(const StrategyRow &row, const Pipeline &pipeline, int stage);
 /// The same for the schedule verifier.
 schedule::VersionRule versionRule(const StrategyRow &row,
                                   const Pipeline &pipeline);
+/// The same, where the pipeline is the one that the schedule describes.
+schedule::VersionRule versionRule(const StrategyRow &row,
+                                  const schedule::Schedule &schedule);
 
 /// The strategy's schedule with its name in place of the schedule's. For an
 /// asynchronous strategy `request.microbatches` is the length of the window.

@@ -19,6 +19,18 @@
 // The one with the smaller makespan is taken, within the limit when there is
 // one.
 //
+//   gems, P = 4, M = 2:
+//   0 |F0..................B0==f1b1==............
+//   1 |..F0............B0==f1........b1==........
+//   2 |....f0......b0==F1................B1==....
+//   3 |......f0b0==F1........................B1==
+//
+//   chimera, P = 4, M = 4:
+//   0 |F0F2..f1b1==f3b3==..B0==....B2==
+//   1 |..F0f1F2f3..b1==B0==b3==B2==....
+//   2 |..F1f0F3f2..b0==B1==b2==B3==....
+//   3 |F1F3..f0b0==f2b2==..B1==....B3==
+//
 //===----------------------------------------------------------------------===//
 #include "compiler/schedule/Simulator.h"
 #include "compiler/schedule/Verifier.h"

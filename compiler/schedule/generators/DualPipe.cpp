@@ -17,6 +17,18 @@
 // DualPipeV cuts it in half: P devices, two stages each as a V, one copy of the
 // model; the same steps with h = P, q = device and M-2P+q+1 repetitions.
 //
+//   dualpipe, P = 4, M = 8:
+//   0 |F0F2F4f1i1w1f3F6b3==f5B0==b5==f7..B2==b7==I4W4I6W6
+//   1 |..F0f1F2f3F4b1==f5B0==F6b3==f7B2==b5==B4==i7I6w7W6
+//   2 |..F1f0F3f2F5b0==f4B1==F7b2==f6B3==b4==B5==i6I7w6W7
+//   3 |F1F3F5f0i0w0f2F7b2==f4B1==b4==f6..B3==b6==I5W5I7W7
+//
+//   dualpipe-v, P = 4, M = 8:
+//   0 |FFFFFFFfiwfiwfiwfFb3fB0b4f.B1b5f.B2b6f.B3b7IWIWIWIW
+//   1 |.FFFFFfFfiwfiwfFb2fB0Fb3fB1b4f.B2b5f.B3b6B4iIwIWIWW
+//   2 |..FFFfFfFfiwfFb1fB0Fb2fB1Fb3fB2b4f.B3b5B4b6IiIWIwWW
+//   3 |...FfFfFfFfFb0fB0Fb1fB1Fb2fB2Fb3fB3b4B4b5B5iIiIwWwW
+//
 //===----------------------------------------------------------------------===//
 #include "compiler/schedule/generators/Build.h"
 

@@ -4,6 +4,12 @@
 // so that gradients add up in the same order as in every other schedule.
 // Makespan (M+P-1)(F+B) on uniform stages; every stage holds M microbatches.
 //
+//   gpipe, P = 4, M = 4:
+//   0 |F0F1F2F3..................B0==B1==B2==B3==
+//   1 |..F0F1F2F3............B0==B1==B2==B3==....
+//   2 |....F0F1F2F3......B0==B1==B2==B3==........
+//   3 |......F0F1F2F3B0==B1==B2==B3==............
+//
 //===----------------------------------------------------------------------===//
 #include "compiler/schedule/generators/Build.h"
 

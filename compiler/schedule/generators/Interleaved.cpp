@@ -15,6 +15,24 @@
 // before the next: each stage's weights are visited once per step, for memory
 // that grows with M.
 //
+//   interleaved-1f1b, P = 4, M = 4:
+//   0 |F0F1F2F3f0f1f2f3............b0==..b1==..b2==..b3==B0==B1==B2==B3==
+//   1 |..F0F1F2F3f0f1f2f3......b0==..b1==..b2==..b3==B0==B1==B2==B3==....
+//   2 |....F0F1F2F3f0f1f2..b0==f3b1==..b2==..b3==B0==B1==B2==B3==........
+//   3 |......F0F1F2F3f0b0==f1b1==f2b2==f3b3==B0==B1==B2==B3==............
+//
+//   interleaved-zb, P = 4, M = 4:
+//   0 |F0F1F2F3f0f1f2f3......i0w0i1w1i2w2i3w3I0W0I1W1I2W2I3W3
+//   1 |..F0F1F2F3f0f1f2....i0f3i1w0i2w1i3w2I0w3I1W0I2W1I3W2W3
+//   2 |....F0F1F2F3f0f1..i0f2i1f3i2w0i3w1I0w2I1w3I2W0I3W1W2W3
+//   3 |......F0F1F2F3f0i0f1i1f2i2f3i3w0I0w1I1w2I2w3I3W0W1W2W3
+//
+//   looped-bfs, P = 4, M = 4:
+//   0 |F0F1F2F3f0f1f2f3..................b0==b1==b2==b3==B0==B1==B2==B3==
+//   1 |..F0F1F2F3f0f1f2f3............b0==b1==b2==b3==B0==B1==B2==B3==....
+//   2 |....F0F1F2F3f0f1f2f3......b0==b1==b2==b3==B0==B1==B2==B3==........
+//   3 |......F0F1F2F3f0f1f2f3b0==b1==b2==b3==B0==B1==B2==B3==............
+//
 //===----------------------------------------------------------------------===//
 #include "compiler/schedule/Replay.h"
 #include "compiler/schedule/generators/Build.h"

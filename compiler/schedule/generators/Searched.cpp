@@ -13,8 +13,45 @@
 //   v-flex  the same with whatever limit is given
 //   auto    all placements, up to four stages per device
 //
+//   zb, P = 4, M = 8:
+//   0 |F0F1F2F3......I0W0F4I1W1F5I2W2F6I3W3F7I4W4I5W5I6W6I7W7
+//   1 |..F0F1F2....I0F3I1W0F4I2W1F5I3W2F6I4W3F7I5W4I6W5I7W6W7
+//   2 |....F0F1..I0F2I1F3I2W0F4I3W1F5I4W2F6I5W3F7I6W4I7W5W6W7
+//   3 |......F0I0F1I1F2I2F3I3W0F4I4W1F5I5W2F6I6W3F7I7W4W5W6W7
+//
+//   zb-v, P = 4, M = 4:
+//   0 |F0F1F2F3......f0i0w0f1i1w1f2i2w2f3i3w3I0W0I1W1I2W2I3W3
+//   1 |..F0F1F2F3..f0..f1i0w0f2i1w1f3i2w2I0W0i3I1w3I2W1I3W2W3
+//   2 |....F0F1F2f0F3f1..f2i0w0f3i1w1I0W0i2w2I1i3I2W1I3w3W2W3
+//   3 |......F0f0F1f1F2f2F3f3i0w0I0W0i1w1I1W1i2I2i3I3w2W2w3W3
+//
+//   v-half, P = 4, M = 4:
+//   0 |F0F1F2F3......f0i0w0f1i1w1..f2I0i2W0w2f3i3I1W1w3I2W2..I3W3
+//   1 |..F0F1F2F3..f0..f1i0w0..i1f2I0W0w1i2f3w2I1i3W1I2W2w3I3W3..
+//   2 |....F0F1F2f0F3f1....i0w0f2I0W0i1w1f3i2I1W1I2i3w2W2I3w3W3..
+//   3 |......F0f0F1f1F2f2....i0I0w0W0F3f3i1I1i2I2w1W1i3I3w2W2w3W3
+//
+//   v-min, P = 4, M = 4:
+//   0 |F0F1..........f0i0f1w0F2i1w1F3....I0W0..f2i2I1W1w2f3i3w3..I2W2....I3W3
+//   1 |..F0F1......f0..f1i0w0..F2i1w1F3I0W0..f2..I1i2w2f3W1..i3I2w3W2..I3W3..
+//   2 |....F0F1..f0..f1....i0w0..F2i1I0W0w1f2F3I1W1..f3i2w2..I2i3W2w3I3W3....
+//   3 |......F0f0F1f1........i0I0W0F2w0f2i1I1W1w1F3f3....i2I2W2w2i3I3w3W3....
+//
+//   1f1b-v, P = 4, M = 4:
+//   0 |FFFF...fb0fb1...fb2...fb3B0..B1..B2..B3
+//   1 |.FFFF.f.f.b0.b1f...b2fB0.b3B1..B2..B3..
+//   2 |..FFFfFf....b0fb1.B0fb2.B1.b3B2..B3....
+//   3 |...FfFfFf.....b0B0Ffb1B1b2B2.b3B3......
+//
+//   v-flex, P = 4, M = 4:
+//   0 |F0F1F2F3......f0i0w0f1i1w1f2i2w2f3i3w3I0W0I1W1I2W2I3W3
+//   1 |..F0F1F2F3..f0..f1i0w0f2i1w1f3i2w2I0W0i3I1w3I2W1I3W2W3
+//   2 |....F0F1F2f0F3f1..f2i0w0f3i1w1I0W0i2w2I1i3I2W1I3w3W2W3
+//   3 |......F0f0F1f1F2f2F3f3i0w0I0W0i1w1I1W1i2I2i3I3w2W2w3W3
+//
 //===----------------------------------------------------------------------===//
 #include "compiler/schedule/generators/Build.h"
+#include "compiler/schedule/search/Bounds.h"
 #include "compiler/schedule/search/Search.h"
 #include "support/Failure.h"
 
@@ -45,14 +82,18 @@ static ScheduleRequest limited(ScheduleRequest request, int microbatches) {
   return request;
 }
 
+static std::vector<std::vector<int>> place(const search::Family &family,
+                                           int devices) {
+  return family.layout == Layout::Zigzag
+             ? zigzagPlacement(devices, family.chunks)
+             : loopedPlacement(devices, family.chunks);
+}
+
 static Schedule searched(const char *name, const ScheduleRequest &request,
                          const search::SearchOptions &options) {
   for (const search::Family &family : options.families) {
-    auto placement = family.layout == Layout::Zigzag
-                         ? zigzagPlacement(request.devices, family.chunks)
-                         : loopedPlacement(request.devices, family.chunks);
-    check(expand(request.costs, placement), request.devices * family.chunks,
-          request.devices);
+    check(costsOn(place(family, request.devices), request),
+          request.devices * family.chunks, request.devices);
   }
   auto found = search::findBest(request, options);
   if (found)
@@ -96,12 +137,12 @@ Schedule makeVFlex(const ScheduleRequest &request) {
   return searched("v-flex", request, kV);
 }
 
-Schedule makeAuto(const ScheduleRequest &request) {
+static std::vector<search::Family> autoFamilies(int chunksAsked) {
   constexpr int kMostChunks = 4;
-  search::SearchOptions options;
+  std::vector<search::Family> families;
   auto take = [&](Layout layout, int chunks) {
-    if (request.chunks <= 0 || request.chunks == chunks)
-      options.families.push_back({layout, chunks});
+    if (chunksAsked <= 0 || chunksAsked == chunks)
+      families.push_back({layout, chunks});
   };
   // The placements that win most often first: effort may run out.
   take(Layout::Zigzag, 4);
@@ -111,11 +152,37 @@ Schedule makeAuto(const ScheduleRequest &request) {
   take(Layout::Linear, 1);
   take(Layout::Looped, 3);
   take(Layout::Looped, 2);
-  if (request.chunks > kMostChunks) {
-    take(Layout::Zigzag, request.chunks);
-    take(Layout::Looped, request.chunks);
+  if (chunksAsked > kMostChunks) {
+    take(Layout::Zigzag, chunksAsked);
+    take(Layout::Looped, chunksAsked);
   }
+  return families;
+}
+
+Schedule makeAuto(const ScheduleRequest &request) {
+  search::SearchOptions options;
+  options.families = autoFamilies(request.chunks);
   return searched("auto", request, options);
+}
+
+std::optional<double> lowerBound(std::string_view name,
+                                 const Schedule &schedule,
+                                 const ScheduleRequest &request) {
+  auto bound = [&](const std::vector<std::vector<int>> &placement) {
+    return search::lowerBound(search::makeProblem(request, placement));
+  };
+  if (name == "auto") {
+    double least = search::kNever;
+    for (const search::Family &family : autoFamilies(request.chunks))
+      least = std::min(least, bound(place(family, request.devices)));
+    return least;
+  }
+  bool copies =
+      std::any_of(schedule.placement.begin(), schedule.placement.end(),
+                  [](const auto &devices) { return devices.size() > 1; });
+  if (copies || schedule.slices > 1)
+    return std::nullopt;
+  return bound(schedule.placement);
 }
 
 } // namespace pipec::schedule

@@ -6,6 +6,12 @@
 // attends to all before it. Stage s holds (P-s-1+q)/q microbatches; the bubble
 // is (P-1)(F+B)/q.
 //
+//   seq1f1b, P = 4, M = 2:
+//   0 |F0F1F2F3F4F5F6............B3==F7B2==..B1==..B0==..B7==B6==B5==B4==
+//   1 |..F0F1F2F3F4F5........B3==F6B2==F7B1==..B0==..B7==B6==B5==B4==....
+//   2 |....F0F1F2F3F4....B3==F5B2==F6B1==F7B0==..B7==B6==B5==B4==........
+//   3 |......F0F1F2F3B3==F4B2==F5B1==F6B0==F7B7==B6==B5==B4==............
+//
 //===----------------------------------------------------------------------===//
 #include "compiler/schedule/generators/Build.h"
 

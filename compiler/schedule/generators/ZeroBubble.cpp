@@ -9,6 +9,18 @@
 // ZB-V places two stages per device as a V, so that the last stage is on the
 // first device: no span bubble at equal times for M >= 2P at 1F1B's memory.
 //
+//   zb-h1, P = 4, M = 6:
+//   0 |F0F1F2F3......I0W0F4I1W1F5I2W2I3W3I4W4I5W5
+//   1 |..F0F1F2....I0F3I1W0F4I2W1F5I3W2I4W3I5W4W5
+//   2 |....F0F1..I0F2I1F3I2W0F4I3W1F5I4W2I5W3W4W5
+//   3 |......F0I0F1I1F2I2F3I3W0F4I4W1F5I5W2W3W4W5
+//
+//   zb-h2, P = 4, M = 8:
+//   0 |F0F1F2F3F4F5F6I0W0F7I1W1I2W2I3W3I4W4I5W5I6W6I7W7......
+//   1 |..F0F1F2F3F4I0F5I1F6I2W0F7I3W1I4W2I5W3I6W4I7W5W6W7....
+//   2 |....F0F1F2I0F3I1F4I2F5I3F6I4W0F7I5W1I6W2I7W3W4W5W6W7..
+//   3 |......F0I0F1I1F2I2F3I3F4I4F5I5F6I6W0F7I7W1W2W3W4W5W6W7
+//
 //===----------------------------------------------------------------------===//
 #include "compiler/schedule/generators/Build.h"
 #include "compiler/schedule/generators/Published.h"

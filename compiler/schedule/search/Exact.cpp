@@ -89,7 +89,7 @@ Exact BranchAndBound::run() {
     root.devices[row.device].left += row.time * p.microbatches;
   order.resize(p.devices);
   visit(root);
-  found.proven = !gaveUp;
+  found.proven = !gaveUp && p.metric == Metric::Makespan;
   found.nodes = nodes;
   return std::move(found);
 }
@@ -177,7 +177,9 @@ double BranchAndBound::bound(const State &s) const {
     if (dev.left <= 0)
       continue;
     double from = earliest[d] < kNever ? earliest[d] : dev.freeAt;
-    result = std::max(result, from + dev.left - clock(dev));
+    if (p.metric == Metric::Span)
+      from = dev.first < 0 ? 0 : from - dev.first;
+    result = std::max(result, from + dev.left);
   }
   if (p.metric == Metric::Span)
     return result;
@@ -203,8 +205,11 @@ bool BranchAndBound::dominated(const State &s) {
   for (const Device &d : s.devices)
     key.append(reinterpret_cast<const char *>(&d.waiting), sizeof d.waiting);
   std::vector<double> clocks;
-  for (const Device &d : s.devices)
+  for (const Device &d : s.devices) {
     clocks.push_back(d.freeAt);
+    if (p.metric == Metric::Span)
+      clocks.push_back(-d.first);
+  }
   for (std::size_t row = 0; row < p.rows.size(); ++row)
     if (p.rows[row].waits)
       for (int k = s.done[row]; k < p.microbatches; ++k) {

@@ -8,7 +8,8 @@ namespace pipec::schedule::search {
 struct Exact {
   Order order;         ///< the best found, empty when none beats the incumbent
   Result result;       ///< its cost
-  bool proven = false; ///< nothing shorter exists on this placement
+  bool proven = false; ///< nothing shorter exists on this placement; never of
+                       ///< a span, for which a late start can be better
   long long nodes = 0;
 };
 

@@ -46,7 +46,7 @@ static void fillRows(Problem &p, const Costs &costs,
 
 Problem makeProblem(const ScheduleRequest &request,
                     const std::vector<std::vector<int>> &placement) {
-  Costs costs = expand(request.costs, placement);
+  Costs costs = costsOn(placement, request);
   Problem p;
   p.devices = request.devices;
   p.stages = static_cast<int>(placement.size());

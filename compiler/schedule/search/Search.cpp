@@ -85,7 +85,7 @@ private:
   const ScheduleRequest &request;
   std::vector<Instance> instances;
   std::vector<Candidate> pool;
-  bool fused;
+  bool fused, exact;
   int created = 0;
   double spent = 0, budget = 0;
 };
@@ -97,7 +97,7 @@ std::vector<std::vector<int>> place(const Family &family, int devices) {
 }
 
 Search::Search(const ScheduleRequest &request, const SearchOptions &options)
-    : request(request), fused(options.fused) {
+    : request(request), fused(options.fused), exact(options.prove) {
   double largest = 0;
   // Placements with few stages are enough where the others are too large.
   auto tasks = [&](const Family &f) {
@@ -295,7 +295,8 @@ std::optional<Found> Search::run() {
   if (pool.empty())
     return std::nullopt;
   shakeUp();
-  prove();
+  if (exact)
+    prove();
   Candidate &best = pool[0];
   const Problem &p = instances[best.problem].problem;
   return Found{toSchedule(p, best.order), best.result, best.origin};

@@ -21,6 +21,8 @@ struct SearchOptions {
   bool fused = false;
   /// Scales the effort, which otherwise follows from the size.
   double effort = 1;
+  /// Small problems end with branch and bound.
+  bool prove = true;
 };
 
 struct Found {

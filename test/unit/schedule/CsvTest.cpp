@@ -61,6 +61,19 @@ TEST(Csv, SkipsIdleCellsAndSpaces) {
             (std::vector<Action>{{Kind::F, 1, 0}, {Kind::B, 1, 0}}));
 }
 
+TEST(Csv, ReadsPairs) {
+  std::string text = "0F0,(0F1;0B0)OVERLAP_F_B,0B1\n";
+  Schedule schedule = readCsv(text);
+  EXPECT_EQ(writeCsv(schedule), "0F0,0F1,0B0,0B1\n");
+  EXPECT_EQ(schedule.pairs, (std::vector<std::vector<int>>{{1}}));
+  EXPECT_EQ(failureOf("0F0,(0F1;0X0)OVERLAP_F_B\n"),
+            "s.csv:1:10: '0X0': wanted <stage><F|B|I|W><microbatch> such as "
+            "3F11");
+  EXPECT_EQ(failureOf("0F0,(0F1)OVERLAP_F_B\n"),
+            "s.csv:1:5: '(0F1)OVERLAP_F_B': wanted a pair such as "
+            "(0F4;7B3)OVERLAP_F_B");
+}
+
 TEST(Csv, NamesLineAndColumn) {
   EXPECT_EQ(failureOf("0F0,0B0\n1F0,1X0\n"),
             "s.csv:2:5: '1X0': wanted <stage><F|B|I|W><microbatch> such as "
@@ -81,6 +94,33 @@ TEST(Csv, NamesLineAndColumn) {
   EXPECT_EQ(failureOf("0F0,0B9\n"),
             "s.csv: stage 0 or microbatch 9 is named, but there are only 2 "
             "actions");
+}
+
+std::string refusalOf(const std::string &text,
+                      const VerifyOptions &options = {}) {
+  try {
+    verifyCsv(readCsv(text, "s.csv"), text, options);
+  } catch (const Failure &failure) {
+    EXPECT_EQ(failure.code, Exit::BadPlan);
+    return failure.what();
+  }
+  return "accepted";
+}
+
+TEST(Csv, NamesThePlaceOfABrokenRule) {
+  EXPECT_EQ(refusalOf("0F0,0B0\n1F0,1B0\n"), "accepted");
+  // Cells are counted as they stand, empty ones and spaces included.
+  EXPECT_EQ(refusalOf("0F0,0B0\n, 1B0,1F0\n"),
+            "s.csv:2:3: dependency: device 1: 1B0 stands before 1F0");
+  EXPECT_EQ(refusalOf("0F0,0F1,0B0,0B1\n1F0,1B0,1F1\n"),
+            "s.csv:2: missing task: device 1: 1B1 is missing");
+  EXPECT_EQ(refusalOf("0F0,0F1,0B0,0F1,0B1\n1F0,1B0,1F1,1B1\n"),
+            "s.csv:1:13: duplicate task: device 0: 0F1 is there twice");
+  VerifyOptions options;
+  options.messages = MessageOrder::PerEdge;
+  EXPECT_EQ(refusalOf("0F0,0F1,0B0,0B1\n1F1,1F0,1B0,1B1\n", options),
+            "s.csv:2:1: message order: device 1: 1F1 takes the result of stage "
+            "0 microbatch 1 but device 0 sends that of 0F0 first");
 }
 
 } // namespace

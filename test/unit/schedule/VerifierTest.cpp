@@ -119,12 +119,29 @@ TEST(Verifier, MessageOrder) {
   Schedule late = readCsv("0F0,0F1,0B1,0B0\n1F1,1B1,1F0,1B0\n");
   EXPECT_TRUE(verify(late).empty());
   VerifyOptions options;
-  options.fifo = true;
+  options.messages = MessageOrder::PerPair;
   expectFirst(late, Rule::Fifo,
               "device 1: 1F1 takes the result of stage 0 microbatch 1 but "
               "device 0 sends that of 0F0 first",
               options);
   EXPECT_TRUE(verify(oneFOneB(4, 8), options).empty());
+}
+
+TEST(Verifier, MessageOrderOfAnEdge) {
+  // A V sends activations and gradients the same way; over one boundary and
+  // direction they keep their order, and that is what a runtime needs.
+  VerifyOptions options;
+  options.messages = MessageOrder::PerEdge;
+  for (const ScheduleRow &row : schedules()) {
+    ScheduleRequest request;
+    request.devices = 4;
+    request.microbatches = 8;
+    if (row.name != std::string("seq1f1b"))
+      EXPECT_TRUE(verify(generate(row.name, request), options).empty())
+          << row.name;
+  }
+  Schedule late = readCsv("0F0,0F1,0B1,0B0\n1F1,1B1,1F0,1B0\n");
+  expectFirst(late, Rule::Fifo, "device 1: 1F1 takes the result", options);
 }
 
 TEST(Verifier, Memory) {

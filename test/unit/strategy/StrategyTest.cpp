@@ -34,6 +34,19 @@ TEST(Strategy, EveryRowGeneratesAndVerifies) {
   }
 }
 
+TEST(Strategy, OrdersFromFilesAreSynchronous) {
+  const StrategyRow &row = fileStrategy();
+  EXPECT_TRUE(row.synchronous());
+  EXPECT_EQ(findStrategy(row.name), nullptr);
+  schedule::ScheduleRequest sizes;
+  sizes.devices = 3;
+  sizes.microbatches = 5;
+  schedule::Schedule schedule = schedule::generate("1f1b", sizes);
+  schedule::VerifyOptions options;
+  options.versions = versionRule(row, schedule);
+  EXPECT_TRUE(verify(schedule, options).empty());
+}
+
 TEST(Strategy, PipeDreamDelays) {
   // Without replication the weights of stage s are p-1-s updates old and
   // p-s versions are kept.

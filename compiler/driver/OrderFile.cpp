@@ -1,0 +1,48 @@
+//===- OrderFile.cpp - `--strategy file:S.csv` ----------------------------===//
+#include "compiler/driver/OrderFile.h"
+
+#include "compiler/schedule/Csv.h"
+#include "compiler/strategy/Strategy.h"
+#include "support/Failure.h"
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+namespace pipec {
+
+std::optional<std::string> orderFileOf(const std::string &strategy) {
+  const std::string prefix = "file:";
+  if (strategy.rfind(prefix, 0) != 0)
+    return std::nullopt;
+  return strategy.substr(prefix.size());
+}
+
+static std::string readText(const std::string &path) {
+  std::ifstream in(path, std::ios::binary);
+  std::stringstream text;
+  if (in)
+    text << in.rdbuf();
+  if (!in || std::filesystem::is_directory(path))
+    throw Failure(Exit::NoInput, "--strategy file: cannot read '" + path + "'");
+  return text.str();
+}
+
+schedule::Schedule readOrderFile(const std::string &path) {
+  const std::string text = readText(path);
+  schedule::Schedule order = schedule::readCsv(text, path);
+  for (int rank = 0; rank < order.devices(); ++rank)
+    if (order.order[rank].empty())
+      throw Failure(Exit::BadPlan, path + ":" + std::to_string(rank + 1) +
+                                       ": rank " + std::to_string(rank) +
+                                       " has nothing to do; delete the line");
+  schedule::verifyCsv(order, text); // before anything relies on the tasks
+  schedule::VerifyOptions options;
+  options.versions = strategy::versionRule(strategy::fileStrategy(), order);
+  options.messages = schedule::MessageOrder::PerEdge;
+  schedule::verifyCsv(order, text, options);
+  order.name = std::filesystem::path(path).filename().string();
+  return order;
+}
+
+} // namespace pipec

@@ -1,0 +1,68 @@
+#include "compiler/plan/OrderForCosts.h"
+
+#include "compiler/plan/StepModel.h"
+#include "compiler/schedule/Generator.h"
+
+#include <algorithm>
+
+namespace pipec::plan {
+
+namespace {
+
+double stashPerMicrobatch(const StagePlan &stage) {
+  return static_cast<double>(stage.memory.stash) / std::max(1, stage.inFlight);
+}
+
+/// Times, transfers and activations of the stages, and what each device has
+/// left for activations.
+schedule::ScheduleRequest requestFor(const PlanRequest &asked,
+                                     const std::vector<StagePlan> &stages) {
+  schedule::ScheduleRequest request;
+  int chunks = std::max(1, asked.strategy.chunks);
+  request.devices = static_cast<int>(stages.size()) / chunks;
+  request.chunks = chunks;
+  request.microbatches = asked.microbatches;
+  schedule::Costs costs = scheduleCosts(asked.topology, stages);
+  schedule::DeviceCosts &devices = request.costs;
+  devices.memoryForward.assign(request.devices, 0);
+  std::vector<double> rest(request.devices, 0);
+  for (size_t s = 0; s < stages.size(); ++s) {
+    double stash = stashPerMicrobatch(stages[s]);
+    // A stage without arithmetic still takes its turn.
+    costs.forward[s] = std::max(costs.forward[s], 1e-9);
+    costs.memoryForward[s] = stash;
+    costs.memoryWeight[s] = -stash;
+    for (int d : stages[s].devices) {
+      devices.memoryForward[d] += stash;
+      rest[d] += static_cast<double>(stages[s].memory.total() -
+                                     stages[s].memory.stash);
+    }
+  }
+  for (double held : devices.memoryForward)
+    devices.memoryWeight.push_back(-held);
+  auto limit = static_cast<double>(memoryLimitOf(asked));
+  constexpr double kNoLimit = 1e15;
+  if (limit < kNoLimit)
+    for (double fixed : rest)
+      devices.limit.push_back(std::max(0.0, limit - fixed));
+  request.stageCosts = std::move(costs);
+  return request;
+}
+
+} // namespace
+
+OrderedPlan orderForCosts(const std::string &schedule, const PlanRequest &asked,
+                          const PlanResult &result) {
+  OrderedPlan plan;
+  plan.request = asked;
+  plan.request.cuts.clear();
+  for (const StagePlan &stage : result.stages)
+    plan.request.cuts.push_back(stage.firstNode);
+  plan.request.replicas.clear();
+  plan.request.strategy = factsOfOrder(
+      schedule::generate(schedule, requestFor(asked, result.stages)));
+  plan.result = makePlan(plan.request);
+  return plan;
+}
+
+} // namespace pipec::plan

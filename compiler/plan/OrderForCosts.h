@@ -1,0 +1,26 @@
+//===- OrderForCosts.h - a schedule for stages that are known ---*- C++ -*-===//
+//
+// Searched schedules depend on what the stages cost, stages on the schedule.
+// The planner cuts the model for the schedule of equal costs; this finds the
+// order for the stages that came out, and prices them again under it.
+//
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "compiler/plan/Planner.h"
+
+namespace pipec::plan {
+
+/// A plan under an order made for it.
+struct OrderedPlan {
+  PlanRequest request; ///< with the order and the cuts of the plan
+  PlanResult result;
+};
+
+/// The schedule of that name ("auto" too) for the stages of `result`, within
+/// the memory that the rest of them leaves. Throws Failure(NoFit) when none
+/// fits.
+OrderedPlan orderForCosts(const std::string &schedule,
+                          const PlanRequest &request, const PlanResult &result);
+
+} // namespace pipec::plan

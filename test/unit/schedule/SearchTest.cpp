@@ -1,0 +1,204 @@
+// Branch and bound against all orders there are; heuristics and bounds against
+// it; the bits of a search.
+#include "compiler/schedule/search/Search.h"
+#include "compiler/schedule/Csv.h"
+#include "compiler/schedule/Simulator.h"
+#include "compiler/schedule/Verifier.h"
+#include "compiler/schedule/search/Bounds.h"
+#include "compiler/schedule/search/Exact.h"
+#include "support/Failure.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+using namespace pipec;
+using namespace pipec::schedule;
+using namespace pipec::schedule::search;
+
+namespace {
+
+constexpr long long kMany = 10'000'000;
+
+/// Small whole numbers, the same on every machine.
+class Numbers {
+public:
+  explicit Numbers(unsigned seed) : engine(seed) {}
+  int between(int low, int high) {
+    return low + static_cast<int>(engine() % (high - low + 1));
+  }
+  std::vector<double> list(int count, int low, int high) {
+    std::vector<double> values;
+    for (int i = 0; i < count; ++i)
+      values.push_back(between(low, high));
+    return values;
+  }
+
+private:
+  std::mt19937 engine;
+};
+
+ScheduleRequest randomRequest(Numbers &numbers, int devices, int microbatches) {
+  ScheduleRequest request;
+  request.devices = devices;
+  request.microbatches = microbatches;
+  request.costs.forward = numbers.list(devices, 1, 5);
+  request.costs.backwardInput = numbers.list(devices, 0, 5);
+  request.costs.backwardWeight = numbers.list(devices, 0, 5);
+  request.costs.comm = {static_cast<double>(numbers.between(0, 3))};
+  if (numbers.between(0, 1))
+    request.costs.limit = numbers.list(devices, 1, microbatches);
+  return request;
+}
+
+/// All orders of one device's rows that keep F before I before W.
+void enumerate(const Problem &p, int device, std::vector<int> &done,
+               std::vector<Task> &list, std::vector<std::vector<Task>> &all) {
+  bool complete = true;
+  for (int row : p.rowsOf[device]) {
+    if (done[row] == p.microbatches)
+      continue;
+    complete = false;
+    if (row % 3 && done[row - 1] == done[row])
+      continue;
+    list.push_back(p.task(row, done[row]++));
+    enumerate(p, device, done, list, all);
+    list.pop_back();
+    --done[row];
+  }
+  if (complete)
+    all.push_back(list);
+}
+
+double bestOfAll(const Problem &p) {
+  std::vector<std::vector<std::vector<Task>>> lists(p.devices);
+  for (int d = 0; d < p.devices; ++d) {
+    std::vector<int> done(p.rows.size());
+    std::vector<Task> list;
+    enumerate(p, d, done, list, lists[d]);
+  }
+  double best = kNever;
+  std::vector<std::size_t> at(p.devices, 0);
+  Order order(p.devices);
+  for (;;) {
+    for (int d = 0; d < p.devices; ++d)
+      order[d] = lists[d][at[d]];
+    Result result = evaluate(p, order);
+    if (result.fits)
+      best = std::min(best, result.cost(p.metric));
+    int d = 0;
+    while (d < p.devices && ++at[d] == lists[d].size())
+      at[d++] = 0;
+    if (d == p.devices)
+      return best;
+  }
+}
+
+TEST(Search, BranchAndBoundFindsTheBestOfAllOrders) {
+  Numbers numbers(1);
+  for (int round = 0; round < 60; ++round) {
+    bool two = round % 3;
+    int devices = two ? 2 : 3, microbatches = two ? 3 : 2;
+    ScheduleRequest request = randomRequest(numbers, devices, microbatches);
+    Problem p = makeProblem(request, linearPlacement(devices));
+    double best = bestOfAll(p);
+    Exact exact = solveExactly(p, kNever, kMany);
+    ASSERT_TRUE(exact.proven) << round;
+    EXPECT_DOUBLE_EQ(exact.result.makespan, best) << round;
+    EXPECT_LE(lowerBound(p), best) << round;
+    EXPECT_FALSE(solveExactly(p, best, kMany).order.size()) << round;
+  }
+}
+
+TEST(Search, BranchAndBoundOnOneDeviceTwice) {
+  // A V on two devices: stages 0 and 3 share device 0.
+  Numbers numbers(2);
+  for (int round = 0; round < 8; ++round) {
+    ScheduleRequest request = randomRequest(numbers, 2, 1);
+    Problem p = makeProblem(request, zigzagPlacement(2, 2));
+    Exact exact = solveExactly(p, kNever, kMany);
+    ASSERT_TRUE(exact.proven);
+    EXPECT_DOUBLE_EQ(exact.result.makespan, bestOfAll(p)) << round;
+  }
+}
+
+TEST(Search, SpansHaveBoundsToo) {
+  Numbers numbers(3);
+  for (int round = 0; round < 40; ++round) {
+    ScheduleRequest request = randomRequest(numbers, 2, 3);
+    request.metric = Metric::Span;
+    Problem p = makeProblem(request, linearPlacement(2));
+    double best = bestOfAll(p);
+    EXPECT_LE(lowerBound(p), best) << round;
+    Exact exact = solveExactly(p, kNever, kMany);
+    EXPECT_FALSE(exact.proven);
+    EXPECT_GE(exact.result.span, best) << round;
+  }
+}
+
+TEST(Search, SmallProblemsEndOptimal) {
+  Numbers numbers(4);
+  for (int round = 0; round < 30; ++round) {
+    ScheduleRequest request = randomRequest(numbers, 2, 4);
+    SearchOptions options{{{Layout::Linear, 1}}};
+    auto found = findBest(request, options);
+    ASSERT_TRUE(found) << round;
+    Problem p = makeProblem(request, linearPlacement(2));
+    Exact exact = solveExactly(p, found->result.makespan, kMany);
+    EXPECT_TRUE(exact.proven) << round;
+    EXPECT_TRUE(exact.order.empty()) << round << " " << exact.result.makespan
+                                     << " " << found->result.makespan;
+  }
+}
+
+TEST(Search, KeepsLimitsAndTellsTheLeast) {
+  Numbers numbers(5);
+  for (int round = 0; round < 20; ++round) {
+    ScheduleRequest request = randomRequest(numbers, 3, 6);
+    request.costs.limit = numbers.list(3, 1, 4);
+    Schedule schedule = generate("auto", request);
+    Costs costs = costsFor(schedule, request);
+    VerifyOptions options;
+    options.costs = &costs;
+    EXPECT_TRUE(verify(schedule, options).empty()) << round;
+    Timeline line = simulate(schedule, costs);
+    EXPECT_GE(line.makespan * (1 + 1e-12),
+              *lowerBound("auto", schedule, request));
+  }
+  ScheduleRequest request = randomRequest(numbers, 3, 6);
+  request.costs.limit = {3, 0.5, 3};
+  try {
+    generate("zb", request);
+    FAIL();
+  } catch (const Failure &failure) {
+    EXPECT_EQ(failure.code, Exit::NoFit);
+    EXPECT_STREQ(failure.what(), "zb: nothing fits: device 1 needs at least 1, "
+                                 "one microbatch, and its limit is 0.5");
+  }
+}
+
+TEST(Search, SameBytesEveryTime) {
+  Numbers numbers(6);
+  ScheduleRequest request = randomRequest(numbers, 4, 9);
+  std::string once = writeCsv(generate("auto", request));
+  EXPECT_EQ(writeCsv(generate("auto", request)), once);
+}
+
+TEST(Search, StageCostsTakeThePlaceOfDeviceCosts) {
+  // Two stages on a device that cost differently: the search must know.
+  ScheduleRequest request;
+  request.devices = 2;
+  request.microbatches = 4;
+  request.chunks = 2;
+  Costs costs = expand(UniformCosts{}, 2, 2);
+  costs.forward = {4, 1, 1, 1};
+  request.stageCosts = costs;
+  Schedule schedule = generate("zb-v", request);
+  EXPECT_EQ(costsFor(schedule, request).forward, costs.forward);
+  double known = simulate(schedule, costs).makespan;
+  request.stageCosts.reset();
+  double blind = simulate(generate("zb-v", request), costs).makespan;
+  EXPECT_LE(known, blind);
+}
+
+} // namespace
