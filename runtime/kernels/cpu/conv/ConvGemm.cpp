@@ -27,6 +27,18 @@ void product(const ConvShape &s, int64_t m, int64_t n, int64_t k,
   Gemm<T>{m, n, k, a, b, c, add, period, std::max<int64_t>(work, 1)}.run();
 }
 
+/// Positions of a window that reads each source position once, in order, as one
+/// long row: fewer stretches.
+Window inOneRow(Window w) {
+  for (int i = 0; i < 3; ++i)
+    if (w.count[i] != 1 || w.step[i] != 1 || w.shift[i][0] != 0 ||
+        w.grid[i] != w.image[i])
+      return w;
+  w.grid[2] = w.image[2] = w.gridPlane();
+  w.grid[0] = w.grid[1] = w.image[0] = w.image[1] = 1;
+  return w;
+}
+
 /// The window of forward and of the weight gradient.
 Window forwardWindow(const ConvShape &s) {
   Window w;
@@ -39,7 +51,7 @@ Window forwardWindow(const ConvShape &s) {
     for (int64_t q = 0; q < s.kernel[i]; ++q)
       w.shift[i][q] = q * s.dilation[i] - s.lo[i];
   }
-  return w;
+  return inOneRow(w);
 }
 
 /// The input positions that leave remainder r[i] modulo stride[i], and the
@@ -153,7 +165,7 @@ void scatterPhase(const ConvShape &s, const Phase &phase, const T *compact,
 template <typename T>
 void inputPhase(const ConvShape &s, const Phase &phase, const T *dy,
                 const T *turned, T *dx, T *compact) {
-  const Window &window = phase.window;
+  const Window window = inOneRow(phase.window);
   const int64_t channels = s.groupIn(), k = s.groupOut() * window.taps();
   const int64_t columns = s.n * window.gridPlane();
   const MatrixSource<T> a(turned, channels, false);

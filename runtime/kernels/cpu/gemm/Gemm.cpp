@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <memory>
 #include <new>
+#include <unistd.h>
 
 extern "C" {
 int omp_get_max_threads(void);
@@ -23,11 +24,23 @@ int omp_in_parallel(void);
 namespace pipec::cpu {
 namespace {
 
-/// Rows of A or columns of B that stay; rows of A that stream past B.
-constexpr int64_t kResidentRows = 512, kResidentColumns = 528, kBand = 96;
+/// Most rows of A or columns of B that stay; rows of A that stream past B.
+constexpr int64_t kMostRows = 512, kMostColumns = 528, kBand = 96;
+
+/// How many lines of kDepth floats leave half of the second-level cache to the
+/// rest, in whole tiles of any processor level.
+int64_t residentLines() {
+  static const int64_t lines = [] {
+    const int64_t cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
+    const int64_t fit =
+        (cache > 0 ? cache : int64_t(1) << 20) * 5 / 9 / (kDepth * 4);
+    return std::clamp<int64_t>(fit / 48 * 48, 96, kMostRows);
+  }();
+  return lines;
+}
 
 /// Panels of a block of columns: no tile has fewer than 4 columns.
-constexpr int64_t kMaxPanels = kResidentColumns / 4;
+constexpr int64_t kMaxPanels = kMostColumns / 4;
 
 /// Lines of both packed operands together, with room for rounding up.
 constexpr int64_t kPackedLines = 704;
@@ -95,16 +108,18 @@ public:
         depth(depthOf(g)) {}
 
   void run() {
+    const int64_t resident = residentLines();
+    const int64_t columns = std::min(resident + 72, kMostColumns);
     // What packing costs when A stays and when B stays.
     int64_t ld;
     const double weight = g.a.inPlace(m0, 0, ld) ? 0.25 : 1; // only read again
     const double m = double(m1 - m0) * weight, n = double(n1 - n0);
-    if (m + n * double(divideUp(m1 - m0, kResidentRows)) <
-        n + m * double(divideUp(n1 - n0, kResidentColumns)))
-      forEachBlock(m0, m1, u.rows, kResidentRows,
+    if (m + n * double(divideUp(m1 - m0, resident)) <
+        n + m * double(divideUp(n1 - n0, columns)))
+      forEachBlock(m0, m1, u.rows, resident,
                    [&](int64_t r0, int64_t r1) { keepRows(r0, r1); });
     else
-      forEachBlock(n0, n1, u.columns, kResidentColumns,
+      forEachBlock(n0, n1, u.columns, columns,
                    [&](int64_t j0, int64_t j1) { keepColumns(j0, j1); });
   }
 
@@ -203,22 +218,28 @@ private:
   void tiles(const Band &band, const Panel &panel, int64_t k0, int64_t kc,
              const Meanwhile &meanwhile) {
     const int64_t count = divideUp(band.r1 - band.r0, u.rows);
+    const bool add = g.add || k0 > 0;
+    int64_t ld = 0;
+    T *c = g.c.inPlace(band.r0, panel.first, panel.count, ld);
     for (int64_t i = 0; i < count; ++i) {
       meanwhile(i, count);
-      const int64_t row = band.r0 + i * u.rows;
-      tile(row, std::min<int64_t>(u.rows, band.r1 - row), kc,
-           band.a + i * band.panelStep, band.lda, panel, g.add || k0 > 0);
+      const int64_t row = i * u.rows;
+      const int64_t m = std::min<int64_t>(u.rows, band.r1 - band.r0 - row);
+      const T *a = band.a + i * band.panelStep;
+      if (c)
+        u.tile(m, panel.count, kc, a, band.lda, panel.b, panel.stride,
+               c + row * ld, ld, add);
+      else
+        aside(band.r0 + row, m, kc, a, band.lda, panel, add);
     }
   }
 
-  void tile(int64_t row, int64_t m, int64_t kc, const T *a, int64_t lda,
-            const Panel &p, bool add) {
-    int64_t ld;
-    if (T *c = g.c.inPlace(row, p.first, p.count, ld))
-      return u.tile(m, p.count, kc, a, lda, p.b, p.stride, c, ld, add);
-    T *aside = workspace().template tile<T>();
-    u.tile(m, p.count, kc, a, lda, p.b, p.stride, aside, u.columns, false);
-    g.c.put(row, m, p.first, p.count, aside, u.columns, add);
+  /// A tile whose result is not one matrix in memory.
+  void aside(int64_t row, int64_t m, int64_t kc, const T *a, int64_t lda,
+             const Panel &p, bool add) {
+    T *result = workspace().template tile<T>();
+    u.tile(m, p.count, kc, a, lda, p.b, p.stride, result, u.columns, false);
+    g.c.put(row, m, p.first, p.count, result, u.columns, add);
   }
 
   const Gemm<T> &g;

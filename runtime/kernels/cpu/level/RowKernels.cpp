@@ -156,6 +156,120 @@ void packRuns<float>(float *dst, int64_t ld, int64_t vectors, const float *src,
   }
 }
 
+#elif defined(__AVX2__)
+
+/// Lanes [first, last) of a vector.
+__m256i laneMask(int64_t first, int64_t last) {
+  const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+  return _mm256_andnot_si256(
+      _mm256_cmpgt_epi32(_mm256_set1_epi32(int(first)), lane),
+      _mm256_cmpgt_epi32(_mm256_set1_epi32(int(last)), lane));
+}
+
+/// to[0], to[2], ... of 8 floats = or += the lanes of half a vector.
+void putSecond(float *to, __m128 half, int64_t count, bool add) {
+  const __m256i slots = laneMask(0, 2 * count);
+  __m256 wide =
+      _mm256_castsi256_ps(_mm256_cvtepu32_epi64(_mm_castps_si128(half)));
+  const __m256i even = _mm256_and_si256(slots, _mm256_set1_epi64x(0xffffffff));
+  if (add)
+    wide = _mm256_add_ps(_mm256_maskload_ps(to, even), wide);
+  _mm256_maskstore_ps(to, even, wide);
+}
+
+template <>
+void putRun<float>(float *to, int64_t stride, const float *from, int64_t n,
+                   bool add) {
+  if (stride > 2) {
+    for (int64_t i = 0; i < n; ++i)
+      to[i * stride] = add ? to[i * stride] + from[i] : from[i];
+    return;
+  }
+  for (int64_t i = 0; i < n; i += 8) {
+    const int64_t count = n - i < 8 ? n - i : 8;
+    __m256 v = __m256(loadLanes(from + i, count));
+    if (stride == 1) {
+      if (add)
+        v = _mm256_add_ps(__m256(loadLanes(to + i, count)), v);
+      storeLanes<float>(to + i, Vector<float>(v), count);
+      continue;
+    }
+    putSecond(to + 2 * i, _mm256_castps256_ps128(v), count < 4 ? count : 4,
+              add);
+    if (count > 4)
+      putSecond(to + 2 * i + 8, _mm256_extractf128_ps(v, 1), count - 4, add);
+  }
+}
+
+/// A panel has few columns; each could be a run of its own.
+constexpr int64_t kMaxRuns = 64;
+
+/// Neighbouring positions: one masked load a run, merged into the vector.
+void packRunsUnit(float *dst, int64_t ld, int64_t vectors, const float *src,
+                  int64_t plane, int64_t channels,
+                  const RowKernels<float>::Run *runs, int64_t runCount) {
+  __m256i masks[kMaxRuns];
+  for (int64_t r = 0; r < runCount; ++r)
+    masks[r] = laneMask(runs[r].first, runs[r].last);
+  for (int64_t c = 0; c < channels; ++c, dst += ld, src += plane) {
+    int64_t r = 0;
+    for (int64_t v = 0; v < vectors; ++v) {
+      __m256 value = _mm256_setzero_ps();
+      for (; r < runCount && runs[r].vector == v; ++r)
+        value = _mm256_or_ps(value,
+                             _mm256_maskload_ps(src + runs[r].base, masks[r]));
+      _mm256_storeu_ps(dst + v * 8, value);
+    }
+  }
+}
+
+/// Every second position: two masked loads, the even lanes of both.
+void packRunsHalf(float *dst, int64_t ld, int64_t vectors, const float *src,
+                  int64_t plane, int64_t channels,
+                  const RowKernels<float>::Run *runs, int64_t runCount) {
+  __m256i low[kMaxRuns], high[kMaxRuns];
+  for (int64_t r = 0; r < runCount; ++r) {
+    low[r] = laneMask(2 * runs[r].first, 2 * runs[r].last - 1);
+    high[r] = laneMask(2 * runs[r].first - 8, 2 * runs[r].last - 9);
+  }
+  for (int64_t c = 0; c < channels; ++c, dst += ld, src += plane) {
+    int64_t r = 0;
+    for (int64_t v = 0; v < vectors; ++v) {
+      __m256 value = _mm256_setzero_ps();
+      for (; r < runCount && runs[r].vector == v; ++r) {
+        const float *from = src + runs[r].base;
+        const __m256 even =
+            _mm256_shuffle_ps(_mm256_maskload_ps(from, low[r]),
+                              _mm256_maskload_ps(from + 8, high[r]), 0x88);
+        const __m256i inOrder =
+            _mm256_permute4x64_epi64(_mm256_castps_si256(even), 0xd8);
+        const __m256i mask = laneMask(runs[r].first, runs[r].last);
+        value = _mm256_or_ps(
+            value, _mm256_castsi256_ps(_mm256_and_si256(inOrder, mask)));
+      }
+      _mm256_storeu_ps(dst + v * 8, value);
+    }
+  }
+}
+
+template <>
+void packRuns<float>(float *dst, int64_t ld, int64_t vectors, const float *src,
+                     int64_t plane, int64_t channels,
+                     const RowKernels<float>::Run *runs, int64_t runCount,
+                     int64_t step) {
+  if (step == 1)
+    return packRunsUnit(dst, ld, vectors, src, plane, channels, runs, runCount);
+  if (step == 2)
+    return packRunsHalf(dst, ld, vectors, src, plane, channels, runs, runCount);
+  for (int64_t c = 0; c < channels; ++c, dst += ld, src += plane) {
+    for (int64_t v = 0; v < vectors; ++v)
+      _mm256_storeu_ps(dst + v * 8, _mm256_setzero_ps());
+    for (int64_t r = 0; r < runCount; ++r)
+      for (int64_t l = runs[r].first; l < runs[r].last; ++l)
+        dst[runs[r].vector * 8 + l] = src[runs[r].base + l * step];
+  }
+}
+
 #endif
 
 //===----------------------------------------------------------------------===//

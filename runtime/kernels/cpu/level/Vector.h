@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#ifdef __AVX512F__
+#if defined(__AVX512F__) || defined(__AVX2__)
 #include <immintrin.h>
 #endif
 
@@ -48,6 +48,13 @@ Vector<T> multiplyAdd(Vector<T> a, Vector<T> b, Vector<T> c) {
 #endif
 }
 
+#if defined(__AVX2__) && !defined(__AVX512F__)
+inline __m256i firstLanes(int64_t count) {
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(int(count)),
+                            _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+#endif
+
 /// The first `count` lanes; the others are zero, or not touched.
 template <typename T> Vector<T> loadLanes(const T *p, int64_t count) {
   if (count >= kLanes<T>)
@@ -55,6 +62,9 @@ template <typename T> Vector<T> loadLanes(const T *p, int64_t count) {
 #ifdef __AVX512F__
   if constexpr (sizeof(T) == 4)
     return Vector<T>(_mm512_maskz_loadu_ps(__mmask16((1u << count) - 1), p));
+#elif defined(__AVX2__)
+  if constexpr (sizeof(T) == 4)
+    return Vector<T>(_mm256_maskload_ps(p, firstLanes(count)));
 #endif
   Vector<T> v = {};
   for (int64_t l = 0; l < count; ++l)
@@ -67,6 +77,9 @@ template <typename T> void storeLanes(T *p, Vector<T> v, int64_t count) {
 #ifdef __AVX512F__
   if constexpr (sizeof(T) == 4)
     return _mm512_mask_storeu_ps(p, __mmask16((1u << count) - 1), __m512(v));
+#elif defined(__AVX2__)
+  if constexpr (sizeof(T) == 4)
+    return _mm256_maskstore_ps(p, firstLanes(count), __m256(v));
 #endif
   for (int64_t l = 0; l < count; ++l)
     p[l] = v[l];
