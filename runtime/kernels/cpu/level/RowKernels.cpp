@@ -41,9 +41,10 @@ void putRun(T *to, int64_t stride, const T *from, int64_t n, bool add) {
 }
 
 template <typename T>
-void packRuns(T *dst, int64_t ld, int64_t vectors, const T *src, int64_t plane,
-              int64_t channels, const typename RowKernels<T>::Run *runs,
-              int64_t runCount, int64_t step) {
+void packRunsApart(T *dst, int64_t ld, int64_t vectors, const T *src,
+                   int64_t plane, int64_t channels,
+                   const typename RowKernels<T>::Run *runs, int64_t runCount,
+                   int64_t step) {
   for (int64_t c = 0; c < channels; ++c, dst += ld, src += plane) {
     for (int64_t i = 0; i < vectors * kLanes<T>; ++i)
       dst[i] = T(0);
@@ -54,6 +55,13 @@ void packRuns(T *dst, int64_t ld, int64_t vectors, const T *src, int64_t plane,
         to[l] = from[l * step];
     }
   }
+}
+
+template <typename T>
+void packRuns(T *dst, int64_t ld, int64_t vectors, const T *src, int64_t plane,
+              int64_t channels, const typename RowKernels<T>::Run *runs,
+              int64_t runCount, int64_t step) {
+  packRunsApart(dst, ld, vectors, src, plane, channels, runs, runCount, step);
 }
 
 #ifdef __AVX512F__
@@ -135,24 +143,6 @@ void packRunsHalf(float *dst, int64_t ld, int64_t vectors, const float *src,
       }
       _mm512_storeu_ps(dst + v * 16, value);
     }
-  }
-}
-
-template <>
-void packRuns<float>(float *dst, int64_t ld, int64_t vectors, const float *src,
-                     int64_t plane, int64_t channels,
-                     const RowKernels<float>::Run *runs, int64_t runCount,
-                     int64_t step) {
-  if (step == 1)
-    return packRunsUnit(dst, ld, vectors, src, plane, channels, runs, runCount);
-  if (step == 2)
-    return packRunsHalf(dst, ld, vectors, src, plane, channels, runs, runCount);
-  for (int64_t c = 0; c < channels; ++c, dst += ld, src += plane) {
-    for (int64_t v = 0; v < vectors; ++v)
-      _mm512_storeu_ps(dst + v * 16, _mm512_setzero_ps());
-    for (int64_t r = 0; r < runCount; ++r)
-      for (int64_t l = runs[r].first; l < runs[r].last; ++l)
-        dst[runs[r].vector * 16 + l] = src[runs[r].base + l * step];
   }
 }
 
@@ -252,6 +242,9 @@ void packRunsHalf(float *dst, int64_t ld, int64_t vectors, const float *src,
   }
 }
 
+#endif
+
+#if defined(__AVX512F__) || defined(__AVX2__)
 template <>
 void packRuns<float>(float *dst, int64_t ld, int64_t vectors, const float *src,
                      int64_t plane, int64_t channels,
@@ -261,15 +254,8 @@ void packRuns<float>(float *dst, int64_t ld, int64_t vectors, const float *src,
     return packRunsUnit(dst, ld, vectors, src, plane, channels, runs, runCount);
   if (step == 2)
     return packRunsHalf(dst, ld, vectors, src, plane, channels, runs, runCount);
-  for (int64_t c = 0; c < channels; ++c, dst += ld, src += plane) {
-    for (int64_t v = 0; v < vectors; ++v)
-      _mm256_storeu_ps(dst + v * 8, _mm256_setzero_ps());
-    for (int64_t r = 0; r < runCount; ++r)
-      for (int64_t l = runs[r].first; l < runs[r].last; ++l)
-        dst[runs[r].vector * 8 + l] = src[runs[r].base + l * step];
-  }
+  packRunsApart(dst, ld, vectors, src, plane, channels, runs, runCount, step);
 }
-
 #endif
 
 //===----------------------------------------------------------------------===//
