@@ -130,9 +130,11 @@ private:
     plan.strategy = {in.strategy.name,
                      in.strategy.schedule,
                      strategy::toString(in.strategy.versions),
-                     strategy::toString(in.strategy.update),
+                     in.strategy.update == strategy::Update::Round ? "round"
+                                                                   : "step",
                      in.strategy.synchronous(),
-                     in.options.recompute == "full" || in.strategy.recompute};
+                     in.options.recompute == "full" || in.strategy.recompute,
+                     in.strategy.update == strategy::Update::Validated};
     plan.schedule = in.schedule.name;
   }
 

@@ -42,7 +42,7 @@ static constexpr StrategyRow kFile{"file",       "file", Versions::Latest,
                                    Update::Step, false,  "an order by hand"};
 
 bool StrategyRow::synchronous() const {
-  return versions == Versions::Latest && update == Update::Step;
+  return versions == Versions::Latest && update != Update::Round;
 }
 
 const StrategyRow &fileStrategy() { return kFile; }
@@ -71,7 +71,15 @@ const char *toString(Versions versions) {
 }
 
 const char *toString(Update update) {
-  return update == Update::Step ? "step" : "round";
+  switch (update) {
+  case Update::Step:
+    return "step";
+  case Update::Validated:
+    return "validated";
+  case Update::Round:
+    break;
+  }
+  return "round";
 }
 
 int warmup(const Pipeline &pipeline, int stage) {
@@ -104,8 +112,8 @@ int versions(const StrategyRow &row, const Pipeline &pipeline, int stage) {
 }
 
 int updateEvery(const StrategyRow &row, const Pipeline &pipeline, int stage) {
-  return row.update == Update::Step ? pipeline.microbatches
-                                    : pipeline.replicas[stage];
+  return row.update == Update::Round ? pipeline.replicas[stage]
+                                     : pipeline.microbatches;
 }
 
 schedule::VersionRule versionRule(const StrategyRow &row,

@@ -23,8 +23,10 @@ enum class Versions {
 };
 
 enum class Update {
-  Step,  ///< once per optimizer step
-  Round, ///< after one microbatch on each copy of the stage
+  Step,      ///< once per optimizer step
+  Validated, ///< the same, without waiting for other stages: the update is
+             ///< validated, and made again if need be, during the next step
+  Round,     ///< after one microbatch on each copy of the stage
 };
 
 struct StrategyRow {
@@ -50,7 +52,7 @@ const StrategyRow &fileStrategy();
 
 /// "latest", "stash".
 const char *toString(Versions versions);
-/// "step", "round".
+/// "step", "validated", "round".
 const char *toString(Update update);
 
 /// The pipeline a strategy is applied to.

@@ -4,8 +4,11 @@
 #include "runtime/exec/Collectives.h"
 #include "runtime/exec/GradientNorm.h"
 #include "runtime/exec/LossLedger.h"
+#include "runtime/exec/PostValidation.h"
 #include "runtime/exec/TaskRunner.h"
 #include "runtime/exec/Traffic.h"
+
+#include <optional>
 
 namespace pipec {
 
@@ -20,7 +23,8 @@ struct Crew {
 };
 
 /// Synchronous strategies: every rank does its tasks of the step, then sums the
-/// gradients and updates in place.
+/// gradients and updates in place. With post-validation an update may be made
+/// again while the next step has begun.
 class StepExecutor {
 public:
   explicit StepExecutor(const Crew &crew);
@@ -28,15 +32,28 @@ public:
   /// One step's tasks.
   void tasks(int64_t step);
   /// Sums, running statistics, clipping, update. Nothing for a plan of forwards
-  /// alone.
-  void update(int64_t step);
+  /// alone. With post-validation `stop` of rank 0 reaches stopping() of all.
+  void update(int64_t step, bool stop = false);
+
+  /// \name Post-validation
+  /// @{
+  bool postValidates() const { return validation.has_value(); }
+  bool stopping() const { return validation->stopping(); }
+  /// The weights are final when it returns.
+  void settle();
+  /// @}
 
 private:
+  void run(const plan::Task &task, int64_t step);
+
   Crew crew;
   Traffic traffic;
   Collectives collectives;
   GradientNorm norm;
   plan::Sequence sequence;
+  std::optional<PostValidation> validation;
+  int64_t ahead = 0;                  ///< tasks that may run before the verdict
+  std::vector<int64_t> messagesAhead; ///< by edge, what these send here
 };
 
 /// PipeDream: an update after every round of a stage (its replicas'

@@ -40,13 +40,25 @@ GradientNorm::GradientNorm(RankState &state, Transport &transport, Watch &watch)
     }
 }
 
+void GradientNorm::measure(float *norms) const {
+  for (const Owned &weight : owned)
+    norms[weight.weight] =
+        static_cast<float>(norm(weight.gradient, weight.elements));
+}
+
+float GradientNorm::coefficientOf(const float *norms, int64_t count,
+                                  double limit) {
+  const auto total = static_cast<float>(norm(norms, count));
+  const float coefficient = static_cast<float>(limit) / (total + 1e-6f);
+  // As torch.clamp(max=1): NaN stays NaN.
+  return coefficient > 1 ? 1 : coefficient;
+}
+
 double GradientNorm::coefficient(double limit, int64_t step) {
   Operation operation;
   operation.what = "waiting for the gradient norm";
   operation.step = step;
-  for (const Owned &weight : owned)
-    norms[weight.weight] =
-        static_cast<float>(norm(weight.gradient, weight.elements));
+  measure(norms.data());
   const auto bytes = static_cast<int64_t>(norms.size() * sizeof(float));
   float coefficient = 1;
   if (state.rank != 0) {
@@ -64,12 +76,8 @@ double GradientNorm::coefficient(double limit, int64_t step) {
     for (size_t i = 0; i < norms.size(); ++i)
       norms[i] += received[i]; // one of the two is 0
   }
-  const auto total = static_cast<float>(
-      norm(norms.data(), static_cast<int64_t>(norms.size())));
-  coefficient = static_cast<float>(limit) / (total + 1e-6f);
-  // As torch.clamp(max=1): NaN stays NaN.
-  if (coefficient > 1)
-    coefficient = 1;
+  coefficient =
+      coefficientOf(norms.data(), static_cast<int64_t>(norms.size()), limit);
   std::fill(norms.begin(), norms.end(), 0.0f);
   for (int rank = 1; rank < transport.size(); ++rank) {
     operation.peer = rank;

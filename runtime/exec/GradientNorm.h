@@ -17,6 +17,11 @@ public:
   /// of which must call it.
   double coefficient(double limit, int64_t step);
 
+  /// This rank's part of the norms by weight; 0 where another rank answers.
+  void measure(float *norms) const;
+  /// The coefficient that these norms of all weights ask for.
+  static float coefficientOf(const float *norms, int64_t count, double limit);
+
 private:
   RankState &state;
   Transport &transport;

@@ -25,6 +25,7 @@ RankState::RankState(const plan::Plan &plan, const std::string &folder,
     byStage[id] = units.back().get();
   }
   scratch = arena.take(plan::scratchBytes(plan, rank));
+  undo = arena.take(plan::undoBytes(plan, rank));
 }
 
 std::string RankState::nameOf(const plan::Plan &plan, int rank) {

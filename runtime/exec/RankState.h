@@ -37,6 +37,7 @@ public:
   Arena arena;
   std::vector<std::unique_ptr<StageUnit>> units; ///< by ascending stage
   char *scratch;                                 ///< scratchBytes of the plan
+  char *undo;                                    ///< undoBytes of the plan
 
   /// The unit of a stage on this rank.
   StageUnit &unit(int stage) { return *byStage[stage]; }

@@ -1,31 +1,69 @@
 //===- StepExecutor.cpp - one synchronous optimizer step ------------------===//
 #include "runtime/exec/Executor.h"
 
+#include <algorithm>
+
 namespace pipec {
 
 StepExecutor::StepExecutor(const Crew &crew)
     : crew(crew), traffic(crew.state, crew.transport, crew.watch),
       collectives(crew.state, crew.transport, crew.watch),
       norm(crew.state, crew.transport, crew.watch),
-      sequence(plan::Sequence::step(crew.state.plan, crew.state.rank)) {}
-
-void StepExecutor::tasks(int64_t step) {
-  for (auto &unit : crew.state.units)
-    TaskRunner::zeroGradients(*unit);
-  traffic.start(sequence, step);
-  for (int64_t i = 0; i < sequence.size(); ++i) {
-    const plan::Task task = sequence.at(i);
-    crew.watch.check();
-    traffic.before(task);
-    const float loss = crew.runner.run(task, step, task.microbatch, step);
-    traffic.after(task);
-    if (task.kind == 'F' && crew.state.unit(task.stage).stage->computes_loss)
-      crew.losses.record(step, task.microbatch, loss);
-    crew.losses.poll();
+      sequence(plan::Sequence::step(crew.state.plan, crew.state.rank)) {
+  const plan::Plan &plan = crew.state.plan;
+  if (!plan.strategy.post_validation || !crew.state.trains)
+    return;
+  validation.emplace(crew.state, crew.transport, crew.watch, norm, crew.runner);
+  const std::vector<int64_t> all = plan::tasksAhead(plan);
+  ahead = all[crew.state.rank];
+  messagesAhead.resize(plan.edges.size());
+  for (const plan::Edge &edge : plan.edges) {
+    const int from = plan.stages[edge.from_stage].ranks[0];
+    const auto &actions = plan.ranks[from].program.actions;
+    if (!edge.backward)
+      messagesAhead[edge.id] =
+          std::count_if(actions.begin(), actions.begin() + all[from],
+                        [&](const plan::Action &action) {
+                          return action.stage == edge.from_stage;
+                        });
   }
 }
 
-void StepExecutor::update(int64_t step) {
+void StepExecutor::run(const plan::Task &task, int64_t step) {
+  crew.watch.check();
+  traffic.before(task);
+  const float loss = crew.runner.run(task, step, task.microbatch, step);
+  traffic.after(task);
+  if (task.kind == 'F' && crew.state.unit(task.stage).stage->computes_loss)
+    crew.losses.record(step, task.microbatch, loss);
+  crew.losses.poll();
+}
+
+void StepExecutor::tasks(int64_t step) {
+  traffic.start(sequence, step);
+  int64_t next = 0;
+  if (validation && validation->pending()) {
+    while (next < ahead)
+      run(sequence.at(next++), step);
+    if (!validation->settle([&] { traffic.takeBack(messagesAhead); })) {
+      traffic.restart(messagesAhead);
+      next = 0;
+    }
+  }
+  for (auto &unit : crew.state.units)
+    TaskRunner::zeroGradients(*unit);
+  for (; next < sequence.size(); ++next)
+    run(sequence.at(next), step);
+}
+
+void StepExecutor::settle() {
+  if (!validation)
+    return;
+  validation->settle([] {});
+  validation->finish();
+}
+
+void StepExecutor::update(int64_t step, bool stop) {
   if (!crew.state.trains)
     return traffic.finish();
   const double start = now();
@@ -36,14 +74,17 @@ void StepExecutor::update(int64_t step) {
   collectives.foldTies(step);
   double scale = 1;
   const plan::Training &training = crew.state.plan.training;
-  if (training.clip_norm > 0)
+  if (training.clip_norm > 0 && !validation)
     scale = norm.coefficient(training.clip_norm, step);
   crew.recorder.add({'R', -1, step, -1, start, now()});
-  for (auto &unit : crew.state.units) {
+  for (auto &unit : crew.state.units)
     for (int k = 0; k < training.microbatches; ++k)
       crew.runner.track(*unit, unit->memory.at(PIPEC_STATS, k), step, k);
-    crew.runner.update(*unit, step, step, scale);
-  }
+  if (validation)
+    validation->update(step, stop);
+  else
+    for (auto &unit : crew.state.units)
+      crew.runner.update(*unit, step, step, scale);
   traffic.finish();
 }
 

@@ -14,7 +14,8 @@ using plan::Task;
 Traffic::Traffic(RankState &state, Transport &transport, Watch &watch)
     : state(state), plan(state.plan), transport(transport), watch(watch),
       edges(plan::stageEdges(state.plan)), owner(plan.stages.size() * 2),
-      receiving(plan.edges.size()), sending(plan.edges.size()),
+      receiving(plan.edges.size()), posted(plan.edges.size()),
+      standing(plan.edges.size()), sending(plan.edges.size()),
       copying(plan.edges.size()) {
   auto slots = [&](int stage, const std::string &region) {
     return static_cast<size_t>(
@@ -59,6 +60,8 @@ void Traffic::start(const plan::Sequence &newSequence, int64_t newStep) {
   sequence = &newSequence;
   step = newStep;
   cursor = 0;
+  for (auto &slots : posted)
+    slots.clear();
   post();
 }
 
@@ -97,6 +100,11 @@ void Traffic::receive(int id, const Task &task) {
     return;
   }
   const int slot = task.slot[region];
+  if (standing[id] > 0) { // from before a restart
+    --standing[id];
+    return;
+  }
+  posted[id].push_back(slot);
   receiving[id][slot] = transport.receive(
       from, id, state.unit(task.stage).memory.at(region, slot) + edge.to_offset,
       edge.bytes);
@@ -163,6 +171,68 @@ void Traffic::after(const Task &task) {
     if (task.kind != 'F')
       owners(task.stage, PIPEC_GRAD_IN)[task.slot[PIPEC_GRAD_IN]] = -1;
   }
+  post();
+}
+
+bool Traffic::comesHere(const Edge &edge) const {
+  return state.has(edge.to_stage) &&
+         plan.stages[edge.from_stage].ranks[0] != state.rank;
+}
+
+void Traffic::takeBack(const std::vector<int64_t> &before) {
+  for (const Edge &edge : plan.edges) {
+    auto &slots = posted[edge.id];
+    const auto passing = static_cast<size_t>(before[edge.id]);
+    if (!comesHere(edge) || passing == 0)
+      continue;
+    for (size_t i = passing; i < slots.size(); ++i)
+      transport.cancel(receiving[edge.id][slots[i]]);
+    slots.resize(std::min(slots.size(), passing));
+  }
+}
+
+/// Receives what was sent in vain, in the order of sending on every edge at
+/// once: a sender may wait for room on any of them.
+void Traffic::letPass(const std::vector<int64_t> &before) {
+  int64_t most = 0;
+  for (int64_t count : before)
+    most = std::max(most, count);
+  for (int64_t i = 0; i < most; ++i) {
+    std::vector<std::pair<int, Request *>> round;
+    for (const Edge &edge : plan.edges) {
+      if (!comesHere(edge) || before[edge.id] <= i)
+        continue;
+      auto &slots = posted[edge.id];
+      if (i >= static_cast<int64_t>(slots.size())) {
+        const PipecRegion region = edge.backward ? PIPEC_GRAD_IN : PIPEC_IN;
+        slots.push_back(0); // all before it have been waited for
+        receiving[edge.id][0] = transport.receive(
+            plan.stages[edge.from_stage].ranks[0], edge.id,
+            state.unit(edge.to_stage).memory.at(region, 0) + edge.to_offset,
+            edge.bytes);
+      }
+      round.push_back({edge.id, &receiving[edge.id][slots[i]]});
+    }
+    for (auto [id, request] : round)
+      watch.wait(transport, *request,
+                 operation(plan.edges[id], true,
+                           plan.stages[plan.edges[id].from_stage].ranks[0],
+                           -1));
+  }
+}
+
+void Traffic::restart(const std::vector<int64_t> &before) {
+  letPass(before);
+  for (auto &slots : owner)
+    std::fill(slots.begin(), slots.end(), -1);
+  for (auto &slots : copying)
+    std::fill(slots.begin(), slots.end(), -1);
+  for (const Edge &edge : plan.edges) {
+    if (before[edge.id] > 0)
+      posted[edge.id].clear();
+    standing[edge.id] = posted[edge.id].size();
+  }
+  cursor = 0;
   post();
 }
 

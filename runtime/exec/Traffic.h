@@ -27,6 +27,13 @@ public:
   /// Sends what the task made, frees what it used, posts more receives.
   void after(const plan::Task &task);
 
+  /// The last step's update was refused: this sequence begins again on all
+  /// ranks, and `before` messages have come or come over each edge that belong
+  /// to what was run in vain. takeBack() must be called before any rank from
+  /// which such messages come can know; restart() lets them pass and begins.
+  void takeBack(const std::vector<int64_t> &before);
+  void restart(const std::vector<int64_t> &before);
+
   /// Waits until all sends are done.
   void finish();
 
@@ -41,6 +48,8 @@ private:
   void receive(int edge, const plan::Task &task);
   void send(int edge, const plan::Task &task);
   void copyIfReady(int edge, int slot);
+  void letPass(const std::vector<int64_t> &before);
+  bool comesHere(const plan::Edge &edge) const;
   Operation operation(const plan::Edge &edge, bool receiving, int peer,
                       int64_t microbatch) const;
   std::vector<int64_t> &owners(int stage, PipecRegion region) {
@@ -61,6 +70,10 @@ private:
   std::vector<std::vector<int64_t>> owner;
   /// By edge and slot of its target: the receive under way.
   std::vector<std::vector<Request>> receiving;
+  /// By edge: the slots of the receives posted since start(), and how many of
+  /// them a restart has left standing.
+  std::vector<std::vector<int>> posted;
+  std::vector<size_t> standing;
   /// By edge and slot of its source: the send under way, and to whom.
   std::vector<std::vector<Request>> sending;
   /// By edge and slot of its source: the microbatch to copy within the rank.

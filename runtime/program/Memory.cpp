@@ -82,6 +82,17 @@ int64_t scratchBytes(const Plan &plan, int rank) {
   return alignUp(scratch);
 }
 
+int64_t undoBytes(const Plan &plan, int rank) {
+  const bool last = rank + 1 == static_cast<int>(plan.ranks.size());
+  if (!plan.strategy.post_validation || plan.training.clip_norm <= 0 || last)
+    return 0;
+  int64_t bytes = 0;
+  for (int id : plan.ranks[rank].stages)
+    for (const char *region : {"weights", "optimizer"})
+      bytes += alignUp(regionOf(plan.stages[id], region).bytes);
+  return bytes;
+}
+
 RankMemory rankMemory(const Plan &plan, int rank) {
   RankMemory memory;
   for (int id : plan.ranks[rank].stages) {
@@ -99,7 +110,7 @@ RankMemory rankMemory(const Plan &plan, int rank) {
                     bytes("in") + bytes("out") + bytes("grad_in") +
                     bytes("grad_out") + (stage.computes_loss ? kAlignment : 0);
   }
-  memory.other += scratchBytes(plan, rank);
+  memory.other += scratchBytes(plan, rank) + undoBytes(plan, rank);
   return memory;
 }
 

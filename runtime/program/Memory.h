@@ -9,6 +9,8 @@
 //     state, stats, in, stash, out, grad_in, grad_out, wstash, each x its
 //     slots;
 //   * one line of 64 bytes for the loss of a stage that computes it;
+//   * with post-validation and clipping, on all ranks but the last: the weights
+//     and optimizer state from before the update that may have to be undone;
 //   * one scratch for collectives (reducing gradients over replicas, folding
 //     tied weights, exchanging statistics), the largest that any of them needs.
 // Not in it, and of constant size: 1 MiB to stream tensors to files at the end.
@@ -46,6 +48,9 @@ int64_t rankBytes(const Plan &plan, int rank);
 
 /// The part of `other` that is scratch for collectives.
 int64_t scratchBytes(const Plan &plan, int rank);
+
+/// The part of `other` that holds what an update may have to go back to.
+int64_t undoBytes(const Plan &plan, int rank);
 
 /// The bytes of one replica's slice when `bytes` of gradients are reduced over
 /// `replicas`: contiguous, aligned, the last one may be shorter.

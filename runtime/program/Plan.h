@@ -164,6 +164,9 @@ struct Strategy {
   std::string update;                   ///< "step" or "round"
   bool synchronous = true;
   bool recompute = false;
+  /// The update does not wait for the gradient norm of all stages: it is made,
+  /// and undone and made again where the norm asks for it (PostValidation.h).
+  bool post_validation = false;
 };
 
 struct Optimizer {

@@ -101,6 +101,11 @@ void checkSizes(const Plan &plan) {
     badPlan("strategy.update", "is '" + update + "', not step or round");
   if ((update == "round") != (versions == "stash"))
     badPlan("strategy.versions", "does not go with strategy.update");
+  for (const Stage &stage : plan.stages)
+    if (plan.strategy.post_validation &&
+        (update != "step" || stage.ranks.size() != 1))
+      badPlan("strategy.post_validation",
+              "needs one update a step and one rank for each stage");
 }
 
 void checkTensors(const Plan &plan) {

@@ -127,6 +127,27 @@ int64_t roundLength(const Plan &plan) {
   return length;
 }
 
+std::vector<int64_t> tasksAhead(const Plan &plan) {
+  const std::vector<StageEdges> edges = stageEdges(plan);
+  const auto ranks = static_cast<int>(plan.ranks.size());
+  std::vector<int64_t> ahead(plan.ranks.size(), 0);
+  std::vector<int64_t> forwards(plan.stages.size(), 0); // ahead, by stage
+  for (int rank = 0; rank + 1 < ranks; ++rank)
+    for (const Action &action : plan.ranks[rank].program.actions) {
+      const auto follows = [&](int id) {
+        const Edge &edge = plan.edges[id];
+        return plan.stages[edge.from_stage].ranks[0] <= rank &&
+               forwards[edge.from_stage] > forwards[edge.to_stage];
+      };
+      const std::vector<int> &into = edges[action.stage].forwardIn;
+      if (action.kind != "F" || plan.stages[action.stage].computes_loss ||
+          !std::all_of(into.begin(), into.end(), follows))
+        break;
+      ++ahead[rank], ++forwards[action.stage];
+    }
+  return ahead;
+}
+
 bool forwardOnly(const Plan &plan) {
   for (const Rank &rank : plan.ranks) {
     if (rank.program.kind == "stream")

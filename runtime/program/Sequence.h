@@ -92,6 +92,12 @@ inline int rankOf(const Stage &stage, int64_t microbatch) {
 /// microbatches every stage of a stream has finished whole rounds.
 int64_t roundLength(const Plan &plan);
 
+/// With post-validation: how many tasks at the start of each rank's program
+/// may run before the last step's update is known to stand. Forwards that
+/// follow from other such ones on lower ranks; none where the loss is computed
+/// or on the last rank, which knows first.
+std::vector<int64_t> tasksAhead(const Plan &plan);
+
 /// True when a program consists of forwards alone.
 bool forwardOnly(const Plan &plan);
 

@@ -124,18 +124,21 @@ void Session::trainSteps() {
   watch.idle = [&] { ledger.poll(); };
   while (stepsDone < options.steps && !stopped) {
     executor.tasks(stepsDone);
-    executor.update(stepsDone);
+    executor.update(stepsDone, leads() && stopRequested());
     ledger.waitFor(stepsDone + 1);
     ++stepsDone;
-    stopped = decideToStop();
+    stopped = executor.postValidates() ? executor.stopping() : decideToStop();
     if (leads()) {
       const double time = now();
       writeStep(stepsDone - 1, time - lastStep);
       lastStep = time;
     }
     const int64_t every = options.checkpointEvery;
-    checkpoint((every && stepsDone % every == 0) || stopped ||
-               stepsDone == options.steps);
+    const bool due = (every && stepsDone % every == 0) || stopped ||
+                     stepsDone == options.steps;
+    if (due)
+      executor.settle();
+    checkpoint(due);
   }
   watch.idle = nullptr;
   ledger.close();

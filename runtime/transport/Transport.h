@@ -81,8 +81,9 @@ enum Tag : int {
   kTagTie = kTagReduce + (1 << 15),
   kTagStats, ///< batch statistics between replicas
   kTagLoss,
-  kTagVerdict, ///< rank 0 to all: go on, checkpoint, stop
+  kTagVerdict, ///< whether an update stands, to the rank before
   kTagNorm,
+  kTagPrefix, ///< norms of this rank and those before, to the next
   kTagGather, ///< tensors to rank 0, for files
   kTagReport, ///< figures to rank 0
   kTagHalt,   ///< rank 0 to all in a stream: the last microbatch

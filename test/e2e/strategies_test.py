@@ -13,9 +13,10 @@ RANKS, STEPS = 2, 4
 
 
 class StrategiesTest(PipelineTest):
-    def losses(self, strategy, ranks):
+    def losses(self, strategy, ranks, *extra):
         golden = Golden("gpt")
-        plan = self.compile(golden.model, *golden.arguments(), "--cpus", ranks, "--strategy", strategy)
+        plan = self.compile(golden.model, *golden.arguments(), "--cpus", ranks, "--strategy", strategy,
+                            *extra)
         run = self.train(plan, golden.data, STEPS, "--transport", "inproc")
         for rank in run.summary["ranks"]:
             self.assertEqual(rank["peak_bytes"], rank["predicted_peak_bytes"])
@@ -29,10 +30,24 @@ class StrategiesTest(PipelineTest):
             with self.subTest(strategy=name):
                 self.assertEqual(self.losses(name, 3)[0], one)
 
+    def rows(self):
+        return json.loads(call("pipec", "list", "strategies", "--format", "json").stdout)
+
+    def test_clipping_without_a_barrier(self):
+        """Updates that are made before the norm of all stages is known, and made again."""
+        free, _ = self.losses("1f1b", 1)
+        names = [row["name"] for row in self.rows() if row["update"] == "validated"]
+        self.assertIn("zb-h1", names)
+        for limit in ("0.3", "1.5"):
+            one, _ = self.losses("1f1b", 1, "--clip-norm", limit)
+            self.assertNotEqual(one, free)
+            for name in names if limit == "0.3" else names[:1]:
+                with self.subTest(strategy=name, limit=limit):
+                    self.assertEqual(self.losses(name, RANKS, "--clip-norm", limit)[0], one)
+
     def test_every_synchronous_strategy(self):
         one, _ = self.losses("1f1b", 1)
-        rows = json.loads(call("pipec", "list", "strategies", "--format", "json").stdout)
-        names = [row["name"] for row in rows if row["synchronous"] == "yes"]
+        names = [row["name"] for row in self.rows() if row["synchronous"] == "yes"]
         self.assertIn("zb-h1", names)
         for name in names:
             with self.subTest(strategy=name):

@@ -1,9 +1,9 @@
 //===- Searched.cpp - schedules found for the costs at hand ---------------===//
 //
 // These take times, memory and limits in: each searches one or more placements
-// for the best order that fits (search/Search.h). The published order of the
-// same name is always among the starting points, so a schedule here is never
-// worse than the literature's, and equal to it where that is optimal.
+// for the best order that fits (search/Search.h). The published orders of
+// ZB-H1, ZB-V, V-Half and V-Min are among the starting points.
+// docs/schedules.md has each beside the published one of its name.
 //
 //   zb      one stage per device; the automatic schedule of Zero Bubble
 //   zb-v    two stages as a V, memory of P microbatches

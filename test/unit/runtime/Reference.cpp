@@ -250,7 +250,9 @@ private:
     return result;
   }
 
-  static float clipped(const Gradients &g, const Values &e, double limit) {
+  /// `f` is empty when it is the same weight as e.
+  static float clipped(const Gradients &g, const Values &e, const Values &f,
+                       double limit) {
     double total = 0;
     auto add = [&](const Values &values) {
       double sum = 0;
@@ -262,6 +264,7 @@ private:
     for (int l = 0; l < L; ++l)
       add(g.W[l]), add(g.b[l]);
     add(e);
+    add(f);
     const float coefficient = static_cast<float>(limit) /
                               (static_cast<float>(std::sqrt(total)) + 1e-6f);
     return std::min(coefficient, 1.0f);
@@ -294,7 +297,11 @@ private:
     Values e = perStage.front().e0;
     for (int j = 0; j < D && setup.tied; ++j)
       e[j] += perStage.back().e1[j];
-    const float scale = setup.clip > 0 ? clipped(all, e, setup.clip) : 1;
+    const float scale =
+        setup.clip > 0
+            ? clipped(all, e, setup.tied ? Values() : perStage.back().e1,
+                      setup.clip)
+            : 1;
     for (int k = 0; k < M; ++k)
       for (int l = 0; l < L; ++l)
         track(l, results[k].means[l]);

@@ -101,6 +101,7 @@ public:
                      setup.stream() ? "round" : "step",
                      !setup.stream(),
                      false};
+    plan.strategy.post_validation = setup.validated;
     plan.predicted = {0.001, 1000, 0.1, 0};
     fs::create_directories(folder + "/stages");
     weights();
@@ -424,6 +425,20 @@ const std::vector<NamedScenario> &scenarios() {
     add("replicas_3_1", {0, 2, 4}, {{0, 1, 2}, {3}}, "1f1b", 6);
     add("replicas_2_2_clip", {0, 2, 4}, {{0, 1}, {2, 3}}, "gpipe", 4, 0.5);
     add("data_parallel", {0, 4}, {{0, 1}}, "gpipe");
+    // Norms are about 0.3 to 0.6: never clipped, the first rank's gradients
+    // ask for it, those of later ones do.
+    using Limit = std::pair<const char *, double>;
+    for (auto [name, clip] :
+         {Limit{"validated_never", 1e6}, Limit{"validated_first", 0.1},
+          Limit{"validated_late", 0.45}, Limit{"validated_free", 0.0}}) {
+      add(name, {0, 1, 3, 4}, {{0}, {1}, {2}}, "split", 4, clip, false);
+      result.back().setup.validated = true;
+    }
+    add("validated_one", {0, 4}, {{0}}, "split", 4, 0.5);
+    result.back().setup.validated = true;
+    add("validated_four", {0, 1, 2, 3, 4}, {{0}, {1}, {2}, {3}}, "1f1b", 4,
+        0.45);
+    result.back().setup.validated = true;
     add("stream_one", {0, 4}, {{0}}, "stream", 1);
     add("stream_two", {0, 2, 4}, {{0}, {1}}, "stream", 1);
     add("stream_two_untied", {0, 2, 4}, {{0}, {1}}, "stream", 1, 0, false);

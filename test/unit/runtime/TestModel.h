@@ -20,7 +20,8 @@ struct Scenario {
   int microbatches = 4;                        ///< 1 when streaming
   std::string schedule = "1f1b"; ///< gpipe, 1f1b, split (I and W), stream
   double clip = 0;
-  bool tied = true; ///< the two uses of e are one weight, else e and f
+  bool tied = true;       ///< the two uses of e are one weight, else e and f
+  bool validated = false; ///< post-validation
   int stages() const { return static_cast<int>(ranks.size()); }
   bool stream() const { return schedule == "stream"; }
 };

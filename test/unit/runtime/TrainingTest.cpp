@@ -10,6 +10,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstring>
+
 namespace pipec::test {
 namespace {
 
@@ -120,6 +123,93 @@ TEST(Training, VerifyFindsAWrongNumber) {
     EXPECT_THAT(run.output, testing::HasSubstr("(step 3)"));
     EXPECT_THAT(run.errors, testing::HasSubstr("promised 0"));
   }
+}
+
+/// How often each rank has updated its weights.
+std::vector<int> updatesOf(const std::string &name, int steps) {
+  const std::string folder = freshFolder("updates_" + name);
+  const plan::Plan plan = writePlan(scenarioNamed(name), folder);
+  const Outcome run =
+      runTool(folder, {"--steps", std::to_string(steps), "--transport",
+                       "inproc", "--trace", folder + "/trace.json"});
+  EXPECT_EQ(run.code, 0) << run.errors;
+  std::vector<int> updates(plan.ranks.size());
+  const auto trace = nlohmann::json::parse(readText(folder + "/trace.json"));
+  for (const auto &event : trace["traceEvents"])
+    if (event["name"] == "update")
+      ++updates[event["pid"].get<int>()];
+  return updates;
+}
+
+/// An update is undone and made again exactly where later ranks find out that
+/// it should have been clipped.
+TEST(PostValidation, GoesBackOnlyWhenItMust) {
+  const int steps = 5;
+  EXPECT_EQ(updatesOf("validated_never", steps), (std::vector<int>{5, 5, 5}));
+  EXPECT_EQ(updatesOf("validated_free", steps), (std::vector<int>{5, 5, 5}));
+  EXPECT_EQ(updatesOf("validated_first", steps), (std::vector<int>{5, 5, 5}));
+  const std::vector<int> late = updatesOf("validated_late", steps);
+  EXPECT_GT(late[0], steps);
+  EXPECT_EQ(late[2], steps); // the last rank knows before it updates
+}
+
+/// A gradient that is no number on the last stage: the ranks before it have
+/// updated already, and end with the bits of a run with the barrier.
+TEST(PostValidation, ANaNHasTheEffectItHasWithABarrier) {
+  const std::string folders[] = {freshFolder("nan_barrier"),
+                                 freshFolder("nan_validated")};
+  for (const char *where : {"3 2", "1 2", "0 2"}) {
+    const std::string spoiled = std::string("PIPEC_TEST_NAN=") + where;
+    std::map<std::string, std::vector<float>> trained[2];
+    std::string errors[2];
+    for (bool validated : {false, true}) {
+      Scenario scenario = scenarioNamed("validated_never");
+      scenario.validated = validated;
+      const std::string &folder = folders[validated];
+      writePlan(scenario, folder);
+      const std::string exported = folder + "/trained.onnx";
+      const Outcome run = runTool(
+          folder,
+          {"--steps", "3", "--transport", "inproc", "--export", exported},
+          {spoiled});
+      EXPECT_EQ(run.code, 0) << run.errors;
+      trained[validated] = readModel(exported);
+      const Outcome longer =
+          runTool(folder, {"--steps", "5", "--transport", "inproc"}, {spoiled});
+      EXPECT_EQ(longer.code, 77);
+      errors[validated] = longer.errors;
+    }
+    EXPECT_EQ(errors[0], errors[1]);
+    ASSERT_EQ(trained[0].size(), trained[1].size());
+    for (auto &[name, values] : trained[0]) {
+      const auto &others = trained[1].at(name);
+      ASSERT_EQ(values.size(), others.size());
+      EXPECT_EQ(std::memcmp(values.data(), others.data(),
+                            values.size() * sizeof(float)),
+                0)
+          << name;
+    }
+    EXPECT_TRUE(std::isnan(trained[1].at("W0")[0]));
+  }
+}
+
+/// Checkpoints hold weights that stand.
+TEST(PostValidation, CheckpointsHoldFinalWeights) {
+  const std::string folder = freshFolder("validated_checkpoint");
+  writePlan(scenarioNamed("validated_late"), folder);
+  const std::string saved = folder + "/saved";
+  Outcome run = runTool(
+      folder, {"--steps", "3", "--transport", "inproc", "--checkpoint", saved});
+  ASSERT_EQ(run.code, 0) << run.errors;
+  run = runTool(folder, {"--steps", "6", "--transport", "inproc", "--resume",
+                         saved, "--export", folder + "/trained.onnx"});
+  ASSERT_EQ(run.code, 0) << run.errors;
+  const Scenario &scenario = scenarioNamed("validated_late");
+  const Reference reference = train(scenario, 6);
+  const auto trained = readModel(folder + "/trained.onnx");
+  const auto names = weightNames(scenario);
+  for (size_t i = 0; i < names.size(); ++i)
+    EXPECT_EQ(trained.at(names[i]), reference.weights[i]) << names[i];
 }
 
 } // namespace

@@ -62,6 +62,11 @@ static struct {
   char kind;
 } fault;
 
+/* A gradient that is no number: "LO STEP". */
+static struct {
+  int lo, step;
+} spoiled;
+
 void pipec_load(void) {
   const char *text = getenv("PIPEC_TEST_SLEEP_US");
   sleep_us = text ? atol(text) : 0;
@@ -78,6 +83,10 @@ void pipec_load(void) {
   text = getenv("OMPI_COMM_WORLD_RANK");
   if (text && atol(text) == 0)
     disturb_step = -1;
+  spoiled.lo = -1;
+  text = getenv("PIPEC_TEST_NAN");
+  if (text)
+    sscanf(text, "%d %d", &spoiled.lo, &spoiled.step);
   fault.lo = -1;
   text = getenv("PIPEC_TEST_FAULT");
   if (text)
@@ -234,6 +243,8 @@ static void backward_input(PipecFrame *f, float *dy) {
 }
 
 static void backward_weight(PipecFrame *f, const float *dy) {
+  if (spoiled.lo == LO && spoiled.step == f->step && f->microbatch == 0)
+    *F(GRADIENTS, AT_B(0)) = 0.0f / 0.0f;
   for (int l = 0; l < COUNT; ++l) {
     const float *g = dy + l * (ACT / 4), *h = F(STASH, AT_SH(l));
     float *dw = F(GRADIENTS, AT_W(l)), *db = F(GRADIENTS, AT_B(l));
