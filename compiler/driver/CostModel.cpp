@@ -110,15 +110,31 @@ private:
     addBackwardSeconds(main);
   }
 
+  /// Nodes that compute with weights and constants alone, as the broadcast of a
+  /// bias does: nobody waits for what goes back through them.
+  llvm::DenseSet<int64_t> weightNodes() {
+    llvm::DenseSet<int64_t> result;
+    for (auto [i, op] : llvm::enumerate(nodes))
+      if (llvm::all_of(op->getOperands(), [&](Value v) {
+            Operation *def = v.getDefiningOp();
+            return def && (nodeOf(def) < 0 || result.contains(nodeOf(def)));
+          }))
+        result.insert(i);
+    return result;
+  }
+
   /// Input gradients are what other nodes wait for; the rest is weight
   /// gradient.
   void addBackwardSeconds(func::FuncOp main) {
+    const llvm::DenseSet<int64_t> ofWeights = weightNodes();
     llvm::DenseSet<Operation *> waitedFor;
     for (Operation &op : llvm::reverse(main.front())) {
       if (!isBackward(&op) || nodeOf(&op) < 0)
         continue;
       for (Operation *user : op.getUsers())
-        if (waitedFor.contains(user) || nodeOf(user) != nodeOf(&op))
+        if (waitedFor.contains(user) ||
+            (!isa<pipe::AccumulateOp>(user) && nodeOf(user) != nodeOf(&op) &&
+             !ofWeights.contains(nodeOf(user))))
           waitedFor.insert(&op);
       plan::CostNode &node = graph.nodes[nodeOf(&op)];
       (waitedFor.contains(&op) ? node.backwardInputSeconds

@@ -91,7 +91,7 @@ void throwNoFit(const PlanRequest &request, const StepModel &model,
       offer("--recompute auto");
   }
   if (request.cuts.empty() && replicas.empty() && request.replicas.empty() &&
-      request.strategy.shape != Shape::DataParallel)
+      !request.strategy.order && request.strategy.shape != Shape::DataParallel)
     if (int k = stagesThatFit(request, limit))
       offer(std::to_string(k) + " devices");
   if (request.strategy.shape == Shape::DataParallel) {

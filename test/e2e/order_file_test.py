@@ -1,5 +1,5 @@
 """Orders by hand: `--strategy file:S.csv` trains what the file says, or says where it is wrong."""
-from pipeline import (BAD_PLAN, NO_INPUT, USAGE, Golden, PipelineTest, call, read_plan)
+from pipeline import (BAD_PLAN, NO_FIT, NO_INPUT, USAGE, Golden, PipelineTest, call, read_plan)
 
 STEPS = 3
 
@@ -116,6 +116,7 @@ class OrderFileTest(PipelineTest):
         self.refused(USAGE, "has 2 stages, not 3", lines, "--stages", "3")
         fewer = [[cell for cell in line if int(cell[2:]) == 0] for line in lines]
         self.refused(USAGE, "has 1 microbatches: give --microbatches 1", fewer)
+        self.refused(NO_FIT, "it would fit with --memory-limit", lines, "--memory-limit", "1KiB")
         process = call("pipec", self.golden.model, *self.words, "--cpus", 2, "--strategy",
                        "file:%s" % (self.folder / "missing.csv"))
         self.check_exit(process, NO_INPUT)
