@@ -14,6 +14,7 @@
 #include "passes/Graph.h"
 #include "passes/Optimizer.h"
 #include "passes/Pipelines.h"
+#include "runtime/program/PlanCheck.h"
 #include "support/Diagnostics.h"
 
 #include "mlir/IR/Diagnostics.h"
@@ -258,7 +259,17 @@ plan::Plan Compiler::planFor(const std::vector<int64_t> &workspace) {
     inputs.modelOutputs.push_back(output.name);
   inputs.optimizer = options.optimizer;
   inputs.optimizerSettings = settings;
-  return buildPlan(inputs);
+  // An order that sends long before it takes needs room for what is under way:
+  // as much as it takes for the programs to end.
+  for (;; inputs.spareSlots = std::max(1, 2 * inputs.spareSlots))
+    try {
+      plan::Plan plan = buildPlan(inputs);
+      plan::checkExecution(plan);
+      return plan;
+    } catch (const Failure &failure) {
+      if (inputs.spareSlots >= options.microbatches)
+        throw;
+    }
 }
 
 /// Elements in row-major order, little endian, a byte for an i1.

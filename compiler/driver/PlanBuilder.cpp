@@ -290,7 +290,8 @@ private:
   }
 
   SlotRequest slotRequest(const plan::Stage &s) {
-    return {receives(s.id, false), receives(s.id, true), s.split_backward};
+    return {receives(s.id, false), receives(s.id, true), s.split_backward,
+            in.spareSlots};
   }
 
   void addStepSlots(plan::Stage &s) {

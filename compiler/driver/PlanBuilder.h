@@ -21,7 +21,11 @@ struct PlanInputs {
   const schedule::Schedule &schedule;
   const plan::PlanRequest &request;
   const plan::PlanResult &result;
-  std::vector<int64_t> workspaceBytes = {}; ///< per stage, the largest of its tasks
+  std::vector<int64_t> workspaceBytes =
+      {}; ///< per stage, the largest of its tasks
+  /// Slots for messages that come before their turn, beyond those that every
+  /// order needs.
+  int spareSlots = 0;
   int64_t opset = 0;
   std::vector<std::string> modelInputs = {}, modelOutputs = {};
   std::string optimizer = {};

@@ -71,10 +71,11 @@ SlotPlan assignSlots(const std::vector<Action> &order, int stage,
 
   Region in("in"), stash("stash"), out("out"), gradIn("grad_in"),
       gradOut("grad_out"), wstash("wstash");
-  in.setCount(limited(inFlight + request.receivesForward));
+  in.setCount(limited(inFlight + request.receivesForward + request.spare));
   stash.setCount(limited(inFlight));
   out.setCount(limited(2));
-  gradIn.setCount(limited(backwards + request.receivesBackward));
+  gradIn.setCount(
+      limited(backwards + request.receivesBackward + request.spare));
   gradOut.setCount(limited(2));
   wstash.setCount(limited(backwards));
 

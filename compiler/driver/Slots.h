@@ -21,6 +21,7 @@ struct SlotRequest {
   bool receivesForward = false;  ///< IN is written by messages
   bool receivesBackward = false; ///< GRAD_IN too
   bool splitBackward = false;
+  int spare = 0; ///< slots of IN and GRAD_IN for more messages that come early
 };
 
 struct SlotPlan {

@@ -13,15 +13,22 @@ RANKS, STEPS = 2, 4
 
 
 class StrategiesTest(PipelineTest):
-    def losses(self, strategy, ranks, *extra):
+    def losses(self, strategy, ranks, *extra, microbatches=None):
         golden = Golden("gpt")
-        plan = self.compile(golden.model, *golden.arguments(), "--cpus", ranks, "--strategy", strategy,
-                            *extra)
+        words = golden.arguments()
+        if microbatches:
+            words[words.index("--microbatches") + 1] = microbatches
+        plan = self.compile(golden.model, *words, "--cpus", ranks, "--strategy", strategy, *extra)
         run = self.train(plan, golden.data, STEPS, "--transport", "inproc")
         for rank in run.summary["ranks"]:
             self.assertEqual(rank["peak_bytes"], rank["predicted_peak_bytes"])
         copies = any(len(stage["ranks"]) > 1 for stage in read_plan(plan)["stages"])
         return run.losses, copies
+
+    def test_messages_long_before_their_turn(self):
+        """All microbatches through a stage before the next: gradients wait for most of a step."""
+        one, _ = self.losses("1f1b", 1, microbatches=8)
+        self.assertEqual(self.losses("looped-bfs", 4, microbatches=8)[0], one)
 
     def test_late_weight_gradients(self):
         """A weight gradient still reads what came in when the next microbatch's has come."""

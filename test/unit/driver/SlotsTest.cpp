@@ -69,6 +69,19 @@ TEST(Slots, OneMoreThanInFlightWhereMessagesArrive) {
   EXPECT_EQ(first.counts["in"], 3) << "model inputs are read at the forward";
 }
 
+TEST(Slots, SpareOnesForMessagesAlone) {
+  schedule::ScheduleRequest request;
+  request.devices = 3;
+  request.microbatches = 8;
+  schedule::Schedule s = schedule::generate("1f1b", request);
+  SlotPlan middle = assignSlots(s.order[1], 1, {true, true, false, 4});
+  EXPECT_EQ(middle.counts["stash"], 2);
+  EXPECT_EQ(middle.counts["in"], 7);
+  EXPECT_EQ(middle.counts["grad_in"], 6);
+  middle = assignSlots(s.order[1], 1, {true, true, false, 100});
+  EXPECT_EQ(middle.counts["grad_in"], 8) << "no more than microbatches";
+}
+
 TEST(Slots, NeverMoreThanMicrobatches) {
   schedule::ScheduleRequest request;
   request.devices = 2;
