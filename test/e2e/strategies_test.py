@@ -9,26 +9,20 @@ import unittest
 
 from pipeline import Golden, PipelineTest, call, read_plan
 
-RANKS, STEPS = 2, 4
+RANKS, MICROBATCHES, STEPS = 4, 8, 3
 
 
 class StrategiesTest(PipelineTest):
-    def losses(self, strategy, ranks, *extra, microbatches=None):
+    def losses(self, strategy, ranks, *extra):
         golden = Golden("gpt")
         words = golden.arguments()
-        if microbatches:
-            words[words.index("--microbatches") + 1] = microbatches
+        words[words.index("--microbatches") + 1] = MICROBATCHES
         plan = self.compile(golden.model, *words, "--cpus", ranks, "--strategy", strategy, *extra)
         run = self.train(plan, golden.data, STEPS, "--transport", "inproc")
         for rank in run.summary["ranks"]:
             self.assertEqual(rank["peak_bytes"], rank["predicted_peak_bytes"])
         copies = any(len(stage["ranks"]) > 1 for stage in read_plan(plan)["stages"])
         return run.losses, copies
-
-    def test_messages_long_before_their_turn(self):
-        """All microbatches through a stage before the next: gradients wait for most of a step."""
-        one, _ = self.losses("1f1b", 1, microbatches=8)
-        self.assertEqual(self.losses("looped-bfs", 4, microbatches=8)[0], one)
 
     def test_late_weight_gradients(self):
         """A weight gradient still reads what came in when the next microbatch's has come."""
@@ -45,7 +39,7 @@ class StrategiesTest(PipelineTest):
         free, _ = self.losses("1f1b", 1)
         names = [row["name"] for row in self.rows() if row["update"] == "validated"]
         self.assertIn("zb-h1", names)
-        for limit in ("0.3", "1.5"):
+        for limit in ("0.3", "1.2"):
             one, _ = self.losses("1f1b", 1, "--clip-norm", limit)
             self.assertNotEqual(one, free)
             for name in names if limit == "0.3" else names[:1]:
