@@ -27,6 +27,10 @@ VBlock vHalfBlock(int p, int i);
 Schedule repeatBlock(const ScheduleRequest &request, VBlock (*block)(int, int),
                      bool squeeze = true);
 
+/// A block of whole backwards on a V, repeated: 1F1B-V. There are several of
+/// equal memory, told apart by `variant` (from 0, any number).
+Schedule wholeBackwardsV(const ScheduleRequest &request, int variant);
+
 /// ZB-H1 (factor 1), ZB-H2 (factor 2) and what lies between: factor*(P-1-r)
 /// forwards of warm-up on device r, weight gradients factor*r backwards late.
 Schedule zbHandcrafted(const ScheduleRequest &request, double factor);

@@ -7,6 +7,10 @@
 // 1F1B's memory), V-Half by two down and one up (half of it). The shift by
 // `delta` keeps passes of different microbatches apart.
 //
+// 1F1B-V keeps backwards whole: two passes of one slot and two of two slots
+// fill the six. Of all ways to lay them out, device by device, the one with the
+// fewest steps in all is taken, which is the one of the least memory.
+//
 //===----------------------------------------------------------------------===//
 #include "compiler/schedule/generators/Published.h"
 
@@ -14,6 +18,7 @@
 #include "compiler/schedule/search/Justify.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace pipec::schedule {
 
@@ -58,6 +63,120 @@ static std::vector<Action> fillSlots(const VBlock &block, int p, int device,
   }
   order.insert(order.end(), waiting.begin() + weight, waiting.end());
   return order;
+}
+
+namespace {
+
+/// Where the passes of a device lie in the six slots; backwards take two.
+struct Residues {
+  int forward[2], backward[2];
+};
+
+std::vector<Residues> layouts() {
+  std::vector<Residues> result;
+  for (int f = 0; f < 6; ++f)
+    for (int g = 0; g < 6; ++g)
+      for (int b = 0; b < 6; ++b)
+        for (int c = 0; c < 6; ++c) {
+          unsigned used = 1u << f | 1u << g | 1u << b | 1u << (b + 1) % 6 |
+                          1u << c | 1u << (c + 1) % 6;
+          if (used == 63)
+            result.push_back({{f, g}, {b, c}});
+        }
+  return result;
+}
+
+/// The least step of at least `least` from one residue to another.
+int step(int from, int to, int least) {
+  return ((to - from - least) % 6 + 6) % 6 + least;
+}
+
+/// From a device to the next one down: chunk 0 goes forwards, chunk 1 comes
+/// back, and the backwards the other way round.
+int steps(const Residues &here, const Residues &next) {
+  return step(here.forward[0], next.forward[0], 1) +
+         step(next.forward[1], here.forward[1], 1) +
+         step(here.backward[1], next.backward[1], 2) +
+         step(next.backward[0], here.backward[0], 2);
+}
+
+/// The layouts of all devices with the fewest steps in all; there are several
+/// such, `variant` takes one after the other.
+std::vector<Residues> fewestSteps(int devices, int variant) {
+  const std::vector<Residues> all = layouts();
+  std::vector<std::vector<int>> from(devices, std::vector<int>(all.size(), 0));
+  std::vector<int> cost(all.size());
+  for (std::size_t i = 0; i < all.size(); ++i) // the turn at the first device
+    cost[i] = step(all[i].forward[1], all[i].backward[1], 1);
+  for (int d = 1; d < devices; ++d) {
+    std::vector<int> next(all.size(), 1 << 30);
+    for (std::size_t i = 0; i < all.size(); ++i)
+      for (std::size_t j = 0; j < all.size(); ++j)
+        if (int c = cost[i] + steps(all[i], all[j]);
+            c < next[j] + variant % 2) {
+          next[j] = c;
+          from[d][j] = static_cast<int>(i);
+        }
+    cost = next;
+  }
+  auto whole = [&](std::size_t i) { // with the turns at the last device
+    return cost[i] + step(all[i].forward[0], all[i].forward[1], 1) +
+           step(all[i].backward[1], all[i].backward[0], 2);
+  };
+  std::vector<std::size_t> last(all.size());
+  std::iota(last.begin(), last.end(), 0);
+  std::stable_sort(last.begin(), last.end(), [&](std::size_t a, std::size_t b) {
+    return whole(a) < whole(b);
+  });
+  std::size_t best = last[variant / 2 % last.size()];
+  std::vector<Residues> result(devices);
+  for (int d = devices - 1; d >= 0; --d) {
+    result[d] = all[best];
+    best = from[d][best];
+  }
+  return result;
+}
+
+} // namespace
+
+Schedule wholeBackwardsV(const ScheduleRequest &request, int variant) {
+  int p = request.devices;
+  std::vector<Residues> at = fewestSteps(p, variant);
+  std::vector<VBlock> blocks(p);
+  int slot = blocks[0].forward[0] = at[0].forward[0];
+  for (int d = 1; d < p; ++d)
+    slot = blocks[d].forward[0] =
+        slot + step(at[d - 1].forward[0], at[d].forward[0], 1);
+  slot = blocks[p - 1].forward[1] =
+      slot + step(at[p - 1].forward[0], at[p - 1].forward[1], 1);
+  for (int d = p - 2; d >= 0; --d)
+    slot = blocks[d].forward[1] =
+        slot + step(at[d + 1].forward[1], at[d].forward[1], 1);
+  slot = blocks[0].backward[1] =
+      slot + step(at[0].forward[1], at[0].backward[1], 1);
+  for (int d = 1; d < p; ++d)
+    slot = blocks[d].backward[1] =
+        slot + step(at[d - 1].backward[1], at[d].backward[1], 2);
+  slot = blocks[p - 1].backward[0] =
+      slot + step(at[p - 1].backward[1], at[p - 1].backward[0], 2);
+  for (int d = p - 2; d >= 0; --d)
+    slot = blocks[d].backward[0] =
+        slot + step(at[d + 1].backward[0], at[d].backward[0], 2);
+  Schedule schedule = begin(request, zigzagPlacement(p, 2));
+  for (int d = 0; d < p; ++d) {
+    std::vector<std::pair<int, Action>> placed;
+    for (int k = 0; k < request.microbatches; ++k)
+      for (int c : {0, 1}) {
+        int stage = c ? 2 * p - 1 - d : d;
+        placed.push_back({blocks[d].forward[c] + 6 * k, {Kind::F, stage, k}});
+        placed.push_back({blocks[d].backward[c] + 6 * k, {Kind::B, stage, k}});
+      }
+    std::sort(placed.begin(), placed.end(),
+              [](const auto &a, const auto &b) { return a.first < b.first; });
+    for (const auto &[when, action] : placed)
+      schedule.order[d].push_back(action);
+  }
+  return schedule;
 }
 
 Schedule repeatBlock(const ScheduleRequest &request, VBlock (*block)(int, int),

@@ -149,6 +149,10 @@ void Search::publishedSeeds(int index) {
           "zb-h");
   if (f.layout != Layout::Zigzag || f.chunks != 2)
     return;
+  constexpr int kWholeVariants = 24;
+  for (int variant = 0; fused && variant < kWholeVariants && left(); ++variant)
+    add(index, toOrder(instance.problem, wholeBackwardsV(request, variant)),
+        "1f1b-v");
   add(index, toOrder(instance.problem, zbVClosedForm(request)), "zb-v");
   for (auto block : {vMinBlock, vHalfBlock})
     for (bool squeeze : {false, true})

@@ -1,6 +1,9 @@
 // What generators promise: orders, in-flight counts, requests they refuse.
 #include "compiler/schedule/Generator.h"
 #include "compiler/schedule/Csv.h"
+#include "compiler/schedule/Simulator.h"
+#include "compiler/schedule/Verifier.h"
+#include "compiler/schedule/generators/Published.h"
 #include "support/Failure.h"
 
 #include <gtest/gtest.h>
@@ -101,6 +104,20 @@ TEST(Generator, WarmupsAreChecked) {
   request.warmup = {1, 0};
   EXPECT_EQ(usageError("1f1b", request),
             "1f1b: the warm-up of stage 1 must be at least 1");
+}
+
+TEST(Generator, WholeBackwardsOnAVInTwoThirdsOfTheMemory) {
+  for (int p : {2, 3, 4, 5, 6, 8, 11})
+    for (int variant : {0, 1, 7}) {
+      ScheduleRequest request = sizes(p, 4 * p);
+      Schedule schedule = wholeBackwardsV(request, variant);
+      ASSERT_TRUE(verify(schedule).empty()) << p << " " << variant;
+      Timeline line = simulate(schedule, costsFor(schedule, request));
+      if (variant == 0)
+        EXPECT_LE(line.maxPeak(), (2 * p + 2) / 3 + 1) << p;
+      // Six slots a microbatch, and the way there and back.
+      EXPECT_LE(line.span, 3 * 4 * p + 8 * p) << p;
+    }
 }
 
 TEST(Generator, RefusesImpossibleSizes) {
