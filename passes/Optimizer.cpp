@@ -37,6 +37,21 @@ static bool parseNumber(StringRef text, double &value) {
   return !text.empty() && !text.getAsDouble(value) && std::isfinite(value);
 }
 
+/// What PyTorch's optimizers take.
+bool inRange(StringRef key, double value) {
+  if (key.starts_with("beta"))
+    return value >= 0 && value < 1;
+  if (key == "nesterov")
+    return value == 0 || value == 1;
+  return value >= 0;
+}
+
+StringRef rangeOf(StringRef key) {
+  if (key.starts_with("beta"))
+    return "at least 0 and below 1";
+  return key == "nesterov" ? "true or false" : "at least 0";
+}
+
 bool parseSettings(const OptimizerRow &row, StringRef text,
                    Optimizer::Settings &settings, std::string &error) {
   for (StringRef part : llvm::split(row.settings, ',')) {
@@ -60,6 +75,22 @@ bool parseSettings(const OptimizerRow &row, StringRef text,
                   .str();
       return false;
     }
+    if (!inRange(key, it->second)) {
+      error = ("setting " + key + " of optimizer '" + row.name + "' must be " +
+               rangeOf(key) + ", not " + value)
+                  .str();
+      return false;
+    }
+  }
+  const auto setting = [&](const char *key) {
+    auto it = settings.find(key);
+    return it == settings.end() ? 0 : it->second;
+  };
+  if (setting("nesterov") != 0 && setting("momentum") == 0) {
+    error = (Twine("nesterov of optimizer '") + row.name +
+             "' needs a momentum above 0")
+                .str();
+    return false;
   }
   return true;
 }

@@ -100,8 +100,8 @@ void check(const CompileOptions &o) {
                   "--cpus NxM, --gpus NxM and --cluster FILE");
   if (o.microbatches < 1 || o.microbatches > 1000000)
     throw Failure(Exit::Usage, "--microbatches must be between 1 and 1000000");
-  if (!(o.clipNorm >= 0) || !std::isfinite(o.clipNorm))
-    throw Failure(Exit::Usage, "--clip-norm must be a positive number");
+  if (!std::isfinite(o.clipNorm))
+    throw Failure(Exit::Usage, "--clip-norm must be a finite number above 0");
 }
 
 } // namespace
@@ -133,7 +133,8 @@ bool parseCompileOptions(int argc, char **argv, CompileOptions &o) {
   app.add_option("--optimizer", optimizer,
                  "KIND[:key=value,...]: sgd, adam, adamw (pipec list "
                  "optimizers)");
-  app.add_option("--clip-norm", o.clipNorm, "global gradient norm limit");
+  app.add_option("--clip-norm", o.clipNorm, "global gradient norm limit")
+      ->check(CLI::PositiveNumber);
   app.add_option("--strategy", o.strategy,
                  "pipec list strategies; auto: the best synchronous one; "
                  "file:S.csv: an order by hand, a line per rank");

@@ -90,6 +90,9 @@ int pipecRun(int argc, char **argv) {
   } catch (const Failure &failure) {
     complain(failure.what());
     return static_cast<int>(failure.code);
+  } catch (const std::bad_alloc &) {
+    complain("this machine has not enough memory for a rank");
+    return static_cast<int>(Exit::NoFit);
   }
 }
 

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <dlfcn.h>
+#include <fstream>
 #include <sched.h>
 #include <thread>
 #include <unistd.h>
@@ -76,7 +77,7 @@ private:
 Exit runThreads(const plan::Plan &plan, const RunOptions &options,
                 const TransportRow &row) {
   const auto count = static_cast<int>(plan.ranks.size());
-  auto ends = row.open(count);
+  auto ends = row.open({count, options.timeout, 0});
   Alarm alarm;
   alarm.beforeRaise([&] {
     for (auto &end : ends)
@@ -135,6 +136,15 @@ void waitForOthers(const ControlServer &server, double limit) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
 }
 
+/// The same for all processes that run this plan.
+uint64_t jobOf(const std::string &folder) {
+  std::ifstream file(folder + "/plan.json", std::ios::binary);
+  uint64_t hash = 14695981039346656037u; // FNV-1a
+  for (char c; file.get(c);)
+    hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
+  return hash;
+}
+
 /// One rank's process, and what it needs to leave in order.
 struct JoinedRank {
   const plan::Plan &plan;
@@ -157,13 +167,16 @@ struct JoinedRank {
   }
 
   void meet(const TransportRow &row) {
-    transport = std::move(row.open(1).front());
-    alarm.beforeRaise([this] { transport->abandon(); });
     const auto count = static_cast<int>(plan.ranks.size());
+    transport = std::move(
+        row.open({count, options.timeout, jobOf(options.plan)}).front());
+    alarm.beforeRaise([this] { transport->abandon(); });
     if (transport->size() != count)
       throw Failure(Exit::Usage, "the plan has " + std::to_string(count) +
                                      " ranks, the launcher has started " +
-                                     std::to_string(transport->size()));
+                                     std::to_string(transport->size()) +
+                                     " (it was found by transport " + row.name +
+                                     "; --transport names another)");
   }
 
   /// No launcher of ours watches: rank 0 does.
@@ -186,15 +199,6 @@ struct JoinedRank {
   }
 };
 
-/// The rank that a launcher has given this process, before the transport knows.
-int rankFromLauncher() {
-  for (const char *name :
-       {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "RANK"})
-    if (const char *text = std::getenv(name))
-      return std::atoi(text);
-  return 0;
-}
-
 } // namespace
 
 Exit runJoined(const plan::Plan &plan, const RunOptions &options,
@@ -202,7 +206,7 @@ Exit runJoined(const plan::Plan &plan, const RunOptions &options,
   JoinedRank self{plan, options, nullptr, {}, nullptr, nullptr, nullptr};
   try {
     const char *launcher = std::getenv(kControlVariable);
-    const int rank = rankFromLauncher();
+    const int rank = row.joined().value_or(0);
     if (launcher) { // watched before the transport connects
       self.watch =
           std::make_unique<Watch>(rank,

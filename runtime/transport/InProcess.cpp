@@ -153,7 +153,8 @@ private:
 
 } // namespace
 
-std::vector<std::unique_ptr<Transport>> openInProcess(int ranks) {
+std::vector<std::unique_ptr<Transport>> openInProcess(const Meeting &meeting) {
+  const int ranks = meeting.ranks;
   auto hub = std::make_shared<Hub>();
   std::vector<std::unique_ptr<Transport>> ends;
   for (int rank = 0; rank < ranks; ++rank)
@@ -161,7 +162,7 @@ std::vector<std::unique_ptr<Transport>> openInProcess(int ranks) {
   return ends;
 }
 
-bool joinedInProcess() { return false; }
+std::optional<int> joinedInProcess() { return std::nullopt; }
 
 std::vector<std::string> launchInProcess(int, const LaunchFolders &) {
   return {};

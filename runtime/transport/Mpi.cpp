@@ -120,18 +120,18 @@ private:
 
 } // namespace
 
-std::vector<std::unique_ptr<Transport>> openMpi(int) {
+std::vector<std::unique_ptr<Transport>> openMpi(const Meeting &) {
   std::vector<std::unique_ptr<Transport>> ends;
   ends.push_back(std::make_unique<Mpi>());
   return ends;
 }
 
-bool joinedMpi() {
+std::optional<int> joinedMpi() {
   // mpirun, and srun --mpi=pmix or pmi2.
   for (const char *name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"})
-    if (std::getenv(name))
-      return true;
-  return false;
+    if (const std::optional<int> rank = integerVariable(name))
+      return rank;
+  return std::nullopt;
 }
 
 std::vector<std::string> launchMpi(int ranks, const LaunchFolders &folders) {

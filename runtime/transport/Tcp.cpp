@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -42,9 +43,9 @@ struct Header {
 
 class Tcp : public Transport {
 public:
-  explicit Tcp(const Rendezvous &where)
+  Tcp(const Rendezvous &where, double seconds)
       : self(where.rank), peers(static_cast<size_t>(where.size)) {
-    const std::vector<int> sockets = connectAll(where, 60);
+    const std::vector<int> sockets = connectAll(where, seconds);
     for (size_t i = 0; i < peers.size(); ++i)
       peers[i].fd = sockets[i];
     wake = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -87,7 +88,9 @@ public:
     }
     Arrived first = std::move(queue.front());
     queue.pop_front();
-    if (first.announced) {
+    if (first.bytes != bytes) {
+      mismatch(peers[from]);
+    } else if (first.announced) {
       ask(from, first.id, posted);
     } else {
       std::memcpy(posted.data, first.payload.data(), first.payload.size());
@@ -147,6 +150,7 @@ private:
   };
   struct Arrived {
     bool announced;
+    int64_t bytes;
     uint64_t id;
     std::vector<char> payload;
   };
@@ -258,6 +262,16 @@ private:
     peer.fd = -1;
   }
 
+  /// What a peer sends is not what this rank expects: nothing of it is used.
+  void mismatch(Peer &peer) {
+    std::fprintf(stderr,
+                 "pipec-run: rank %d has sent a message of another size than "
+                 "rank %d expects; are both of the same pipec?\n",
+                 static_cast<int>(&peer - peers.data()), self);
+    if (peer.fd >= 0)
+      drop(peer);
+  }
+
   void writeTo(Peer &peer) {
     while (!peer.out.empty() && peer.fd >= 0) {
       const Outgoing &message = peer.out.front();
@@ -310,6 +324,8 @@ private:
       }
       if (peer.read == head)
         begin(from, peer);
+      if (peer.fd < 0)
+        return;
       if (peer.read >= head && peer.read == head + bodyOf(peer.header))
         complete(from, peer);
     }
@@ -327,13 +343,16 @@ private:
     peer.targetRequest = kNoRequest;
     if (peer.header.kind == Header::Data) {
       auto place = asked.find({from, peer.header.id});
-      if (place == asked.end())
-        return drop(peer);
+      if (place == asked.end() || place->second.bytes != peer.header.bytes)
+        return mismatch(peer);
       peer.target = place->second.data;
       peer.targetRequest = place->second.request;
       asked.erase(place);
     } else if (peer.header.kind == Header::Eager) {
       auto &queue = posted[{from, peer.header.tag}];
+      if (peer.header.bytes < 0 || peer.header.bytes > kEager ||
+          (!queue.empty() && queue.front().bytes != peer.header.bytes))
+        return mismatch(peer);
       if (queue.empty()) {
         peer.buffer.resize(bodyOf(peer.header));
         peer.target = peer.buffer.data();
@@ -360,7 +379,10 @@ private:
     } else if (header.kind == Header::Announce) {
       auto &queue = posted[{from, header.tag}];
       if (queue.empty()) {
-        arrived[{from, header.tag}].push_back({true, header.id, {}});
+        arrived[{from, header.tag}].push_back(
+            {true, header.bytes, header.id, {}});
+      } else if (queue.front().bytes != header.bytes) {
+        mismatch(peer);
       } else {
         ask(from, header.id, queue.front());
         queue.pop_front();
@@ -368,16 +390,20 @@ private:
     } else if (peer.targetRequest != kNoRequest) {
       finished(peer.targetRequest);
     } else {
-      keepOrDeliver({from, header.tag}, peer.buffer);
+      keepOrDeliver(peer, {from, header.tag}, peer.buffer);
     }
   }
 
   /// An unexpected small message is here. Its receive may have been posted
   /// while it was being read.
-  void keepOrDeliver(std::pair<int, int> key, std::vector<char> &payload) {
+  void keepOrDeliver(Peer &peer, std::pair<int, int> key,
+                     std::vector<char> &payload) {
     auto &queue = posted[key];
+    const auto bytes = static_cast<int64_t>(payload.size());
     if (queue.empty()) {
-      arrived[key].push_back({false, 0, std::move(payload)});
+      arrived[key].push_back({false, bytes, 0, std::move(payload)});
+    } else if (queue.front().bytes != bytes) {
+      mismatch(peer);
     } else {
       std::memcpy(queue.front().data, payload.data(), payload.size());
       finished(queue.front().request);
@@ -387,41 +413,38 @@ private:
   }
 };
 
-int integer(const char *name) {
-  const char *text = std::getenv(name);
-  return text ? std::atoi(text) : -1;
-}
-
 Rendezvous fromEnvironment() {
   Rendezvous where;
-  where.rank = integer("RANK");
-  where.size = integer("WORLD_SIZE");
+  where.rank = integerVariable("RANK").value_or(-1);
+  where.size = integerVariable("WORLD_SIZE").value_or(0);
   where.host = std::getenv("MASTER_ADDR");
-  where.port = integer("MASTER_PORT");
+  where.port = integerVariable("MASTER_PORT").value_or(0);
   // torchrun's own store may already listen there.
   const char *store = std::getenv("TORCHELASTIC_USE_AGENT_STORE");
   if (store && std::string(store) == "True")
     ++where.port;
-  if (where.rank < 0 || where.size < 1 || where.rank >= where.size ||
-      where.port < 1 || where.port > 65535)
-    throw Failure(Exit::Usage, "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT "
-                               "make no sense together");
+  if (where.rank < 0 || where.rank >= where.size || where.port < 1 ||
+      where.port > 65535)
+    throw Failure(Exit::Usage, "the environment variables RANK, WORLD_SIZE and "
+                               "MASTER_PORT make no sense together");
   return where;
 }
 
 } // namespace
 
-std::vector<std::unique_ptr<Transport>> openTcp(int) {
+std::vector<std::unique_ptr<Transport>> openTcp(const Meeting &meeting) {
+  Rendezvous where = fromEnvironment();
+  where.job = meeting.job;
   std::vector<std::unique_ptr<Transport>> ends;
-  ends.push_back(std::make_unique<Tcp>(fromEnvironment()));
+  ends.push_back(std::make_unique<Tcp>(where, meeting.seconds));
   return ends;
 }
 
-bool joinedTcp() {
+std::optional<int> joinedTcp() {
   for (const char *name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"})
     if (!std::getenv(name))
-      return false;
-  return true;
+      return std::nullopt;
+  return fromEnvironment().rank;
 }
 
 std::vector<std::string> launchTcp(int ranks, const LaunchFolders &) {
@@ -429,7 +452,7 @@ std::vector<std::string> launchTcp(int ranks, const LaunchFolders &) {
   int port = 0;
   ::close(listenOn(false, port));
   return {"/bin/sh", "-c",
-          "export RANK=0 WORLD_SIZE=" + std::to_string(ranks) +
+          "all=; export RANK=0 WORLD_SIZE=" + std::to_string(ranks) +
               " MASTER_ADDR=127.0.0.1 MASTER_PORT=" + std::to_string(port) +
               R"(
 while [ $RANK -lt $WORLD_SIZE ]; do "$@" & all="$all $!"; RANK=$((RANK + 1)); done

@@ -1,8 +1,10 @@
 //===- TcpMesh.cpp - a connection between every two ranks -----------------===//
 #include "runtime/transport/TcpMesh.h"
 #include "runtime/control/LineSocket.h"
+#include "runtime/control/Stop.h"
 #include "support/Failure.h"
 
+#include <algorithm>
 #include <arpa/inet.h>
 #include <cerrno>
 #include <chrono>
@@ -68,7 +70,11 @@ public:
     while (true) {
       try {
         LineSocket socket = connectTo(host, port, left());
-        return ::dup(socket.descriptor());
+        const int fd = ::fcntl(socket.descriptor(), F_DUPFD_CLOEXEC, 0);
+        if (fd < 0)
+          unavailable(std::string("too many open files: ") +
+                      std::strerror(errno));
+        return fd;
       } catch (const Failure &) {
         if (left() <= 0.2)
           throw;
@@ -81,19 +87,40 @@ private:
   double left() const { return deadline - seconds(); }
   void ready(int fd, short event) const {
     pollfd waiting{fd, event, 0};
-    const double rest = left();
-    if (rest <= 0 ||
-        ::poll(&waiting, 1, static_cast<int>(rest * 1000) + 1) != 1)
-      unavailable("not all ranks have connected in time");
+    while (true) { // a signal ends the waiting of poll, not ours
+      if (stopRequested())
+        throw Failure(Exit::Stopped, "stopped before the ranks were connected");
+      const double rest = left();
+      if (rest <= 0)
+        unavailable("not all ranks have connected within --timeout");
+      if (::poll(&waiting, 1,
+                 static_cast<int>(std::min(rest, 0.2) * 1000) + 1) == 1)
+        return;
+    }
   }
   double deadline;
 };
 
-/// Where a rank listens.
+/// Where a rank listens. Names of hosts have at most 253 characters.
 struct Place {
-  char host[64] = "";
+  char host[256] = "";
   int32_t port = 0;
 };
+
+/// How a process introduces itself.
+struct Hello {
+  uint64_t job = 0;
+  int32_t rank = -1, port = 0;
+};
+
+Hello meet(const Exchange &exchange, int fd, const Rendezvous &where) {
+  Hello hello;
+  exchange.read(fd, &hello, sizeof hello);
+  if (hello.job != where.job)
+    unavailable("a process with another plan has connected; give every rank "
+                "the same plan, and every job a MASTER_PORT of its own");
+  return hello;
+}
 
 /// Listens on a port everybody knows.
 int listenAt(int port) {
@@ -137,15 +164,15 @@ std::vector<int> connectAll(const Rendezvous &where, double limit) {
     const int listener = listenAt(where.port);
     for (int met = 1; met < where.size; ++met) {
       const int fd = exchange.accept(listener);
-      int32_t hello[2] = {-1, 0}; // rank, port
-      exchange.read(fd, hello, sizeof hello);
-      if (hello[0] < 1 || hello[0] >= where.size || sockets[hello[0]] >= 0)
+      const Hello hello = meet(exchange, fd, where);
+      if (hello.rank < 1 || hello.rank >= where.size ||
+          sockets[hello.rank] >= 0)
         unavailable("two processes call themselves rank " +
-                    std::to_string(hello[0]) + ", or one is not of this job");
-      sockets[hello[0]] = fd;
+                    std::to_string(hello.rank));
+      sockets[hello.rank] = fd;
       hostOf(fd, where.host)
-          .copy(places[hello[0]].host, sizeof places[0].host - 1);
-      places[hello[0]].port = hello[1];
+          .copy(places[hello.rank].host, sizeof places[0].host - 1);
+      places[hello.rank].port = hello.port;
     }
     ::close(listener);
     for (int rank = 1; rank < where.size; ++rank)
@@ -154,18 +181,16 @@ std::vector<int> connectAll(const Rendezvous &where, double limit) {
     int port = 0;
     const int listener = listenOn(true, port);
     sockets[0] = exchange.connect(where.host, where.port);
-    const int32_t hello[2] = {where.rank, port};
-    exchange.write(sockets[0], hello, sizeof hello);
+    const Hello hello = {where.job, where.rank, port};
+    exchange.write(sockets[0], &hello, sizeof hello);
     exchange.read(sockets[0], places.data(), tableBytes);
     for (int rank = 1; rank < where.rank; ++rank) {
       sockets[rank] = exchange.connect(places[rank].host, places[rank].port);
-      const int32_t me = where.rank;
-      exchange.write(sockets[rank], &me, sizeof me);
+      exchange.write(sockets[rank], &hello, sizeof hello);
     }
     for (int rank = where.rank + 1; rank < where.size; ++rank) {
       const int fd = exchange.accept(listener);
-      int32_t other = -1;
-      exchange.read(fd, &other, sizeof other);
+      const int other = meet(exchange, fd, where).rank;
       if (other <= where.rank || other >= where.size || sockets[other] >= 0)
         unavailable("a process that is not of this job has connected");
       sockets[other] = fd;

@@ -1,6 +1,7 @@
 //===- TcpMesh.h - a connection between every two ranks ---------*- C++ -*-===//
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@ struct Rendezvous {
   int rank = 0, size = 1;
   std::string host; ///< of rank 0
   int port = 0;     ///< on which rank 0 listens
+  uint64_t job = 0; ///< a process of another job is turned away
 };
 
 /// Sockets by rank (this rank's own is -1). All ranks call it. Every rank meets

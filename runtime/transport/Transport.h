@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -56,15 +57,23 @@ struct LaunchFolders {
   std::string disk, memory; ///< empty: wherever it likes
 };
 
+/// What the ranks of a job agree on before they connect.
+struct Meeting {
+  int ranks = 1;       ///< of the plan
+  double seconds = 60; ///< to wait for the others
+  uint64_t job = 0;    ///< the same in all processes of a job, if in any
+};
+
 /// A row of transports.def.
 struct TransportRow {
   std::string name, summary;
-  /// The ends of all ranks that live in this process: all `ranks` of them, or
-  /// this process's own. Failure(Unavailable) when it cannot connect.
-  std::vector<std::unique_ptr<Transport>> (*open)(int ranks);
-  /// Whether a launcher has started this process as one rank of a job that this
-  /// transport can join; false for a transport whose ranks are threads.
-  bool (*joined)();
+  /// The ends of all ranks that live in this process: all of them, or this
+  /// process's own. Failure(Unavailable) when it cannot connect.
+  std::vector<std::unique_ptr<Transport>> (*open)(const Meeting &meeting);
+  /// This process's rank, when a launcher has started it as one of a job that
+  /// this transport can join; none for a transport whose ranks are threads.
+  /// Failure(Usage) when what the launcher says makes no sense.
+  std::optional<int> (*joined)();
   /// The command that starts `ranks` processes on this machine, to be followed
   /// by the program and its arguments; empty when the ranks are threads.
   std::vector<std::string> (*launch)(int ranks, const LaunchFolders &folders);
@@ -74,6 +83,10 @@ const std::vector<TransportRow> &transports();
 
 /// Failure(Usage) lists the names there are.
 const TransportRow &transportNamed(const std::string &name);
+
+/// What a launcher says in an environment variable; none when it is not set.
+/// Failure(Usage) for anything but a whole number of 0 or more.
+std::optional<int> integerVariable(const char *name);
 
 /// Tags: an edge's id for what travels on it; from here on the runtime's own.
 enum Tag : int {

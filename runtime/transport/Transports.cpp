@@ -2,11 +2,14 @@
 #include "runtime/transport/Transport.h"
 #include "support/Failure.h"
 
+#include <charconv>
+#include <cstdlib>
+
 namespace pipec {
 
 #define TRANSPORT(name, open, joined, launch, summary)                         \
-  std::vector<std::unique_ptr<Transport>> open(int ranks);                     \
-  bool joined();                                                               \
+  std::vector<std::unique_ptr<Transport>> open(const Meeting &meeting);        \
+  std::optional<int> joined();                                                 \
   std::vector<std::string> launch(int ranks, const LaunchFolders &folders);
 #include "runtime/transport/transports.def"
 
@@ -28,6 +31,21 @@ const TransportRow &transportNamed(const std::string &name) {
   }
   throw Failure(Exit::Usage,
                 "--transport " + name + ": this build has auto" + names);
+}
+
+std::optional<int> integerVariable(const char *name) {
+  const char *text = std::getenv(name);
+  if (!text)
+    return std::nullopt;
+  const std::string word = text;
+  int value = -1;
+  const auto [end, error] =
+      std::from_chars(word.data(), word.data() + word.size(), value);
+  if (error != std::errc() || end != word.data() + word.size() || value < 0)
+    throw Failure(Exit::Usage, std::string("the environment variable ") + name +
+                                   " is '" + word +
+                                   "', not a whole number of 0 or more");
+  return value;
 }
 
 } // namespace pipec

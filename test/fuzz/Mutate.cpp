@@ -1,5 +1,4 @@
-//===- Mutate.cpp - damage done to ONNX files
-//------------------------------===//
+//===- Mutate.cpp - damage done to ONNX files -----------------------------===//
 #include "test/fuzz/Mutate.h"
 
 #include <cstdint>

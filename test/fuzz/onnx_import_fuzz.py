@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Fuzzes the importer for a while: collects seeds, then starts the libFuzzer binary.
+"""Fuzzes the importer: collects seeds, then starts the libFuzzer binary.
 
 Usage: onnx_import_fuzz.py FUZZER ONNX_FROM_TEXT FOLDER [SECONDS]
-Seeds are the committed models and every model in text of test/onnx; FOLDER keeps what the fuzzer finds.
+Seeds are the committed models and every model in text of test/onnx. Without SECONDS a fixed number of inputs in a fixed
+order (the test); with them new ones for so long, and FOLDER keeps what widens the coverage.
 """
 import glob, os, re, shutil, subprocess, sys
 
@@ -27,15 +28,17 @@ def seeds(from_text, folder):
 
 def main():
     fuzzer, from_text, folder = sys.argv[1:4]
-    seconds = sys.argv[4] if len(sys.argv) > 4 else "30"
+    how = [f"-max_total_time={sys.argv[4]}"] if len(sys.argv) > 4 else ["-seed=1", "-runs=30000"]
+    if len(sys.argv) <= 4:
+        shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(f"{folder}/seeds", exist_ok=True)
     os.makedirs(f"{folder}/found", exist_ok=True)
     seeds(from_text, f"{folder}/seeds")
     if len(os.listdir(f"{folder}/seeds")) < 20:
         sys.exit("too few seeds: the models of test/onnx were not found")
     sys.exit(subprocess.run(
-        [fuzzer, f"-max_total_time={seconds}", "-max_len=40000", "-timeout=20", "-rss_limit_mb=6000",
-         f"-artifact_prefix={folder}/", "-print_final_stats=1", f"{folder}/found", f"{folder}/seeds"],
+        [fuzzer, *how, "-max_len=40000", "-timeout=20", "-rss_limit_mb=6000", f"-artifact_prefix={folder}/",
+         "-print_final_stats=1", f"{folder}/found", f"{folder}/seeds"],
         env={**os.environ, "ASAN_OPTIONS": "allocator_may_return_null=0:max_allocation_size_mb=4096"}).returncode)
 
 

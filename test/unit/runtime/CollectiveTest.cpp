@@ -76,7 +76,7 @@ void onAllRanks(
     const plan::Plan &plan, const std::string &folder,
     const std::function<void(RankState &, Transport &, Watch &)> &body) {
   const auto count = static_cast<int>(plan.ranks.size());
-  auto ends = transportNamed("inproc").open(count);
+  auto ends = transportNamed("inproc").open({count, 60, 1});
   Alarm alarm;
   std::vector<std::thread> threads;
   for (int rank = 0; rank < count; ++rank)

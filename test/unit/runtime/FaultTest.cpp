@@ -14,6 +14,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <memory>
+#include <optional>
 #include <random>
 #include <unistd.h>
 
@@ -53,13 +54,14 @@ bool allGone(const std::string &folder) {
 }
 
 /// Waits until a rank is stopped or the first of them is gone; seconds since
-/// the process was started.
-double secondsUntilALoss(const std::string &folder, Process &process) {
+/// the process was started. None when the job ended without either.
+std::optional<double> secondsUntilALoss(const std::string &folder,
+                                        Process &process) {
   size_t most = 0;
   while (process.running()) {
     const std::vector<pid_t> ranks = processesOf(folder, "pipec-run");
     if (ranks.size() < most)
-      break;
+      return process.age();
     most = ranks.size();
     for (pid_t pid : ranks) {
       const std::string state =
@@ -69,7 +71,7 @@ double secondsUntilALoss(const std::string &folder, Process &process) {
     }
     usleep(5000);
   }
-  return process.age();
+  return std::nullopt;
 }
 
 struct Place {
@@ -111,10 +113,11 @@ void loseARank(const Place &place, int signal, double timeout,
   Process process(toolCommand(folder, arguments), folder,
                   {std::string("PIPEC_TEST_FAULT=") + place.fault + " " +
                    std::to_string(signal)});
-  const double before = secondsUntilALoss(folder, process);
+  const std::optional<double> before = secondsUntilALoss(folder, process);
   const Outcome run = process.wait();
   EXPECT_EQ(run.code, 76) << run.errors;
-  EXPECT_LT(run.seconds - before, timeout);
+  ASSERT_TRUE(before) << "the fault was not seen: " << run.errors;
+  EXPECT_LT(run.seconds - *before, timeout);
   EXPECT_THAT(run.errors, HasSubstr(place.lost));
   EXPECT_THAT(run.errors,
               AnyOf(HasSubstr("was waiting for"), HasSubstr("was waiting to")));

@@ -217,7 +217,7 @@ private:
 
 /// All ranks of this process.
 int runHere(const TransportRow &row, int ranks) {
-  auto ends = row.open(ranks);
+  auto ends = row.open({ranks, 60, 1});
   std::vector<std::thread> threads;
   std::atomic<int> failures{0};
   for (auto &end : ends)
