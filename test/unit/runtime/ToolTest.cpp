@@ -233,6 +233,41 @@ TEST(Tool, ResumedMetricsFollowOnTheOld) {
   EXPECT_EQ(run.steps, (std::vector<int64_t>{1, 2, 3, 4, 5}));
 }
 
+TEST(Tool, NumberedRanksMustMakeSense) {
+  const std::string plan = planFor("two");
+  const auto joined = [&](const std::string &rank, const std::string &size) {
+    return runTool(plan,
+                   {"--steps", "1", "--transport", "tcp", "--timeout", "1"},
+                   {"RANK=" + rank, "WORLD_SIZE=" + size,
+                    "MASTER_ADDR=127.0.0.1", "MASTER_PORT=29471"});
+  };
+  Outcome run = joined("first", "2");
+  EXPECT_EQ(run.code, 64);
+  EXPECT_THAT(run.errors, HasSubstr("RANK is 'first', not a whole number"));
+  run = joined("2", "2");
+  EXPECT_EQ(run.code, 64);
+  EXPECT_THAT(run.errors, HasSubstr("make no sense together"));
+  run = joined("1", "2");
+  EXPECT_EQ(run.code, 69); // nobody listens there
+}
+
+TEST(Tool, RanksOfAnotherPlanAreTurnedAway) {
+  const std::vector<std::string> arguments = {
+      "--steps", "1", "--transport", "tcp", "--timeout", "20"};
+  const auto environment = [](const std::string &rank) {
+    return std::vector<std::string>{"RANK=" + rank, "WORLD_SIZE=2",
+                                    "MASTER_ADDR=127.0.0.1",
+                                    "MASTER_PORT=29472"};
+  };
+  const std::string mine = planFor("two"), other = planFor("two_gpipe");
+  Process first(toolCommand(mine, arguments), mine, environment("0"));
+  Process second(toolCommand(other, arguments), other, environment("1"));
+  const Outcome run = first.wait();
+  EXPECT_EQ(run.code, 69) << run.errors;
+  EXPECT_THAT(run.errors, HasSubstr("a process with another plan"));
+  EXPECT_NE(second.wait().code, 0);
+}
+
 TEST(Tool, RanksShareTheCores) {
   const std::string plan = planFor("two");
   auto threads = [&](const std::string &transport,
