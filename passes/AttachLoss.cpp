@@ -19,6 +19,9 @@ namespace {
 struct LossOptions {
   std::string label;
   int64_t ignoreIndex;
+  double labelSmoothing;
+  ArrayRef<double> classWeights; ///< empty: 1 for every class
+  double posWeight;
 };
 
 /// Builds one loss; `label` adds or finds the label argument.
@@ -68,8 +71,37 @@ struct LossBuilder {
     return div(b, sum, splatLike(b, sum, n));
   }
 
+  LogicalResult checkClassWeights(int64_t classes) {
+    auto given = static_cast<int64_t>(options.classWeights.size());
+    if (given == 0 || given == classes)
+      return success();
+    return main.emitError("--loss has ")
+           << given << " class weights for " << classes << " classes";
+  }
+
+  /// The class weights as a tensor like `x`.
+  Value spreadClassWeights(Value x, int64_t axis) {
+    auto type = tensorType(x);
+    auto element = cast<FloatType>(type.getElementType());
+    SmallVector<APFloat> numbers;
+    for (double w : options.classWeights) {
+      numbers.emplace_back(w);
+      bool inexact;
+      numbers.back().convert(element.getFloatSemantics(),
+                             APFloat::rmNearestTiesToEven, &inexact);
+    }
+    SmallVector<int64_t> shape(type.getRank(), 1);
+    shape[axis] = type.getDimSize(axis);
+    Value w = ConstantOp::create(
+        b,
+        DenseElementsAttr::get(RankedTensorType::get(shape, element), numbers));
+    return broadcast(b, w, type.getShape());
+  }
+
   /// Mean over the counted rows of logsumexp(x) - x[label]. `x` has the classes
-  /// on `axis`; `labels` is i64 with size 1 there.
+  /// on `axis`; `labels` is i64 with size 1 there. With class weights a row
+  /// counts as much as its class; with smoothing, all classes share a part of
+  /// the target.
   Value crossEntropy(Value x, Value labels, int64_t axis) {
     auto type = tensorType(x);
     ArrayRef<int64_t> shape = type.getShape();
@@ -82,8 +114,21 @@ struct LossBuilder {
     Value counted =
         compare(b, "ne", labels,
                 splatLike(b, labels, static_cast<double>(options.ignoreIndex)));
-    Value rows = selectOrZero(b, counted, sub(b, logSum, picked));
-    Value count = sumAll(selectOrZero(b, counted, splatLike(b, rows, 1)));
+    Value row = sub(b, logSum, picked), share = splatLike(b, row, 1), weights;
+    if (!options.classWeights.empty()) {
+      weights = spreadClassWeights(x, axis);
+      share = nn::reduce(b, "sum", selectOrZero(b, hit, weights), {axis});
+      row = mul(b, share, row);
+    }
+    if (double smooth = options.labelSmoothing; smooth > 0) {
+      Value all = sub(b, broadcast(b, logSum, shape), x);
+      all = weights ? mul(b, weights, all) : all;
+      row = nn::add(b, mulScalar(b, row, 1 - smooth),
+                    mulScalar(b, nn::reduce(b, "sum", all, {axis}),
+                              smooth / type.getDimSize(axis)));
+    }
+    Value rows = selectOrZero(b, counted, row);
+    Value count = sumAll(selectOrZero(b, counted, share));
     return div(b, sumAll(rows), count);
   }
 
@@ -107,6 +152,8 @@ struct LossBuilder {
                  "cross-entropy needs logits with a class axis, not ")
              << type;
     int64_t axis = rank == 4 ? 1 : rank - 1;
+    if (failed(checkClassWeights(type.getDimSize(axis))))
+      return failure();
     SmallVector<int64_t> rows(type.getShape());
     rows.erase(rows.begin() + axis);
     StringRef name = labelOr("labels");
@@ -127,9 +174,16 @@ struct LossBuilder {
     return reshape(b, y, {});
   }
 
-  /// max(x, 0) - x t + log(1 + exp(-|x|)), PyTorch's stable form.
+  /// max(x, 0) - x t + log(1 + exp(-|x|)), PyTorch's stable form. With a weight
+  /// p of the positive class (1 - t) x + (1 + (p - 1) t) log(1 + exp(-x)).
   Value binaryCrossEntropy(Value x, Value t) {
     Value tail = Log1pOp::create(b, exp(b, neg(b, AbsOp::create(b, x))));
+    if (options.posWeight != 1) {
+      Value weight = addScalar(b, mulScalar(b, t, options.posWeight - 1), 1);
+      Value below = nn::add(b, tail, ReluOp::create(b, neg(b, x)));
+      return nn::add(b, mul(b, sub(b, splatLike(b, t, 1), t), x),
+                     mul(b, weight, below));
+    }
     return nn::add(b, sub(b, ReluOp::create(b, x), mul(b, x, t)), tail);
   }
 
@@ -152,6 +206,8 @@ struct LossBuilder {
       return main.emitError("--loss next-token needs logits [batch, length, "
                             "classes] and ids [batch, length], not ")
              << type << " and " << ids.getType();
+    if (failed(checkClassWeights(type.getDimSize(2))))
+      return failure();
     int64_t batch = type.getDimSize(0), length = type.getDimSize(1);
     Value wide = nn::cast(b, ids, b.getI64Type());
     Value next = nn::slice(b, wide, {0, 1}, {batch, length - 1}, {1, 1});
@@ -190,12 +246,16 @@ struct AttachLossPass : public pipec::impl::AttachLossBase<AttachLossPass> {
     if (index < 0)
       return signalPassFailure();
     NNBuilder b(NameLoc::get(StringAttr::get(&getContext(), "loss")), ret);
-    LossOptions options{label, ignoreIndex};
+    SmallVector<double> weights(classWeights.begin(), classWeights.end());
+    LossOptions options{label, ignoreIndex, labelSmoothing, weights, posWeight};
+    // Narrow logits are only how the model hands them over.
     Value y = ret.getOperand(index);
+    if (tensorType(y).getElementTypeBitWidth() < 32)
+      y = nn::cast(b, y, b.getF32Type());
     FailureOr<Value> loss = LossBuilder{b, main, options}.build(kind, y);
     if (failed(loss))
       return signalPassFailure();
-    replaceOutputs(main, ret, *loss);
+    replaceOutputs(main, ret, nn::cast(b, *loss, b.getF32Type()));
   }
 
   void replaceOutputs(func::FuncOp main, func::ReturnOp ret, Value loss) {

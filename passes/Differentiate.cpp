@@ -46,9 +46,11 @@ public:
       ops.push_back(&op);
     seed(b, loss);
     numberUses(ops);
+    bool complete = true;
     for (Operation *op : llvm::reverse(ops))
-      if (failed(visit(b, op)))
-        return failure();
+      complete = succeeded(visit(b, op)) && complete;
+    if (!complete)
+      return failure();
     for (Operation &op :
          llvm::make_early_inc_range(llvm::reverse(main.front())))
       if (isBackward(&op) && isOpTriviallyDead(&op))
@@ -113,9 +115,9 @@ private:
       return success();
     auto differentiable = dyn_cast<Differentiable>(op);
     if (!differentiable)
-      return op->emitError("'")
-             << nodeName(op) << "' (" << op->getName()
-             << ") has no gradient, but a trained weight needs it; keep the "
+      return op->emitError()
+             << op->getName()
+             << " has no gradient, but a trained weight needs it; keep the "
                 "weights before it fixed with --freeze";
     SmallVector<Value> operandGrads(op->getNumOperands());
     differentiable.backward(b, results, needed, operandGrads);

@@ -22,6 +22,9 @@ def AttachLoss : Pass<"nn-attach-loss", "::mlir::ModuleOp"> {
            "cross-entropy, next-token, mse, bce or output">,
     Option<"label", "label", "std::string", "\"\"", "name of the label input; empty: the kind's default">,
     Option<"ignoreIndex", "ignore-index", "int64_t", "-100", "label that is not counted">,
+    Option<"labelSmoothing", "label-smoothing", "double", "0.0", "part of the target that all classes share">,
+    ListOption<"classWeights", "class-weights", "double", "how much rows of each class count; none: 1">,
+    Option<"posWeight", "pos-weight", "double", "1.0", "how much positive targets of bce count">,
     Option<"logits", "logits", "std::string", "\"\"", "output that the loss takes; empty: the first floating one">];
   let dependentDialects = ["::pipec::nn::NNDialect"];
 }

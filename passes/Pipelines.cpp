@@ -21,10 +21,12 @@ void addAttachPhase(OpPassManager &pm, const LossChoice &loss) {
   AttachLossOptions options;
   options.kind = loss.kind;
   options.logits = loss.logits;
-  if (auto it = loss.options.find("label"); it != loss.options.end())
-    options.label = it->second;
-  if (auto it = loss.options.find("ignore_index"); it != loss.options.end())
-    options.ignoreIndex = std::stoll(it->second);
+  options.label = loss.label;
+  options.ignoreIndex = loss.ignoreIndex;
+  options.labelSmoothing = loss.labelSmoothing;
+  options.posWeight = loss.posWeight;
+  options.classWeights.assign(loss.classWeights.begin(),
+                              loss.classWeights.end());
   pm.addPass(createAttachLoss(options));
   addCleanup(pm);
   pm.addPass(createSplitUses());

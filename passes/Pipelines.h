@@ -1,4 +1,5 @@
-//===- Pipelines.h - the order of the passes ---------------------*- C++ -*-===//
+//===- Pipelines.h - the order of the passes ---------------------*- C++
+//-*-===//
 //
 // import -> attach -> partition -> differentiate -> split -> memory -> update.
 // Nothing else in the project knows which pass follows which.
@@ -15,7 +16,10 @@ namespace pipec {
 
 struct LossChoice {
   std::string kind, logits;
-  std::map<std::string, std::string> options; ///< label, ignore_index
+  std::string label; ///< empty: the kind's default
+  int64_t ignoreIndex = -100;
+  double labelSmoothing = 0, posWeight = 1;
+  std::vector<double> classWeights;
 };
 
 /// The loss, and one nn.weight a use: what is priced and partitioned.

@@ -190,6 +190,17 @@ private:
       rewriteTrack(track);
     else if (auto send = dyn_cast<pipe::SendOp>(op))
       rewriteSend(send);
+    else if (auto counter = dyn_cast<CounterOp>(op))
+      rewriteCounter(counter);
+  }
+
+  void rewriteCounter(CounterOp op) {
+    OpBuilder at(op);
+    op.replaceAllUsesWith(pipe::ScalarOp::create(at, op.getLoc(),
+                                                 op.getY().getType(),
+                                                 op.getName())
+                              .getY());
+    op.erase();
   }
 
   void rewriteSend(pipe::SendOp op) {

@@ -23,6 +23,8 @@ using wire::Field;
 // onnx.proto
 enum : uint32_t {
   kModelGraph = 7,
+  kGraphNode = 1,
+  kNodeInput = 1,
   kGraphInitializer = 5,
   kTensorDims = 1,
   kTensorType = 2,
@@ -159,6 +161,9 @@ private:
   }
 
   void collect() {
+    for (auto &[name, value] : values)
+      if (!value.of.empty())
+        newInputs[value.node][value.input] = name;
     std::set<std::string> found;
     wire::forEach(model.bytes(), source, [&](const Field &field) {
       if (field.number != kModelGraph || !field.isMessage())
@@ -177,8 +182,23 @@ private:
       });
     });
     for (auto &[name, value] : values)
-      if (!found.count(name))
+      if (!value.of.empty())
+        addSplit(name, value);
+      else if (!found.count(name))
         bad("has no initializer '" + name + "'");
+  }
+
+  /// A tensor like the one it is split from, behind all others.
+  void addSplit(const std::string &name, const NewValues &value) {
+    auto of = std::find_if(tensors.begin(), tensors.end(),
+                           [&](const Tensor &t) { return t.name == value.of; });
+    if (of == tensors.end())
+      bad("has no initializer '" + value.of + "'");
+    Tensor tensor = *of;
+    tensor.name = name;
+    tensor.values = &value;
+    checkValues(tensor);
+    splits.push_back(std::move(tensor));
   }
 
   Tensor parseTensor(Bytes message) const {
@@ -250,15 +270,16 @@ private:
   bool layOutData() {
     int64_t end = 0;
     bool any = false;
-    for (Tensor &tensor : tensors) {
-      if (!tensor.external)
-        continue;
-      any = true;
-      // Large ones on a page, so that readers can map them.
-      const int64_t unit = tensor.bytes() >= (1 << 20) ? 4096 : 64;
-      tensor.newOffset = (end + unit - 1) / unit * unit;
-      end = tensor.newOffset + tensor.bytes();
-    }
+    for (std::vector<Tensor> *list : {&tensors, &splits})
+      for (Tensor &tensor : *list) {
+        if (!tensor.external)
+          continue;
+        any = true;
+        // Large ones on a page, so that readers can map them.
+        const int64_t unit = tensor.bytes() >= (1 << 20) ? 4096 : 64;
+        tensor.newOffset = (end + unit - 1) / unit * unit;
+        end = tensor.newOffset + tensor.bytes();
+      }
     return any;
   }
 
@@ -296,7 +317,9 @@ private:
   std::string head(const Tensor &tensor) const {
     std::string message;
     wire::forEach(tensor.message, source, [&](const Field &field) {
-      if (!holdsData(field.number))
+      if (field.number == kTensorName)
+        wire::putBytes(message, kTensorName, tensor.name);
+      else if (!holdsData(field.number))
         message.append(field.whole.begin, field.whole.size());
     });
     if (tensor.external) {
@@ -322,17 +345,41 @@ private:
     return tensor.external ? size : size + tensor.bytes();
   }
 
+  /// A node that reads other tensors from now on.
+  std::string renamed(const Field &node,
+                      const std::map<int64_t, std::string> &inputs) const {
+    std::string message, field;
+    int64_t input = 0;
+    wire::forEach(node.payload, source, [&](const Field &part) {
+      auto name =
+          part.number == kNodeInput ? inputs.find(input++) : inputs.end();
+      if (name == inputs.end())
+        message.append(part.whole.begin, part.whole.size());
+      else
+        wire::putBytes(message, kNodeInput, name->second);
+    });
+    wire::putBytes(field, kGraphNode, message);
+    return field;
+  }
+
   /// Walks a graph: `tensor(i)` for its initializers, `other(bytes)` for the
   /// rest. Initializers are numbered in the order collect() met them.
   template <class OnTensor, class OnOther>
   void walkGraph(Bytes graph, size_t &index, const OnTensor &onTensor,
                  const OnOther &onOther) const {
+    int64_t node = 0;
     wire::forEach(graph, source, [&](const Field &field) {
       if (field.number == kGraphInitializer && field.isMessage())
-        onTensor(tensors[index++]);
-      else
-        onOther(field.whole);
+        return onTensor(tensors[index++]);
+      auto inputs =
+          field.number == kGraphNode ? newInputs.find(node++) : newInputs.end();
+      if (inputs == newInputs.end())
+        return onOther(field.whole);
+      const std::string text = renamed(field, inputs->second);
+      onOther({text.data(), text.data() + text.size()});
     });
+    for (const Tensor &tensor : splits)
+      onTensor(tensor);
   }
 
   void writeModel(OutputFile &out) const {
@@ -394,7 +441,12 @@ private:
   }
 
   void writeData(OutputFile &out) const {
-    for (const Tensor &tensor : tensors) {
+    for (const std::vector<Tensor> *list : {&tensors, &splits})
+      writeData(out, *list);
+  }
+
+  void writeData(OutputFile &out, const std::vector<Tensor> &list) const {
+    for (const Tensor &tensor : list) {
       if (!tensor.external)
         continue;
       out.padTo(tensor.newOffset);
@@ -419,7 +471,9 @@ private:
   const std::string source, target;
   const std::map<std::string, NewValues> &values;
   const wire::MappedFile model;
-  std::vector<Tensor> tensors;
+  std::vector<Tensor> tensors, splits;
+  /// Node and input to the tensor it reads from now on.
+  std::map<int64_t, std::map<int64_t, std::string>> newInputs;
 };
 
 } // namespace

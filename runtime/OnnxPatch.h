@@ -22,6 +22,10 @@ struct NewValues {
   std::string dtype; ///< numpy's name; float32 is converted to what the model
                      ///< has: float16, bfloat16, float64
   int64_t bytes = 0;
+  /// Not empty: there is no such initializer yet. It is made like `of`, and
+  /// input `input` of the graph's node `node` reads it from now on.
+  std::string of = {};
+  int64_t node = 0, input = 0;
   /// Gives the bytes in order, piece by piece; pieces are whole elements.
   std::function<void(const std::function<void(const char *, int64_t)> &)> give;
 };

@@ -4,6 +4,7 @@
 #include "compiler/driver/CompileOptions.h"
 #include "compiler/driver/CostModel.h"
 #include "compiler/driver/Extras.h"
+#include "compiler/driver/LossSettings.h"
 #include "compiler/driver/PlanBuilder.h"
 #include "compiler/driver/PlanFolder.h"
 #include "compiler/driver/Planning.h"
@@ -20,6 +21,7 @@
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Pass/PassManager.h"
 
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -36,11 +38,29 @@ public:
       : handler(&context, [&out](mlir::Diagnostic &d) {
           if (d.getSeverity() != DiagnosticSeverity::Error)
             return success();
-          out.add(Exit::BadModel, d.str());
+          out.add(problemOf(d));
           return success();
         }) {}
 
 private:
+  /// "cause; remedy" at a node's location.
+  static Diagnostic problemOf(mlir::Diagnostic &d) {
+    Diagnostic problem;
+    std::string text = d.str();
+    size_t split = text.find("; ");
+    problem.cause = text.substr(0, split);
+    if (split != std::string::npos)
+      problem.remedy = text.substr(split + 2);
+    if (auto name = dyn_cast<NameLoc>(d.getLocation())) {
+      problem.node = name.getName().str();
+      if (auto line = dyn_cast<FileLineColLoc>(name.getChildLoc());
+          line && line.getLine() > 0)
+        problem.location =
+            line.getFilename().str() + ":" + std::to_string(line.getLine());
+    }
+    return problem;
+  }
+
   ScopedDiagnosticHandler handler;
 };
 
@@ -60,12 +80,15 @@ public:
 
   int run() {
     checkOptimizer();
+    loss = lossChoice(options);
     topology = topologyOf(options);
     if (options.device.empty() || options.cpus.empty())
       refuseCodeForGpus();
     DiagnosticCollector collector(context, diagnostics);
     if (!import())
       return report();
+    if (!options.quiet)
+      std::cerr << diagnostics.text(options.model); // remarks of the import
     if (options.emit == "nn")
       return emitText(*module);
     original = OwningOpRef<ModuleOp>(cast<ModuleOp>(module->clone()));
@@ -119,6 +142,8 @@ private:
     o.constants = options.constants;
     o.freeze = options.freeze;
     o.trainOnly = options.trainOnly;
+    o.tie = options.tie;
+    o.untie = options.untie;
     if (options.inferenceBatchNorm)
       o.batchNorm = onnx::BatchNorm::Inference;
     module =
@@ -126,9 +151,7 @@ private:
     if (!module)
       return false;
     dump("import");
-    return phase("attach", [&](PassManager &pm) {
-      addAttachPhase(pm, {options.loss, options.logits, options.lossOptions});
-    });
+    return phase("attach", [&](PassManager &pm) { addAttachPhase(pm, loss); });
   }
 
   bool lowerToTasks() {
@@ -242,6 +265,7 @@ private:
   plan::Topology topology;
   Optimizer::Settings settings;
   const Optimizer *optimizer = nullptr;
+  LossChoice loss;
   OwningOpRef<ModuleOp> module, original;
   Decision decision;
   int dumped = 0;
@@ -287,13 +311,49 @@ std::string rawBytes(DenseElementsAttr value) {
   return bytes;
 }
 
-/// Bytes of the parameters that are no bytes of a file.
+template <typename From>
+void appendFloats(const std::vector<char> &bytes, std::string &out) {
+  for (size_t at = 0; at + sizeof(From) <= bytes.size(); at += sizeof(From)) {
+    From element;
+    std::memcpy(&element, bytes.data() + at, sizeof element);
+    const auto value = static_cast<float>(element);
+    out.append(reinterpret_cast<const char *>(&value), sizeof value);
+  }
+}
+
+/// The elements of a parameter as f32, from the f16, bf16 or f64 of its file.
+std::string convertedBytes(ModuleOp module, nn::ParameterOp parameter) {
+  auto files = module->getAttrOfType<ArrayAttr>("nn.files");
+  std::string path = cast<DictionaryAttr>(files[*parameter.getFile()])
+                         .getAs<StringAttr>("path")
+                         .str();
+  std::ifstream file(path, std::ios::binary);
+  std::vector<char> bytes(*parameter.getLength());
+  file.seekg(static_cast<std::streamoff>(*parameter.getOffset()));
+  if (!file.read(bytes.data(), static_cast<std::streamsize>(bytes.size())))
+    throw Failure(Exit::NoInput, "cannot read " + path);
+  std::string out;
+  Type stored = *parameter.getStored();
+  if (stored.isF16())
+    appendFloats<_Float16>(bytes, out);
+  else if (stored.isBF16())
+    appendFloats<__bf16>(bytes, out);
+  else
+    appendFloats<double>(bytes, out);
+  return out;
+}
+
+/// Bytes of the parameters that are no bytes of a file as they are.
 std::map<std::string, std::string> Compiler::foldedTensors() {
   std::map<std::string, std::string> folded;
-  for (auto parameter : original->getOps<nn::ParameterOp>())
-    if (auto value = parameter.getValue())
+  for (auto parameter : original->getOps<nn::ParameterOp>()) {
+    std::string name = parameter.getSymName().str();
+    if (parameter.getStored())
+      folded[name] = convertedBytes(*original, parameter);
+    else if (auto value = parameter.getValue())
       if (auto dense = dyn_cast<DenseElementsAttr>(*value))
-        folded[parameter.getSymName().str()] = rawBytes(dense);
+        folded[name] = rawBytes(dense);
+  }
   return folded;
 }
 

@@ -112,7 +112,7 @@ bool parseCompileOptions(int argc, char **argv, CompileOptions &o) {
                "list, inspect (each with --help).",
                "pipec MODEL.onnx");
   std::vector<std::string> dims, constants;
-  std::string loss = "cross-entropy", optimizer = "sgd", memoryLimit, bn;
+  std::string loss = "cross-entropy", optimizer = "sgd", memoryLimit, bn, tie;
   app.add_option("model", o.model, "the ONNX file")->required();
   app.add_option("--cpus", o.cpus, "NxM: N servers of M CPU ranks (M: 1xM)");
   app.add_option("--gpus", o.gpus, "NxM: N servers of M GPUs");
@@ -150,6 +150,14 @@ bool parseCompileOptions(int argc, char **argv, CompileOptions &o) {
   app.add_option("--freeze", o.freeze, "regular expression: do not train");
   app.add_option("--train-only", o.trainOnly,
                  "regular expression: train nothing else");
+  app.add_option("--tie", tie,
+                 "auto: weights that are copies of others, transposed or not, "
+                 "train as one with them; none (default)")
+      ->check(CLI::IsMember({"auto", "none"}));
+  app.add_flag("--untie", o.untie,
+               "weights that the exporter merged because their values were "
+               "equal train apart; the exported model has one for every "
+               "place");
   app.add_option("--bn", bn, "train (default) or inference")
       ->check(CLI::IsMember({"train", "inference"}));
   app.add_flag("--dry-run", o.dryRun, "plan and print, generate nothing");
@@ -187,6 +195,7 @@ bool parseCompileOptions(int argc, char **argv, CompileOptions &o) {
   if (!memoryLimit.empty())
     o.memoryLimit = parseBytes(memoryLimit);
   o.inferenceBatchNorm = bn == "inference";
+  o.tie = tie == "auto";
   check(o);
   return true;
 }

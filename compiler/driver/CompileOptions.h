@@ -25,7 +25,7 @@ struct CompileOptions {
   std::string optimizerSettings;
   double clipNorm = 0;
   std::vector<std::string> freeze, trainOnly;
-  bool inferenceBatchNorm = false;
+  bool inferenceBatchNorm = false, tie = false, untie = false;
   // Planning
   std::string strategy = "auto";
   std::string stages = "auto";

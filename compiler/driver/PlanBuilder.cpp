@@ -172,10 +172,20 @@ private:
       w.shape.assign(type.getShape().begin(), type.getShape().end());
       w.bytes = nn::byteSize(type);
       w.exported = w.role == "weight" || w.role == "state";
-      if (parameter.getFile())
+      if (parameter.getFile() && !parameter.getStored())
         w.source = {static_cast<int>(*parameter.getFile()),
                     static_cast<int64_t>(*parameter.getOffset()),
                     static_cast<int64_t>(*parameter.getLength())};
+      if (auto splits = original->getAttrOfType<ArrayAttr>("nn.splits"))
+        for (auto split : splits.getAsRange<DictionaryAttr>())
+          if (text(split, "name") == name)
+            w.split = {text(split, "of"), integer(split, "node"),
+                       integer(split, "input")};
+      if (auto ties = original->getAttrOfType<ArrayAttr>("nn.ties"))
+        for (auto tie : ties.getAsRange<DictionaryAttr>())
+          if (text(tie, "of") == name)
+            w.copies.push_back({text(tie, "name"),
+                                tie.getAs<BoolAttr>("transposed").getValue()});
       weightIndex[name] = plan.weights.size();
       plan.weights.push_back(w);
     }

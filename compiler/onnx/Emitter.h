@@ -41,6 +41,15 @@ struct Initializer {
   bool used = false;   ///< an nn.weight or nn.track refers to it
   bool folds = false;  ///< may be read at compile time
   nn::Literal literal; ///< once read
+
+  /// The type in the program: a trained weight, its gradient and its update are
+  /// f32 whatever the file has.
+  mlir::RankedTensorType programType(mlir::MLIRContext *context) const {
+    const mlir::RankedTensorType type = tensorType(context, *data);
+    return role == Role::Weight
+               ? withElement(type, mlir::Float32Type::get(context))
+               : type;
+  }
 };
 
 /// A value of the ONNX graph: an SSA value, a tensor known now, an untouched
@@ -102,6 +111,11 @@ public:
   Val splatLike(const Val &v, double value) { return splat(v.type, value); }
   Val scalar(mlir::Type element, double value);
   Val ints(llvm::ArrayRef<int64_t> values);
+  /// A number of the run: seed, step or microbatch.
+  Val counter(llvm::StringRef name);
+  /// Random bits, new ones for every call, microbatch and step: those of a
+  /// seed are the same wherever and however often they are computed.
+  Val randomBits(llvm::ArrayRef<int64_t> shape);
   /// The index along `axis`.
   Val iota(mlir::RankedTensorType type, int64_t axis);
 
@@ -220,7 +234,8 @@ private:
   llvm::DenseMap<const void *, std::shared_ptr<Initializer>> sources;
   /// Reads of parameters by the current node: one a tensor.
   std::map<Initializer *, mlir::Value> reads;
-  int64_t work = 0; ///< elements computed by folding so far
+  int64_t streams = 0; ///< calls of randomBits
+  int64_t work = 0;    ///< elements computed by folding so far
 };
 
 } // namespace pipec::onnx

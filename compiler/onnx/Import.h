@@ -41,6 +41,11 @@ struct ImportOptions {
   /// Extended regular expressions over initializer names, found anywhere in
   /// them. With `trainOnly`, what none of them matches is frozen.
   std::vector<std::string> freeze, trainOnly;
+  /// Weights that are copies of others, transposed or not, train with them.
+  bool tie = false;
+  /// A tensor that the exporter merged of equal ones is a weight of its own in
+  /// every place that reads it.
+  bool untie = false;
   BatchNorm batchNorm = BatchNorm::Train;
   /// The program is never trained: every weight is frozen, batch norms and
   /// dropout take their inference form.

@@ -3,6 +3,7 @@
 #include "compiler/onnx/GraphChecks.h"
 #include "compiler/onnx/OpTable.h"
 #include "compiler/onnx/Reader.h"
+#include "compiler/onnx/Ties.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
@@ -79,6 +80,69 @@ void Importer::classifyInitializers() {
         init->role == Role::Buffer && init->data->elements() <= kFoldedTensor;
     initializers.push_back(std::move(init));
   }
+}
+
+void Importer::findMerged() {
+  for (size_t i = 0; options.untie && i < initializers.size(); ++i)
+    if (isMerged(i))
+      merged[initializers[i].get()] = false;
+}
+
+/// Every place of the main graph but the first that reads a merged tensor gets
+/// a weight of its own.
+Val Importer::splitMerged(const Node &node, size_t input, const Val &v) {
+  const auto found = v.value ? merged.end() : merged.find(v.source.get());
+  const std::vector<Node> &nodes = model.graph.nodes;
+  const bool main =
+      &node >= nodes.data() && &node < nodes.data() + nodes.size();
+  if (found == merged.end() || !main || !found->second) {
+    if (found != merged.end())
+      found->second = true;
+    return v;
+  }
+  auto own = std::make_shared<Initializer>(*v.source);
+  own->used = false;
+  for (int n = 1; !knownSymbols.insert(own->symbol).second; ++n)
+    own->symbol = v.source->data->name + "." + std::to_string(n);
+  initializers.push_back(own);
+  Builder b(&context);
+  splits.push_back(b.getDictionaryAttr(
+      {b.getNamedAttr("name", b.getStringAttr(own->symbol)),
+       b.getNamedAttr("of", b.getStringAttr(v.source->data->name)),
+       b.getNamedAttr("node", b.getI64IntegerAttr(&node - nodes.data())),
+       b.getNamedAttr("input", b.getI64IntegerAttr(input))}));
+  return Val(own, v.type);
+}
+
+/// A copy becomes what reads the other weight, and is written back on export.
+void Importer::tieCopies(Scope &scope) {
+  Builder b(&context);
+  SmallVector<mlir::Attribute> ties;
+  for (const Tie &tie : findTies(model, classes)) {
+    const Initializer &copy = *initializers[tie.copy],
+                      &of = *initializers[tie.of];
+    const std::string relation =
+        tie.transposed ? " transposed" : ", element for element";
+    if (!options.tie) {
+      note("'" + copy.data->name + "' is '" + of.data->name + "'" + relation +
+           ": they train apart; --tie auto trains them as one");
+      continue;
+    }
+    emitter->beginNode(NameLoc::get(b.getStringAttr(copy.data->name)),
+                       copy.data->name);
+    Val value = scope.values[of.data->name];
+    if (tie.transposed)
+      value = emitter->transpose(value, {1, 0});
+    scope.values[copy.data->name] = value;
+    classes[tie.copy].role = Role::Buffer;
+    classes[tie.copy].reason = "tied to '" + of.data->name + "'";
+    ties.push_back(b.getDictionaryAttr(
+        {b.getNamedAttr("name", b.getStringAttr(copy.data->name)),
+         b.getNamedAttr("of", b.getStringAttr(of.symbol)),
+         b.getNamedAttr("transposed", b.getBoolAttr(tie.transposed))}));
+  }
+  if (!ties.empty())
+    (*module)->setAttr("nn.ties", b.getArrayAttr(ties));
 }
 
 //===----------------------------------------------------------------------===//
@@ -207,7 +271,7 @@ void Importer::importNode(const Node &node, Scope &scope) {
           scope.values[output] = Val();
       return;
     }
-    arguments.push_back(v ? *v : Val());
+    arguments.push_back(v ? splitMerged(node, arguments.size(), *v) : Val());
   }
   emitter->beginNode(locationOf(node), displayName(node));
   if (local) {
@@ -364,11 +428,15 @@ OwningOpRef<ModuleOp> Importer::run() {
     scope.values[init->data->name] =
         type && init->data->problem.empty() ? Val(init, type) : Val();
   }
+  tieCopies(scope);
+  findMerged();
   importNodes(model.graph.nodes, outputNames(model.graph), scope);
   if (!makeOutputs(scope) || !diagnostics.empty())
     return {};
   removeDeadOps();
   declareParameters();
+  if (!splits.empty())
+    (*module)->setAttr("nn.splits", ArrayAttr::get(&context, splits));
   fillReport();
   return std::move(module);
 }

@@ -38,6 +38,7 @@ public:
 private:
   bool checkVersions();
   void classifyInitializers();
+  void tieCopies(Scope &scope);
   bool makeInputs(Scope &scope);
   std::optional<llvm::SmallVector<int64_t>> fixShape(const ValueInfo &input);
   std::string batchSymbol() const;
@@ -63,7 +64,10 @@ private:
   bool makeOutputs(const Scope &scope);
   void declareParameters();
   void removeDeadOps();
+  bool isMerged(size_t i) const;
   void noteMergedTensors();
+  void findMerged();
+  Val splitMerged(const Node &node, size_t input, const Val &v);
   void fillReport();
 
   const Model &model;
@@ -82,6 +86,9 @@ private:
   int64_t nodesImported = 0;
   std::map<std::string, std::vector<std::string>> missingDims;
   std::set<std::string> knownSymbols;
+  /// Merged tensors that are split, to whether a place has the original.
+  std::map<const Initializer *, bool> merged;
+  std::vector<mlir::Attribute> splits;
 };
 
 } // namespace pipec::onnx

@@ -20,8 +20,10 @@ Value Emitter::weight(Initializer &source) {
   Value &read = reads[&source];
   if (!read) {
     source.used = true;
-    read = nn::WeightOp::create(builder, tensorType(context, *source.data),
+    read = nn::WeightOp::create(builder, source.programType(context),
                                 FlatSymbolRefAttr::get(context, source.symbol));
+    read = nn::cast(builder, read,
+                    tensorType(context, *source.data).getElementType());
   }
   return read;
 }
@@ -146,7 +148,7 @@ Value Emitter::materialize(const nn::Literal &literal) {
       OpBuilder unplaced(context);
       folded.push_back(nn::ParameterOp::create(
           unplaced, location, symbol, small.getType(), "constant",
-          IntegerAttr(), IntegerAttr(), IntegerAttr(), value,
+          IntegerAttr(), IntegerAttr(), IntegerAttr(), TypeAttr(), value,
           StringAttr::get(context, "folded at import")));
     }
     base = nn::WeightOp::create(builder, small.getType(),

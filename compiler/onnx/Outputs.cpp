@@ -86,13 +86,22 @@ void Importer::declareParameters() {
     const char *role = init->role == Role::Weight ? "weight"
                        : tracks                   ? "state"
                                                   : "frozen";
+    const RankedTensorType type = init->programType(&context);
+    const RankedTensorType stored = tensorType(&context, t);
+    ElementsAttr value;
+    if (!inFile)
+      value = type == stored
+                  ? readAttr(&context, model, t)
+                  : nn::Literal(type, readLiteral(&context, model, t).doubles())
+                        .toAttr();
     nn::ParameterOp::create(
-        b, NameLoc::get(b.getStringAttr(t.name)), init->symbol,
-        tensorType(&context, t), role, inFile ? integer(t.file) : IntegerAttr(),
+        b, NameLoc::get(b.getStringAttr(t.name)), init->symbol, type, role,
+        inFile ? integer(t.file) : IntegerAttr(),
         inFile ? integer(t.offset) : IntegerAttr(),
         inFile ? integer(t.length) : IntegerAttr(),
-        inFile ? ElementsAttr() : ElementsAttr(readAttr(&context, model, t)),
-        b.getStringAttr(init->reason));
+        inFile && type != stored ? TypeAttr::get(stored.getElementType())
+                                 : TypeAttr(),
+        value, b.getStringAttr(init->reason));
   }
   for (nn::ParameterOp folded : emitter->getFolded()) {
     if (read.count(folded.getSymName().str()))
@@ -135,19 +144,22 @@ static void noteFoldedBatchNorms(const Model &model, Diagnostics &diagnostics) {
   }
 }
 
+bool Importer::isMerged(size_t i) const {
+  const TensorData &t = model.graph.initializers[i];
+  return classes[i].role == Role::Weight && classes[i].uses > 1 &&
+         t.elements() > 1 && isUniform(model, t);
+}
+
 /// The dynamo exporter makes one tensor of equal ones: all unit weights of the
 /// norms of a fresh model, say.
 void Importer::noteMergedTensors() {
-  for (size_t i = 0; i < classes.size(); ++i) {
-    const TensorData &t = model.graph.initializers[i];
-    if (classes[i].role == Role::Weight && classes[i].uses > 1 &&
-        t.elements() > 1 && isUniform(model, t))
-      note("'" + t.name + "' has one value throughout and is read in " +
+  for (size_t i = 0; i < classes.size(); ++i)
+    if (!options.untie && isMerged(i))
+      note("'" + model.graph.initializers[i].name +
+           "' has one value throughout and is read in " +
            std::to_string(classes[i].uses) +
            " places: the exporter merges equal tensors, so these places train "
-           "as one; give them different initial values before the export to "
-           "train them apart");
-  }
+           "as one; --untie trains them apart");
 }
 
 void Importer::fillReport() {

@@ -101,6 +101,25 @@ bool isUniform(const Model &model, const TensorData &tensor) {
   return distinctValues(model, tensor) == 1;
 }
 
+/// Whether a table [..., positions, width] may be one of sines and cosines: at
+/// position 0 they are zeros and ones.
+static bool isSinusoidal(const Model &model, const TensorData &t) {
+  if (t.type != ElementType::Float || !t.problem.empty() || t.dims.empty())
+    return false;
+  const std::string_view bytes = model.bytesOf(t);
+  const int64_t width = t.dims.back();
+  if (width < 2 || static_cast<int64_t>(bytes.size()) < width * 4)
+    return false;
+  int64_t zeros = 0, ones = 0;
+  for (int64_t i = 0; i < width; ++i) {
+    float value;
+    std::memcpy(&value, bytes.data() + i * 4, 4);
+    zeros += value == 0;
+    ones += value == 1;
+  }
+  return zeros > 0 && ones > 0 && zeros + ones == width;
+}
+
 /// Whether a path of data movement and scaling leads from `name` to Cos or Sin:
 /// then it is a frequency table.
 static bool reachesRotary(const Uses &uses, const std::string &name) {
@@ -150,7 +169,8 @@ static bool isWeightUse(const Model &model, const TensorData &t,
   if (is({"Add", "Mul", "Sub", "Div"}) && wide <= 1)
     return true;
   if (op == "Add")
-    return t.elements() <= 2 || distinctValues(model, t) > 2;
+    return t.elements() <= 2 ||
+           (distinctValues(model, t) > 2 && !isSinusoidal(model, t));
   if (op == "InstanceNormalization")
     return (i == 1 || i == 2) && distinctValues(model, t) > 1;
   if (is({"Expand", "Concat", "Reshape", "Transpose"}))
@@ -158,7 +178,14 @@ static bool isWeightUse(const Model &model, const TensorData &t,
   return false;
 }
 
-/// The uses of a value and of its copies by Identity and Cast.
+/// Whether a node hands on its first operand, or a part of it.
+static bool isCopy(const Use &use) {
+  static const std::set<std::string> ops = {"Identity", "Cast",    "Slice",
+                                            "Split",    "Squeeze", "Unsqueeze"};
+  return use.operand == 0 && ops.count(use.node->op);
+}
+
+/// The uses of a value, of its copies and of its parts.
 static std::vector<Use> usesThroughCopies(const Uses &uses,
                                           const std::string &name) {
   std::vector<Use> out;
@@ -168,13 +195,13 @@ static std::vector<Use> usesThroughCopies(const Uses &uses,
     const std::string at = work.back();
     work.pop_back();
     for (const Use &use : uses.of(at)) {
-      const bool copies = use.node->op == "Identity" || use.node->op == "Cast";
-      if (copies && !use.node->outputs.empty()) {
-        if (seen.insert(use.node->outputs[0]).second)
-          work.push_back(use.node->outputs[0]);
-      } else {
+      if (!isCopy(use)) {
         out.push_back(use);
+        continue;
       }
+      for (const std::string &part : use.node->outputs)
+        if (!part.empty() && seen.insert(part).second)
+          work.push_back(part);
     }
   }
   return out;

@@ -138,6 +138,20 @@ def NN_IotaOp : NN_Op<"iota", [NN_Elementwise]> {
   let results = (outs NN_Tensor:$y);
 }
 
+def NN_CounterOp : NN_Op<"counter"> {
+  let summary = "a number of the run: seed, step (negative outside training) or microbatch";
+  let arguments = (ins StrAttr:$name);
+  let results = (outs NN_Tensor:$y);
+  let assemblyFormat = "$name attr-dict `:` type($y)";
+  let hasVerifier = 1;
+}
+def NN_HashOp : NN_Op<"hash", [SameOperandsAndResultType, NN_Elementwise]> {
+  let summary = "64 random bits: number x of the stream `key` (SplitMix64), all i64";
+  let arguments = (ins NN_Tensor:$x, NN_Tensor:$key);
+  let results = (outs NN_Tensor:$y);
+  let hasVerifier = 1;
+}
+
 def NN_ParameterOp : Op<NN_Dialect, "parameter", [Symbol]> {
   let summary = "a tensor of the model file, by reference";
   let description = [{
@@ -145,6 +159,8 @@ def NN_ParameterOp : Op<NN_Dialect, "parameter", [Symbol]> {
     that training updates without a gradient, "constant" was folded at import.
     The bytes are [offset, offset + length) of `file` (an index into the module's
     `nn.files`), little endian, row-major; or `value`, for what folding made.
+    `stored` is the element type of those bytes where it is another: a trained
+    weight is f32 in the program, whatever the file has.
     `reason` says in words why it trains or does not.
 
     ```mlir
@@ -154,7 +170,8 @@ def NN_ParameterOp : Op<NN_Dialect, "parameter", [Symbol]> {
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, TypeAttr:$type, StrAttr:$role,
       OptionalAttr<I64Attr>:$file, OptionalAttr<I64Attr>:$offset,
-      OptionalAttr<I64Attr>:$length, OptionalAttr<ElementsAttr>:$value,
+      OptionalAttr<I64Attr>:$length, OptionalAttr<TypeAttr>:$stored,
+      OptionalAttr<ElementsAttr>:$value,
       OptionalAttr<StrAttr>:$reason);
   let assemblyFormat = "$sym_name `:` $type attr-dict";
   let hasVerifier = 1;

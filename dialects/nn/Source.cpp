@@ -1,10 +1,25 @@
-//===- Source.cpp - constants, parameters, iota ---------------------------===//
+//===- Source.cpp - constants, parameters, numbers of the run -------------===//
 #include "dialects/nn/NN.h"
 
 using namespace mlir;
 using namespace pipec::nn;
 
 OpFoldResult ConstantOp::fold(FoldAdaptor) { return getValue(); }
+
+LogicalResult CounterOp::verify() {
+  if (!llvm::is_contained({"seed", "step", "microbatch"}, getName()))
+    return emitOpError("has an unknown name '") << getName() << "'";
+  auto type = cast<RankedTensorType>(getY().getType());
+  if (type.getRank() != 0 || !type.getElementType().isSignlessInteger(64))
+    return emitOpError("is a tensor<i64>");
+  return success();
+}
+
+LogicalResult HashOp::verify() {
+  if (!tensorType(getY()).getElementType().isSignlessInteger(64))
+    return emitOpError("needs i64 operands");
+  return success();
+}
 
 LogicalResult ParameterOp::verify() {
   auto type = dyn_cast<RankedTensorType>(getType());

@@ -46,13 +46,15 @@ LogicalResult StoreOp::verify() {
   return verifyPlace(*this, getRegion(), getOffset());
 }
 LogicalResult ScalarOp::verify() {
-  if (!llvm::is_contained(
-          {"lr_factor", "grad_scale", "update", "step", "microbatch"},
-          getName()))
+  bool real =
+      llvm::is_contained({"lr_factor", "grad_scale", "update"}, getName());
+  if (!real && !llvm::is_contained({"seed", "step", "microbatch"}, getName()))
     return emitOpError("has an unknown name '") << getName() << "'";
   auto type = cast<RankedTensorType>(getY().getType());
-  if (type.getRank() != 0 || !type.getElementType().isF64())
-    return emitOpError("is a tensor<f64>");
+  Type element = type.getElementType();
+  if (type.getRank() != 0 ||
+      !(real ? element.isF64() : element.isSignlessInteger(64)))
+    return emitOpError(real ? "is a tensor<f64>" : "is a tensor<i64>");
   return success();
 }
 

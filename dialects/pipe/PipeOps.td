@@ -99,7 +99,7 @@ def Pipe_StoreOp : Pipe_Op<"store", [DeclareOpInterfaceMethods<MemoryEffectsOpIn
   let hasVerifier = 1;
 }
 def Pipe_ScalarOp : Pipe_Op<"scalar", [Pure]> {
-  let summary = "a number the runtime passes: lr_factor grad_scale update step microbatch, as f64";
+  let summary = "a number the runtime passes: lr_factor grad_scale update as f64, seed step microbatch as i64";
   let arguments = (ins StrAttr:$name);
   let results = (outs Pipe_Tensor:$y);
   let assemblyFormat = "$name attr-dict `:` type($y)";

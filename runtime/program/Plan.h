@@ -34,6 +34,19 @@ struct Source {
   int64_t offset = 0, length = 0;
 };
 
+/// An initializer that repeats a weight and is exported with it.
+struct Copy {
+  std::string name;
+  bool transposed = false; ///< of a matrix
+};
+
+/// The input of a node for which a weight was split from an initializer that
+/// several read; `of` is empty when it was not.
+struct Split {
+  std::string of;
+  int64_t node = 0, input = 0;
+};
+
 /// A tensor of the model that lives longer than a step. `role`: "weight"
 /// (trained), "frozen", "state" (running statistics), "constant" (folded).
 struct Weight {
@@ -43,6 +56,8 @@ struct Weight {
   Source source;
   bool exported = false; ///< an initializer of the model file of this name,
                          ///< to be replaced on export
+  Split split;
+  std::vector<Copy> copies; ///< others that get the same values
 };
 
 /// A graph input (labels included), for one microbatch. `batch_axis` is 0, or

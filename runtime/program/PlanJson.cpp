@@ -27,10 +27,17 @@ template <class IO> void fields(IO &io, File &f) {
 template <class IO> void fields(IO &io, Source &s) {
   io("file", s.file), io("offset", s.offset), io("length", s.length);
 }
+template <class IO> void fields(IO &io, Copy &c) {
+  io("name", c.name), io("transposed", c.transposed);
+}
+template <class IO> void fields(IO &io, Split &s) {
+  io("of", s.of), io("node", s.node), io("input", s.input);
+}
 template <class IO> void fields(IO &io, Weight &w) {
   io("name", w.name), io("dtype", w.dtype), io("role", w.role);
   io("shape", w.shape), io("bytes", w.bytes);
   io("source", w.source), io("exported", w.exported);
+  io("split", w.split), io("copies", w.copies);
 }
 template <class IO> void fields(IO &io, Input &i) {
   io("name", i.name), io("dtype", i.dtype), io("shape", i.shape);

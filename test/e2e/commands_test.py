@@ -32,6 +32,9 @@ class CompileTest(PipelineTest):
         self.refused(USAGE, "pipedream", arguments=self.flags("--strategy", "magic", "-o", plan))
         for option, value, part in (("--loss", "hinge", "pipec list losses"),
                                     ("--loss", "mse:axis=1", "axis"),
+                                    ("--loss", "cross-entropy:ignore_index=x", "not an integer"),
+                                    ("--loss", "cross-entropy:label_smoothing=2", "not a number from 0 to 1"),
+                                    ("--loss", "bce:pos_weight=-1", "not a number of at least 0"),
                                     ("--optimizer", "lamb", "pipec list optimizers"),
                                     ("--optimizer", "sgd:rate=1", "rate"),
                                     ("--dim", "batch=many", "batch"),

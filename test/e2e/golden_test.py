@@ -36,7 +36,7 @@ class GoldenTest(PipelineTest):
                                     "1x%d" % ranks, "--stages", ranks, *SCHEDULES[schedule])
                 exported = self.fresh(".onnx")
                 result = self.train(plan, golden.data, golden.steps, "--export", exported,
-                                    "--transport", "inproc")
+                                    "--transport", "inproc", *golden.run_args)
                 self.check_plan(plan, ranks)
                 self.check_losses(result.losses, run)
                 self.check_peaks(result.summary, ranks)
@@ -95,6 +95,18 @@ class GoldenTest(PipelineTest):
 
     def test_cnn_of_the_other_exporter(self):
         self.check("cnn-dynamo", 0, FEW)
+
+    def test_unet_sgd(self):
+        self.check("unet", 0, SOME)
+
+    def test_unet_adam(self):
+        self.check("unet", 1, FEW)
+
+    def test_translator_sgd(self):
+        self.check("translator", 0, SOME)
+
+    def test_translator_adamw(self):
+        self.check("translator", 1, FEW)
 
     def test_gpt_sgd(self):
         self.check("gpt", 0, ALL)

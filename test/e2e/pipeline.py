@@ -77,6 +77,8 @@ class PipelineTest(unittest.TestCase):
 class Golden:
     """A model of test/models with the losses PyTorch computed."""
 
+    run_args = ()
+
     def __init__(self, name):
         self.folder = MODELS / name
         self.__dict__.update(json.loads((self.folder / "golden.json").read_text()))
@@ -85,7 +87,8 @@ class Golden:
 
     def arguments(self, optimizer=None):
         """The flags of a compile, without devices and strategy."""
-        words = list(self.pipec_args)
+        words = [word.replace("weight=", "weight=%s/" % self.folder) if word.startswith("cross-entropy:") else word
+                 for word in self.pipec_args]
         if optimizer:
             words[words.index("--optimizer") + 1] = optimizer
         return words

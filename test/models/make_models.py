@@ -7,7 +7,8 @@ golden.json
   B, M, N, steps     microbatch size, microbatches a step, rows, optimizer steps; row of sample i of microbatch k of step t is
                      ((t*M + k)*B + i) mod N
   data               graph input or label -> file
-  pipec_args         options for the first run; each run has its own
+  pipec_args         options for the first run; each run has its own. A weight= of the loss names a file of the folder
+  run_args           options of pipec-run, when there are any
   logits             the output the loss takes, with its inference values for rows 0..B-1
   runs[]             optimizer, losses_f64 and losses_f32 of every step, and after the last one `final`: per trained
                      initializer, in the layout of the file and in float64, l2, mean, first4 (row-major) and
@@ -16,6 +17,7 @@ golden.json
 """
 import copy
 import json
+import math
 import sys
 import sysconfig
 import warnings
@@ -32,8 +34,8 @@ from torch import nn
 warnings.filterwarnings("ignore")
 HERE = Path(__file__).resolve().parent
 STEPS = 8
-Case = namedtuple("Case", "model inputs labels loss exporter batch microbatches optimizers args notes",
-                  defaults=((), ""))
+Case = namedtuple("Case", "model inputs labels loss exporter batch microbatches optimizers args notes run_args extra",
+                  defaults=((), "", (), {}))
 
 
 # ------------------------------------------------------------------------------------------------------------- models
@@ -104,6 +106,45 @@ class Gpt(nn.Module):
         return F.linear(self.norm(x), self.tokens.weight)
 
 
+class UNet(nn.Module):
+    """Three scales; up once by a transposed convolution, once by bilinear interpolation."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.norm = nn.Conv2d(3, 8, 3, padding=1), nn.GroupNorm(2, 8)
+        self.down, self.affine = nn.Conv2d(8, 12, 3, stride=2, padding=1), nn.InstanceNorm2d(12, affine=True)
+        self.bottom, self.slope = nn.Conv2d(12, 16, 3, stride=2, padding=1, dilation=1), nn.PReLU(16)
+        self.up, self.mix = nn.ConvTranspose2d(16, 12, 2, stride=2), nn.Conv2d(24, 8, 3, padding=1)
+        self.head, self.temperature = nn.Conv2d(16, 4, 1), nn.Parameter(torch.tensor(1.3))
+
+    def forward(self, input):
+        a = F.silu(self.norm(self.stem(input)))
+        b = F.elu(self.affine(self.down(a)))
+        c = self.slope(self.bottom(b))
+        d = F.hardswish(self.mix(torch.cat((b, self.up(c)), 1)))
+        e = F.interpolate(d, scale_factor=2.0, mode="bilinear", align_corners=False)
+        return self.head(torch.cat((a, e), 1)) * self.temperature
+
+
+class Translator(nn.Module):
+    """A bidirectional encoder, a decoder that attends to it."""
+
+    def __init__(self, vocabulary=40, width=12, hidden=10):
+        super().__init__()
+        self.source, self.target = nn.Embedding(vocabulary, width), nn.Embedding(vocabulary, width)
+        self.encoder = nn.GRU(width, hidden, bidirectional=True, batch_first=True)
+        self.bridge = nn.Linear(2 * hidden, 2 * hidden)
+        self.decoder = nn.LSTM(width, 2 * hidden, batch_first=True)
+        self.score, self.output = nn.Linear(2 * hidden, 2 * hidden), nn.Linear(4 * hidden, vocabulary)
+
+    def forward(self, source, target):
+        states, last = self.encoder(self.source(source))
+        first = torch.tanh(self.bridge(torch.cat((last[0], last[1]), 1))).unsqueeze(0)
+        decoded, _ = self.decoder(self.target(target), (first, torch.zeros_like(first)))
+        weights = torch.softmax(self.score(decoded) @ states.transpose(1, 2), -1)
+        return self.output(torch.tanh(torch.cat((decoded, weights @ states), -1)))
+
+
 def freshen(model):
     """Constant initial values made random: the dynamo exporter merges equal tensors and drops zero biases."""
     generator = torch.Generator().manual_seed(5)
@@ -164,7 +205,28 @@ def gpt():
                 notes="The token embedding is tied to the output.")
 
 
-CASES = {"mlp": mlp, "mlp-external": mlp_external, "cnn": cnn, "cnn-dynamo": cnn_dynamo, "gpt": gpt}
+def unet():
+    x, _ = classes(18, (3, 12, 12), 3)
+    labels = (x[:, 0] > 0).astype(np.int64) + 2 * (x[:, 1] > 0.3)
+    labels[np.random.default_rng(9).random(labels.shape) < 0.1] = 255
+    return Case(freshen(UNet()), {"input": x}, {"labels": labels}, "cross-entropy:ignore_index=255", "dynamo", 2, 3,
+                ("sgd:lr=0.05,momentum=0.9", ADAM), args=("--clip-norm", "0.5"), notes="Labels of pixels, some not counted.")
+
+
+def translator():
+    rng = np.random.default_rng(10)
+    source = rng.integers(0, 40, (26, 7))
+    labels = source[:, :6].copy()
+    target = np.concatenate((np.zeros((26, 1), np.int64), labels[:, :-1]), 1)
+    labels[::3, 4:] = -100
+    return Case(freshen(Translator()), {"source": source, "target": target}, {"labels": labels},
+                "cross-entropy:label_smoothing=0.1,weight=class_weights.npy", "torchscript", 4, 2,
+                (SGD, "adamw:lr=0.01"), run_args=("--lr-schedule", "cosine:warmup=3,total=8,min=0.1"),
+                extra={"class_weights": np.linspace(0.5, 1.5, 40).astype(np.float32)},
+                notes="The exporter slices and joins the gates of the recurrent weights in the graph.")
+
+
+CASES = {"unet": unet, "translator": translator, "mlp": mlp, "mlp-external": mlp_external, "cnn": cnn, "cnn-dynamo": cnn_dynamo, "gpt": gpt}
 
 
 # ------------------------------------------------------------------------------------------------------------- export
@@ -215,17 +277,40 @@ def make_optimizer(spec, parameters):
     return {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[kind](parameters, **options)
 
 
+def settings(text):
+    """The key=value parts behind KIND:"""
+    return dict(item.split("=") for item in text.partition(":")[2].split(",") if item)
+
+
 def loss_of(case, logits, batch):
+    options = settings(case.loss)
     if case.loss == "next-token":
         logits, labels = logits[:, :-1].flatten(0, 1), batch["input_ids"][:, 1:].flatten()
+    elif logits.ndim == 3:
+        logits, labels = logits.flatten(0, 1), batch["labels"].flatten()
     else:
         labels = batch["labels"]
-    return F.cross_entropy(logits, labels)
+    weight = torch.from_numpy(case.extra["class_weights"]).to(logits.dtype) if "weight" in options else None
+    return F.cross_entropy(logits, labels, weight=weight, ignore_index=int(options.get("ignore_index", -100)),
+                           label_smoothing=float(options.get("label_smoothing", 0)))
+
+
+def schedule(case, optimizer):
+    """--lr-schedule as PyTorch's LambdaLR."""
+    if not case.run_args:
+        return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0)
+    numbers = {k: float(v) for k, v in settings(case.run_args[1]).items()}
+    warmup, total, least = numbers["warmup"], numbers["total"], numbers["min"]
+    wave = lambda step: 0.5 * (1 + math.cos(math.pi * min(1, (step - warmup) / (total - warmup))))
+    return torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: (step + 1) / warmup if step < warmup else least + (1 - least) * wave(step))
 
 
 def train(case, spec, dtype):
     model = copy.deepcopy(case.model).to(dtype).train()
     optimizer = make_optimizer(spec, model.parameters())
+    rate = schedule(case, optimizer)
+    clip = float(case.args[case.args.index("--clip-norm") + 1]) if "--clip-norm" in case.args else None
     arrays = {**case.inputs, **case.labels}
     rows, losses = len(next(iter(arrays.values()))), []
     for step in range(STEPS):
@@ -238,7 +323,10 @@ def train(case, spec, dtype):
             loss = loss_of(case, model(*(batch[n] for n in case.inputs)), batch) / case.microbatches
             loss.backward()
             total += loss.item()
+        if clip:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
         optimizer.step()
+        rate.step()
         losses.append(total)
     return losses, model
 
@@ -284,7 +372,7 @@ def build(name):
     assert sorted(found[n][0] for n in trainable) == sorted(parameters), [found[n][0] for n in trainable]
     with torch.no_grad():
         logits = case.model(*(torch.from_numpy(a[:case.batch]) for a in case.inputs.values()))
-    for key, array in {**case.inputs, **case.labels}.items():
+    for key, array in {**case.inputs, **case.labels, **case.extra}.items():
         np.save(folder / f"{key}.npy", array)
     golden = {
         "name": name, "exporter": case.exporter, "opset": proto.opset_import[0].version,
@@ -292,6 +380,7 @@ def build(name):
         "N": len(next(iter(case.inputs.values()))), "steps": STEPS,
         "data": {k: f"{k}.npy" for k in {**case.inputs, **case.labels}},
         "pipec_args": arguments(case, case.optimizers[0]),
+        **({"run_args": list(case.run_args)} if case.run_args else {}),
         "logits": {"name": "logits",
                    "inference_of_first_microbatch": {"shape": list(logits.shape), **statistics(logits)}},
         "runs": list(train_runs(case, found, trainable)), "trainable": trainable,

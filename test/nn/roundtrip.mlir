@@ -28,6 +28,8 @@ func.func @main(%x: tensor<2x4xf32>, %i: tensor<3xi64>, %m: tensor<1x2x6x6xf32>)
   // CHECK: %{{.*}}, %{{.*}} = nn.max_pool
   %q, %n = nn.max_pool %m {kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>, dilations = array<i64: 1, 1>, pads_low = array<i64: 0, 0>, pads_high = array<i64: 0, 0>} : (tensor<1x2x6x6xf32>) -> (tensor<1x2x3x3xf32>, tensor<1x2x3x3xi32>)
   %v = nn.iota {axis = 0 : i64} : () -> tensor<4xi64>
+  %seed = nn.counter "seed" : tensor<i64>
+  %bits = nn.hash %v, %v : (tensor<4xi64>, tensor<4xi64>) -> tensor<4xi64>
   %u = nn.cumsum %x {axis = 1 : i64, reverse} : (tensor<2x4xf32>) -> tensor<2x4xf32>
   return %z : tensor<2x4xf32>
 }

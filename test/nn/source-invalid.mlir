@@ -43,3 +43,27 @@ func.func @track(%x: tensor<2xf32>) {
   nn.track %x into @s {momentum = 0.1 : f64} : tensor<2xf32>
   return
 }
+
+// -----
+
+func.func @counter() {
+  // expected-error@+1 {{has an unknown name 'epoch'}}
+  %x = nn.counter "epoch" : tensor<i64>
+  return
+}
+
+// -----
+
+func.func @counter_type() {
+  // expected-error@+1 {{is a tensor<i64>}}
+  %x = nn.counter "step" : tensor<f64>
+  return
+}
+
+// -----
+
+func.func @hash(%x: tensor<2xi32>) {
+  // expected-error@+1 {{needs i64 operands}}
+  %y = nn.hash %x, %x : (tensor<2xi32>, tensor<2xi32>) -> tensor<2xi32>
+  return
+}

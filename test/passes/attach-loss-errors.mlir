@@ -7,6 +7,7 @@
 // RUN: pipec-opt %t/ids.mlir --nn-attach-loss=kind=next-token -verify-diagnostics
 // RUN: pipec-opt %t/integers.mlir --nn-attach-loss -verify-diagnostics
 // RUN: pipec-opt %t/name.mlir --nn-attach-loss=logits=scores -verify-diagnostics
+// RUN: pipec-opt %t/weights.mlir --nn-attach-loss=class-weights=1,2 -verify-diagnostics
 // RUN: not pipec-opt %t/nomain.mlir --nn-attach-loss 2>&1 | FileCheck %s
 
 //--- rank1.mlir
@@ -23,6 +24,11 @@ func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
 // expected-error@+1 {{label 'x' has type 'tensor<2x4xf32>', the logits need one label for each of 'tensor<2x4xf32>'}}
 func.func @main(%x: tensor<2x4xf32> {nn.name = "x"}) -> tensor<2x4xf32> {
   return %x : tensor<2x4xf32>
+}
+//--- weights.mlir
+// expected-error@+1 {{--loss has 2 class weights for 3 classes}}
+func.func @main(%x: tensor<4x3xf32>) -> tensor<4x3xf32> {
+  return %x : tensor<4x3xf32>
 }
 //--- scalar.mlir
 // expected-error@+1 {{--loss output needs a scalar first output, not 'tensor<2xf32>'}}

@@ -29,3 +29,11 @@ func.func @scalar_type() {
   %x = pipe.scalar "lr_factor" : tensor<f32>
   return
 }
+
+// -----
+
+func.func @counter_type() {
+  // expected-error@+1 {{is a tensor<i64>}}
+  %x = pipe.scalar "seed" : tensor<f64>
+  return
+}

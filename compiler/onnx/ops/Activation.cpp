@@ -40,7 +40,7 @@ void importLeakyRelu(NodeContext &c) {
 void importPRelu(NodeContext &c) {
   const Val &x = c.in(0);
   const Val slope = c.e.broadcast(c.in(1), x.getShape());
-  c.out(c.e.select(c.e.compare("ge", x, 0), x, c.e.mul(x, slope)));
+  c.out(c.e.select(c.e.compare("gt", x, 0), x, c.e.mul(x, slope)));
 }
 
 void importElu(NodeContext &c) {

@@ -280,17 +280,29 @@ void importWhere(NodeContext &c) {
   c.out(c.e.select(c.in(0), c.in(1), c.in(2)));
 }
 
-/// Bounds are inputs, or attributes before opset 11; either may be left out.
+/// The gradient at a bound is that of what the node was in PyTorch: clamp
+/// passes it on, relu6 does not.
 void importClip(NodeContext &c) {
+  Emitter &e = c.e;
   Val x = c.in(0);
-  if (c.has(1))
-    x = c.e.max(x, c.in(1));
-  else if (c.attribute("min"))
-    x = c.e.max(x, c.e.splatLike(x, c.floatAttr("min", 0)));
-  if (c.has(2))
-    x = c.e.min(x, c.in(2));
-  else if (c.attribute("max"))
-    x = c.e.min(x, c.e.splatLike(x, c.floatAttr("max", 0)));
+  // Bounds are inputs, or attributes before opset 11; either may be left out.
+  const auto bound = [&](size_t i, const char *name) {
+    if (c.has(i))
+      return c.in(i);
+    return c.attribute(name) ? e.splatLike(x, c.floatAttr(name, 0)) : Val();
+  };
+  const Val low = bound(1, "min"), high = bound(2, "max");
+  const auto is = [&](const Val &v, double number) {
+    if (!v || !v.isKnown() || !v.isFloat() || v.type.getNumElements() == 0)
+      return false;
+    return llvm::all_of(e.literal(v).doubles(),
+                        [&](double d) { return d == number; });
+  };
+  const bool relu6 = is(low, 0) && is(high, 6);
+  if (low)
+    x = e.select(e.compare(relu6 ? "le" : "lt", x, low), low, x);
+  if (high)
+    x = e.select(e.compare(relu6 ? "ge" : "gt", x, high), high, x);
   c.out(x);
 }
 
@@ -304,22 +316,6 @@ void importCast(NodeContext &c) {
 
 void importCastLike(NodeContext &c) {
   c.out(c.e.cast(c.in(0), c.in(1).getElementType()));
-}
-
-/// The identity in inference, and in training with ratio 0.
-void importDropout(NodeContext &c) {
-  const Val &x = c.in(0);
-  // Without training_mode the node is the identity whatever its ratio.
-  const bool trains = c.has(2) && c.scalarInt(2, "training_mode") != 0;
-  const double ratio =
-      c.has(1) ? c.scalar(1, "ratio") : c.floatAttr("ratio", 0.5);
-  if (trains && ratio != 0 && !c.options.forwardOnly)
-    c.fail("dropout with ratio " + std::to_string(ratio) +
-               " in training mode is not supported",
-           "export with dropout 0, or in eval mode");
-  c.out(0, x);
-  c.out(1, c.e.splat(withElement(x.type, IntegerType::get(c.e.getContext(), 1)),
-                     1));
 }
 
 } // namespace pipec::onnx

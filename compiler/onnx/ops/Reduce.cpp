@@ -68,13 +68,23 @@ static Val squares(Emitter &e, const Val &x, ArrayRef<int64_t> axes) {
   return e.reduce("sum", e.mul(x, x), axes);
 }
 
+/// The square root of a sum of squares; the gradient at 0 is 0, as in PyTorch.
+static Val norm(Emitter &e, const Val &x, ArrayRef<int64_t> axes) {
+  const Val square = squares(e, x, axes);
+  if (!x.isFloat())
+    return e.unary<nn::SqrtOp>(square);
+  const Val zero = e.compare("eq", square, 0);
+  const Val safe = e.select(zero, e.splatLike(square, 1), square);
+  return e.select(zero, square, e.unary<nn::SqrtOp>(safe));
+}
+
 REDUCE(ReduceSum, e.reduce("sum", x, axes))
 REDUCE(ReduceProd, e.reduce("prod", x, axes))
 REDUCE(ReduceMax, extreme(e, "max", x, axes))
 REDUCE(ReduceMin, extreme(e, "min", x, axes))
 REDUCE(ReduceMean, e.mean(x, axes))
 REDUCE(ReduceL1, e.reduce("sum", e.unary<nn::AbsOp>(x), axes))
-REDUCE(ReduceL2, e.unary<nn::SqrtOp>(squares(e, x, axes)))
+REDUCE(ReduceL2, norm(e, x, axes))
 REDUCE(ReduceSumSquare, squares(e, x, axes))
 REDUCE(ReduceLogSum, e.unary<nn::LogOp>(e.reduce("sum", x, axes)))
 REDUCE(ReduceLogSumExp, logSumExp(e, x, axes))

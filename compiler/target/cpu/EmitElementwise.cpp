@@ -70,6 +70,7 @@ public:
         .Case<nn::AndOp>([&](auto) { return make<arith::AndIOp>(x, y); })
         .Case<nn::OrOp>([&](auto) { return make<arith::OrIOp>(x, y); })
         .Case<nn::XorOp>([&](auto) { return make<arith::XOrIOp>(x, y); })
+        .Case<nn::HashOp>([&](auto) { return splitMix(); })
         .Case<nn::CompareOp>([&](nn::CompareOp compare) {
           return this->compare(compare.getPredicate());
         })
@@ -173,6 +174,22 @@ private:
         cmpI(CmpIPredicate::ne, rest, number(0)),
         cmpI(CmpIPredicate::slt, make<arith::XOrIOp>(rest, y), number(0)));
     return select(wrong, make<arith::AddIOp>(rest, y), rest);
+  }
+
+  /// Number x of the stream y: SplitMix64.
+  Value splitMix() {
+    auto word = [&](uint64_t bits) {
+      return math.integer(type, static_cast<int64_t>(bits));
+    };
+    auto fold = [&](Value z, int shift) {
+      return make<arith::XOrIOp>(z, make<arith::ShRUIOp>(z, word(shift)));
+    };
+    Value z = make<arith::MulIOp>(make<arith::AddIOp>(x, number(1)),
+                                  word(0x9e3779b97f4a7c15u));
+    z = make<arith::AddIOp>(z, y);
+    z = make<arith::MulIOp>(fold(z, 30), word(0xbf58476d1ce4e5b9u));
+    z = make<arith::MulIOp>(fold(z, 27), word(0x94d049bb133111ebu));
+    return fold(z, 31);
   }
 
   /// Common exponents are products, as everywhere; the rest is the C library's.

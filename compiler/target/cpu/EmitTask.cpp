@@ -292,14 +292,11 @@ private:
           address(unit.to, unit.element)});
   }
 
-  /// A counter of the frame as f64.
+  /// The number of the update as f64.
   void emitScalar(const Unit &unit) {
-    StringRef name = cast<pipe::ScalarOp>(unit.op).getName();
-    int64_t offset = name == "step"         ? offsetof(PipecFrame, step)
-                     : name == "microbatch" ? offsetof(PipecFrame, microbatch)
-                                            : offsetof(PipecFrame, update);
-    Value count = LLVM::LoadOp::create(b, loc, b.getI64Type(),
-                                       displaced(frame(), offset));
+    Value count =
+        LLVM::LoadOp::create(b, loc, b.getI64Type(),
+                             displaced(frame(), offsetof(PipecFrame, update)));
     Value number = arith::SIToFPOp::create(b, loc, b.getF64Type(), count);
     LLVM::StoreOp::create(b, loc, number,
                           address(unit.operands.front(), b.getF64Type()));

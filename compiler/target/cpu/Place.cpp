@@ -11,6 +11,8 @@
 #include "dialects/pipe/Pipe.h"
 #include "runtime/StageAbi.h"
 
+#include "llvm/ADT/StringSwitch.h"
+
 using namespace mlir;
 using namespace pipec;
 using namespace pipec::cpu;
@@ -172,9 +174,7 @@ private:
   }
 
   Placed fromFrame(pipe::ScalarOp scalar) {
-    bool isDouble =
-        llvm::is_contained({"lr_factor", "grad_scale"}, scalar.getName());
-    if (!isDouble) {
+    if (scalar.getName() == "update") {
       Placement at = denseArena(scalar.getY());
       int unit = newUnit(Unit::Scalar, scalar);
       plan.units[unit].operands = {at};
@@ -183,9 +183,12 @@ private:
     }
     Buffer buffer;
     buffer.kind = Buffer::Frame;
-    buffer.offset = scalar.getName() == "lr_factor"
-                        ? offsetof(PipecFrame, lr_factor)
-                        : offsetof(PipecFrame, grad_scale);
+    buffer.offset = llvm::StringSwitch<int64_t>(scalar.getName())
+                        .Case("lr_factor", offsetof(PipecFrame, lr_factor))
+                        .Case("grad_scale", offsetof(PipecFrame, grad_scale))
+                        .Case("seed", offsetof(PipecFrame, seed))
+                        .Case("step", offsetof(PipecFrame, step))
+                        .Default(offsetof(PipecFrame, microbatch));
     buffer.bytes = sizeof(double);
     return {{newBuffer(buffer), 0, {}}, {}, nullptr};
   }

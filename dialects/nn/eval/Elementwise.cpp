@@ -147,6 +147,14 @@ static IntBinary unsignedBinary(Operation *op) {
       .Default([](Operation *) { return nullptr; });
 }
 
+/// SplitMix64 (Steele, Lea, Flood 2014): number x of the stream `key`.
+static int64_t splitMix(int64_t x, int64_t key) {
+  uint64_t z = uint64_t(key) + (uint64_t(x) + 1) * 0x9e3779b97f4a7c15u;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return static_cast<int64_t>(z ^ (z >> 31));
+}
+
 static IntBinary intBinary(Operation *op, bool isUnsigned) {
   if (isUnsigned)
     if (IntBinary f = unsignedBinary(op))
@@ -173,6 +181,7 @@ static IntBinary intBinary(Operation *op, bool isUnsigned) {
       .Case([](AndOp) { return [](int64_t a, int64_t b) { return a & b; }; })
       .Case([](OrOp) { return [](int64_t a, int64_t b) { return a | b; }; })
       .Case([](XorOp) { return [](int64_t a, int64_t b) { return a ^ b; }; })
+      .Case([](HashOp) { return splitMix; })
       .Default([](Operation *) { return nullptr; });
 }
 

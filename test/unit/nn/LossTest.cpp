@@ -27,6 +27,9 @@ namespace {
 struct LossCase {
   const char *name;                     ///< in torch_losses.json
   const char *kind, *logits, *argument; ///< argument: of @main, or nothing
+  double smoothing = 0;
+  std::vector<double> weights = {};
+  double posWeight = 1;
 };
 
 class Loss : public testing::TestWithParam<LossCase> {
@@ -58,6 +61,9 @@ TEST_P(Loss, EqualsPyTorch) {
   ASSERT_TRUE(module);
   AttachLossOptions options;
   options.kind = c.kind;
+  options.labelSmoothing = c.smoothing;
+  options.classWeights.assign(c.weights.begin(), c.weights.end());
+  options.posWeight = c.posWeight;
   PassManager pm(&context);
   pm.addPass(createAttachLoss(options));
   pm.addPass(createDifferentiate());
@@ -105,6 +111,22 @@ const LossCase kCases[] = {
      "%ids: tensor<2x4xi64> {nn.name = \"input_ids\"}"},
     {"mse", "mse", "2x3xf64", ""},
     {"bce", "bce", "2x3xf64", ""},
+    {"cross_entropy_smooth", "cross-entropy", "4x5xf64", "", 0.1},
+    {"cross_entropy_weighted",
+     "cross-entropy",
+     "4x5xf64",
+     "",
+     0,
+     {1, 2, 0.5, 0, 3}},
+    {"cross_entropy_both",
+     "cross-entropy",
+     "2x5x2x3xf64",
+     "",
+     0.2,
+     {1, 2, 0.5, 0, 3}},
+    {"next_token_smooth", "next-token", "2x4x6xf64",
+     "%ids: tensor<2x4xi64> {nn.name = \"input_ids\"}", 0.1},
+    {"bce_weighted", "bce", "2x3xf64", "", 0, {}, 2.5},
 };
 
 INSTANTIATE_TEST_SUITE_P(EveryKind, Loss, testing::ValuesIn(kCases),

@@ -8,6 +8,7 @@ import torch, torch.nn.functional as F
 torch.set_default_dtype(torch.float64)
 g = torch.Generator().manual_seed(3)
 draw = lambda *shape: torch.randn(*shape, generator=g).mul(2)
+weights = torch.tensor([1, 2, 0.5, 0, 3])
 cases = {
     "cross_entropy": (draw(4, 5), torch.tensor([1, -100, 4, 0]), F.cross_entropy),
     "cross_entropy_sequence": (draw(2, 3, 5), torch.tensor([[1, -100, 4], [0, 2, 2]]), lambda x, t: F.cross_entropy(x.flatten(0, 1), t.flatten())),
@@ -15,6 +16,11 @@ cases = {
     "next_token": (draw(2, 4, 6), torch.tensor([[1, 5, 0, 3], [2, 2, 4, 1]]), lambda x, t: F.cross_entropy(x[:, :-1].reshape(-1, 6), t[:, 1:].reshape(-1))),
     "mse": (draw(2, 3), draw(2, 3), F.mse_loss),
     "bce": (draw(2, 3), torch.tensor([[0., 1, 0.5], [1, 0, 1]]), F.binary_cross_entropy_with_logits),
+    "cross_entropy_smooth": (draw(4, 5), torch.tensor([1, -100, 4, 0]), lambda x, t: F.cross_entropy(x, t, label_smoothing=0.1)),
+    "cross_entropy_weighted": (draw(4, 5), torch.tensor([1, -100, 4, 0]), lambda x, t: F.cross_entropy(x, t, weight=weights)),
+    "cross_entropy_both": (draw(2, 5, 2, 3), torch.tensor([0, -100, 4, 1, 3, 2, 2, 2, 0, 4, -100, 1]).reshape(2, 2, 3), lambda x, t: F.cross_entropy(x, t, weight=weights, label_smoothing=0.2)),
+    "next_token_smooth": (draw(2, 4, 6), torch.tensor([[1, 5, 0, 3], [2, 2, 4, 1]]), lambda x, t: F.cross_entropy(x[:, :-1].reshape(-1, 6), t[:, 1:].reshape(-1), label_smoothing=0.1)),
+    "bce_weighted": (draw(2, 3), torch.tensor([[0., 1, 0.5], [1, 0, 1]]), lambda x, t: F.binary_cross_entropy_with_logits(x, t, pos_weight=torch.tensor(2.5))),
 }
 out = {}
 for name, (x, t, f) in cases.items():

@@ -1,7 +1,8 @@
 //===- pipec-import.cpp - the importer alone, for tests -------------------===//
 //
 // pipec-import MODEL.onnx [--dim NAME=N] [--constant NAME=FILE.npy]
-//   [--freeze RE] [--train-only RE] [--bn inference] [--forward-only]
+//   [--freeze RE] [--train-only RE] [--bn inference] [--tie] [--untie]
+//   [--forward-only]
 //   [--json]             diagnostics as JSON
 //   [--locations]        print locations
 //   [--report]           the import report instead of the module
@@ -63,6 +64,10 @@ static Arguments parse(int argc, char **argv) {
     } else if (flag == "--bn") {
       if (value() == "inference")
         a.options.batchNorm = onnx::BatchNorm::Inference;
+    } else if (flag == "--untie") {
+      a.options.untie = true;
+    } else if (flag == "--tie") {
+      a.options.tie = true;
     } else if (flag == "--forward-only") {
       a.options.forwardOnly = true;
     } else if (flag == "--json") {
@@ -195,7 +200,8 @@ static int run(ModuleOp module, const Arguments &a) {
     t.file = static_cast<int>(*p.getFile());
     t.offset = static_cast<int64_t>(*p.getOffset());
     t.length = static_cast<int64_t>(*p.getLength());
-    const Type element = p.getTensorType().getElementType();
+    const Type element =
+        p.getStored() ? *p.getStored() : p.getTensorType().getElementType();
     for (int type = 1; type <= 16; ++type)
       if (onnx::elementType(context, static_cast<onnx::ElementType>(type)) ==
           element)
@@ -203,6 +209,9 @@ static int run(ModuleOp module, const Arguments &a) {
     t.dims.assign(p.getTensorType().getShape().begin(),
                   p.getTensorType().getShape().end());
     parameters[p.getSymName().str()] = onnx::readLiteral(context, *model, t);
+    if (p.getStored())
+      parameters[p.getSymName().str()] = nn::Literal(
+          p.getTensorType(), parameters[p.getSymName().str()].doubles());
   }
   std::vector<nn::Literal> inputs;
   for (unsigned i = 0; i < main.getNumArguments(); ++i) {

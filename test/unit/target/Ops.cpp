@@ -67,16 +67,13 @@ INSTANTIATE_TEST_SUITE_P(
         OpCase{"not", "i1"}, OpCase{"stop_gradient", "f32 i64"}),
     nameOf);
 
-INSTANTIATE_TEST_SUITE_P(Ops, Binary,
-                         testing::Values(OpCase{"add", "f32 f64 i32 i64"},
-                                         OpCase{"sub", "f32 f64 i32 i64"},
-                                         OpCase{"mul", "f32 f64 i32 i64"},
-                                         OpCase{"div", "f32 f64"},
-                                         OpCase{"pow", "f32 f64", "abs"},
-                                         OpCase{"max", "f32 f64 i32 i64"},
-                                         OpCase{"min", "f32 f64 i32 i64"},
-                                         OpCase{"mod", "f32 f64", "{fmod}"},
-                                         OpCase{"and", "i1 i32 i64"},
-                                         OpCase{"or", "i1 i32 i64"},
-                                         OpCase{"xor", "i1 i32 i64"}),
-                         nameOf);
+INSTANTIATE_TEST_SUITE_P(
+    Ops, Binary,
+    testing::Values(
+        OpCase{"add", "f32 f64 i32 i64"}, OpCase{"sub", "f32 f64 i32 i64"},
+        OpCase{"mul", "f32 f64 i32 i64"}, OpCase{"div", "f32 f64"},
+        OpCase{"pow", "f32 f64", "abs"}, OpCase{"max", "f32 f64 i32 i64"},
+        OpCase{"min", "f32 f64 i32 i64"}, OpCase{"mod", "f32 f64", "{fmod}"},
+        OpCase{"and", "i1 i32 i64"}, OpCase{"or", "i1 i32 i64"},
+        OpCase{"xor", "i1 i32 i64"}, OpCase{"hash", "i64"}),
+    nameOf);

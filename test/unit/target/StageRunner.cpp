@@ -246,13 +246,18 @@ void StageRunner::expectMatches(StringRef task, const Memory &before,
                           load.getOffset());
     } else if (auto scalar = dyn_cast<pipe::ScalarOp>(op)) {
       StringRef name = scalar.getName();
+      auto type = nn::tensorType(scalar.getY());
+      if (type.getElementType().isInteger(64)) {
+        int64_t number = name == "seed"   ? static_cast<int64_t>(frame.seed)
+                         : name == "step" ? frame.step
+                                          : frame.microbatch;
+        values[scalar.getY()] = Literal::splatInt(type, number);
+        continue;
+      }
       double value = name == "lr_factor"    ? frame.lr_factor
                      : name == "grad_scale" ? frame.grad_scale
-                     : name == "update"     ? frame.update
-                     : name == "step"       ? frame.step
-                                            : frame.microbatch;
-      values[scalar.getY()] =
-          Literal::splat(nn::tensorType(scalar.getY()), value);
+                                            : frame.update;
+      values[scalar.getY()] = Literal::splat(type, value);
     } else if (auto store = dyn_cast<pipe::StoreOp>(op)) {
       auto type = nn::tensorType(store.getX());
       int region = pipe::regionIndex(store.getRegion());

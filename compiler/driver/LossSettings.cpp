@@ -1,0 +1,104 @@
+//===- LossSettings.cpp - what stands behind --loss KIND: -----------------===//
+#include "compiler/driver/LossSettings.h"
+
+#include "compiler/onnx/Npy.h"
+#include "support/Failure.h"
+
+#include <cmath>
+#include <cstring>
+
+namespace pipec {
+namespace {
+
+class Settings {
+public:
+  explicit Settings(const CompileOptions &options) : options(options) {}
+
+  const std::string *find(const std::string &key) const {
+    auto found = options.lossOptions.find(key);
+    return found == options.lossOptions.end() ? nullptr : &found->second;
+  }
+
+  [[noreturn]] void bad(const std::string &key, const std::string &why,
+                        Exit exit = Exit::Usage) const {
+    throw Failure(exit, "--loss " + options.loss + ":" + key + "=" +
+                            *find(key) + ": " + why);
+  }
+
+  double number(const std::string &key, double otherwise, double low,
+                double high) const {
+    const std::string *text = find(key);
+    if (!text)
+      return otherwise;
+    char *end = nullptr;
+    const double value = std::strtod(text->c_str(), &end);
+    if (*end || !(value >= low && value <= high))
+      bad(key, high < HUGE_VAL
+                   ? "not a number from " + shown(low) + " to " + shown(high)
+                   : "not a number of at least " + shown(low));
+    return value;
+  }
+
+  int64_t integer(const std::string &key, int64_t otherwise) const {
+    const std::string *text = find(key);
+    if (!text)
+      return otherwise;
+    char *end = nullptr;
+    errno = 0;
+    const long long value = std::strtoll(text->c_str(), &end, 10);
+    if (*end || errno)
+      bad(key, "not an integer");
+    return value;
+  }
+
+  /// A vector of numbers in a file.
+  std::vector<double> numbers(const std::string &key) const {
+    std::vector<double> values;
+    const std::string *path = find(key);
+    if (!path)
+      return values;
+    const onnx::TensorData array = onnx::readNpy(*path);
+    if (!array.problem.empty())
+      bad(key, array.problem,
+          array.missingFile ? Exit::NoInput : Exit::BadModel);
+    const bool wide = array.type == onnx::ElementType::Double;
+    if (array.dims.size() != 1 || array.dims[0] < 1 ||
+        (!wide && array.type != onnx::ElementType::Float))
+      bad(key, "not a vector of float32 or float64", Exit::BadModel);
+    for (int64_t i = 0; i < array.dims[0]; ++i) {
+      double value = 0;
+      float narrow = 0;
+      std::memcpy(wide ? static_cast<void *>(&value) : &narrow,
+                  array.bytes.data() + i * (wide ? 8 : 4), wide ? 8 : 4);
+      values.push_back(wide ? value : narrow);
+      if (!(values.back() >= 0 && std::isfinite(values.back())))
+        bad(key, "number " + std::to_string(i) + " is negative or not finite",
+            Exit::BadModel);
+    }
+    return values;
+  }
+
+private:
+  static std::string shown(double value) {
+    return std::to_string(static_cast<int64_t>(value));
+  }
+  const CompileOptions &options;
+};
+
+} // namespace
+
+LossChoice lossChoice(const CompileOptions &options) {
+  const Settings settings(options);
+  LossChoice choice;
+  choice.kind = options.loss;
+  choice.logits = options.logits;
+  if (const std::string *label = settings.find("label"))
+    choice.label = *label;
+  choice.ignoreIndex = settings.integer("ignore_index", choice.ignoreIndex);
+  choice.labelSmoothing = settings.number("label_smoothing", 0, 0, 1);
+  choice.posWeight = settings.number("pos_weight", 1, 0, HUGE_VAL);
+  choice.classWeights = settings.numbers("weight");
+  return choice;
+}
+
+} // namespace pipec

@@ -1,0 +1,69 @@
+"""Everything that is wrong with a model in one report: node, source, cause and remedy, as text and as JSON."""
+import json
+import unittest
+
+import onnx_writer as onnx
+from pipeline import BAD_MODEL, PipelineTest, call
+
+PROBLEMS = [
+    ("lost", "NoSuchOp", "the operator NoSuchOp is not supported", "pipec list ops"),
+    ("sum", "Add", "shapes [2,3] and [5] do not broadcast", "--dim"),
+    ("shape", "Reshape", "shape", "--constant"),
+    ("drop", "Dropout", "its ratio 1.500000 is not between 0 and 1", ""),
+    ("scores", "Softmax", "its axis 7 is none of a tensor of rank 2", ""),
+]
+
+
+class DiagnosticsTest(PipelineTest):
+    def node(self, op, inputs, name, **more):
+        line = [row[0] for row in PROBLEMS].index(name) + 10
+        trace = 'File "/usr/lib/torch/nn/module.py", line 7, in call\n  File "model.py", line %d, in forward\n' % line
+        return onnx.node(op, inputs, ["out_" + name], name, {"pkg.torch.onnx.stack_trace": trace}, **more)
+
+    def broken(self):
+        path = self.fresh(".onnx")
+        path.write_bytes(onnx.model(
+            [self.node("NoSuchOp", ["x"], "lost"), self.node("Add", ["x", "q"], "sum"),
+             self.node("Reshape", ["x", "s"], "shape"), self.node("Dropout", ["x", "ratio", "train"], "drop"),
+             self.node("Softmax", ["x"], "scores", axis=7), onnx.node("MatMul", ["x", "w"], ["y"], "fine")],
+            [onnx.tensor("w", onnx.FLOAT, (3, 3), [1] * 9), onnx.tensor("ratio", onnx.FLOAT, (), [1.5]),
+             onnx.tensor("train", onnx.INT64, (), [1])],
+            [onnx.value("x", onnx.FLOAT, (2, 3)), onnx.value("q", onnx.FLOAT, (5,)), onnx.value("s", onnx.INT64, (2,))],
+            [onnx.value("y", onnx.FLOAT, (2, 3))]))
+        return path
+
+    def test_text_and_json(self):
+        model = self.broken()
+        text = call("pipec", model, "--cpus", "1")
+        self.check_exit(text, BAD_MODEL)
+        self.assertIn("5 problems", text.stderr)
+        answer = call("pipec", model, "--cpus", "1", "--format", "json")
+        self.check_exit(answer, BAD_MODEL)
+        report = json.loads(answer.stderr)
+        self.assertEqual(report["exit"], BAD_MODEL)
+        self.assertEqual([p["node"] for p in report["problems"]], [row[0] for row in PROBLEMS])
+        for problem, (node, op, cause, remedy) in zip(report["problems"], PROBLEMS):
+            where = "model.py:%d" % ([row[0] for row in PROBLEMS].index(node) + 10)
+            self.assertEqual((problem["op"], problem["location"]), (op, where))
+            self.assertIn(cause, problem["cause"])
+            self.assertIn(remedy, problem["remedy"])
+            self.assertIn("node '%s' (%s" % (node, op), text.stderr)
+            self.assertIn("in the model's source: " + where, text.stderr)
+
+    def test_missing_gradient_names_the_node(self):
+        path = self.fresh(".onnx")
+        trace = 'File "model.py", line 3, in forward\n'
+        nodes = [onnx.node("MatMul", ["x", "w"], ["a"]),
+                 onnx.node("Mod", ["a", "a"], ["y"], "rest", {"pkg.torch.onnx.stack_trace": trace}, fmod=1)]
+        path.write_bytes(onnx.model(nodes, [onnx.tensor("w", onnx.FLOAT, (3, 3), range(9))],
+                                    [onnx.value("x", onnx.FLOAT, (2, 3))], [onnx.value("y", onnx.FLOAT, (2, 3))]))
+        answer = call("pipec", path, "--cpus", "1", "--format", "json")
+        self.check_exit(answer, BAD_MODEL)
+        problem, = json.loads(answer.stderr)["problems"]
+        self.assertEqual((problem["node"], problem["location"]), ("rest", "model.py:3"))
+        self.assertIn("has no gradient, but a trained weight needs it", problem["cause"])
+        self.assertIn("--freeze", problem["remedy"])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,91 @@
+"""Weights that are copies of others: apart by default, one weight with --tie auto, exported as both."""
+import random
+import struct
+import unittest
+
+from pipeline import PipelineTest, call, initializers, write_npy
+
+ROWS, COLUMNS = 6, 9
+
+
+def tensor(name, rows, columns, value):
+    numbers = ",".join("%.6f" % value(i, j) for i in range(rows) for j in range(columns))
+    return "float[%d,%d] %s = {%s}" % (rows, columns, name, numbers)
+
+
+def model(second):
+    random.seed(4)
+    numbers = [[random.gauss(0, 0.4) for _ in range(COLUMNS)] for _ in range(ROWS)]
+    copy, node = {"copy": (", " + tensor("wt", COLUMNS, ROWS, lambda i, j: numbers[j][i]), "b = MatMul(t, wt)"),
+                  "same": ("", "v = Transpose <perm = [1, 0]> (w)  b = MatMul(t, v)")}[second]
+    return """<ir_version: 8, opset_import: ["" : 17]>
+g (float[4,%d] input) => (float[4,%d] logits) <%s%s>
+{ a = MatMul(input, w)  t = Tanh(a)  %s  logits = MatMul(b, w) }""" % (
+        ROWS, COLUMNS, tensor("w", ROWS, COLUMNS, lambda i, j: numbers[i][j]), copy, node)
+
+
+class TieTest(PipelineTest):
+    def setUp(self):
+        super().setUp()
+        random.seed(7)
+        self.data = {"input": self.fresh(".npy"), "labels": self.fresh(".npy")}
+        write_npy(self.data["input"], "<f4", (16, ROWS), struct.pack("<96f", *(random.gauss(0, 1) for _ in range(96))))
+        write_npy(self.data["labels"], "<i8", (16,), struct.pack("<16q", *(random.randrange(COLUMNS) for _ in range(16))))
+
+    def run_model(self, second, *flags, ranks=1):
+        source, target, trained = self.fresh(".txt"), self.fresh(".onnx"), self.fresh(".onnx")
+        source.write_text(model(second))
+        self.check_exit(call("onnx-from-text", source, target), 0)
+        plan = self.compile(target, "--cpus", "1x%d" % ranks, "--stages", ranks, "--microbatches", 2, "--optimizer",
+                            "sgd:lr=0.3,momentum=0.9", *flags)
+        losses = self.train(plan, self.data, 6, "--export", trained, "--transport", "inproc").losses
+        return losses, initializers(trained)
+
+    def test_tied_copy_trains_as_the_transpose(self):
+        want, expected = self.run_model("same")
+        apart, _ = self.run_model("copy")
+        self.assertNotEqual(apart, want)
+        for ranks in (1, 2, 3):
+            losses, tensors = self.run_model("copy", "--tie", "auto", ranks=ranks)
+            self.assertEqual(losses, want)
+            self.assertEqual(tensors["w"].bytes, expected["w"].bytes)
+            w, wt = tensors["w"].values(), tensors["wt"].values()
+            self.assertEqual([wt[j * ROWS + i] for i in range(ROWS) for j in range(COLUMNS)], list(w))
+
+    def test_said_without_the_option(self):
+        source, target = self.fresh(".txt"), self.fresh(".onnx")
+        source.write_text(model("copy"))
+        self.check_exit(call("onnx-from-text", source, target), 0)
+        said = call("pipec", target, "--cpus", "1", "--dry-run").stderr
+        self.assertIn("note: 'wt' is 'w' transposed: they train apart; --tie auto trains them as one", said)
+
+    def test_merged_tensor_trains_apart(self):
+        ones = "float[%d] ones = {%s}" % (COLUMNS, ",".join("1" * COLUMNS))
+        twin = "float[%d] twin = {%s}" % (COLUMNS, ",".join("1" * COLUMNS))
+        random.seed(3)
+        w = tensor("w", ROWS, COLUMNS, lambda i, j: random.gauss(0, 0.4))
+        graph = """<ir_version: 8, opset_import: ["" : 17]>
+g (float[4,%d] input) => (float[4,%d] logits) <%s>
+{ a = MatMul(input, w)  b = LayerNormalization(a, ones)  t = Tanh(b)  logits = LayerNormalization(t, %s) }"""
+        runs = []
+        for weights, second, flags in (([w, ones], "ones", ["--untie"]), ([w, ones, twin], "twin", []), ([w, ones], "ones", [])):
+            source, target, trained = self.fresh(".txt"), self.fresh(".onnx"), self.fresh(".onnx")
+            source.write_text(graph % (ROWS, COLUMNS, ", ".join(weights), second))
+            self.check_exit(call("onnx-from-text", source, target), 0)
+            plan = self.compile(target, "--cpus", "1x2", "--optimizer", "sgd:lr=0.5", *flags)
+            runs.append((self.train(plan, self.data, 5, "--export", trained).losses, trained))
+        (untied, exported), (apart, expected), (merged, _) = runs
+        self.assertEqual(untied, apart)
+        self.assertNotEqual(untied, merged)
+        got, want = initializers(exported), initializers(expected)
+        self.assertEqual(got["ones"].bytes, want["ones"].bytes)
+        self.assertEqual(got["ones.1"].bytes, want["twin"].bytes)
+        self.assertNotEqual(got["ones"].bytes, got["ones.1"].bytes)
+        # The exported model trains on where the other one would.
+        plan = self.compile(exported, "--cpus", "1")
+        twin_plan = self.compile(expected, "--cpus", "1")
+        self.assertEqual(self.train(plan, self.data, 2).losses, self.train(twin_plan, self.data, 2).losses)
+
+
+if __name__ == "__main__":
+    unittest.main()
