@@ -434,6 +434,7 @@ OwningOpRef<ModuleOp> Importer::run() {
   if (!makeOutputs(scope) || !diagnostics.empty())
     return {};
   removeDeadOps();
+  widenNarrowOps();
   declareParameters();
   if (!splits.empty())
     (*module)->setAttr("nn.splits", ArrayAttr::get(&context, splits));

@@ -62,6 +62,7 @@ private:
   void problem(const Node &node, const Scope &scope, const NodeError &error);
 
   bool makeOutputs(const Scope &scope);
+  void widenNarrowOps();
   void declareParameters();
   void removeDeadOps();
   bool isMerged(size_t i) const;

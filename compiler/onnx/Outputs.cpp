@@ -63,6 +63,34 @@ void Importer::removeDeadOps() {
       op.erase();
 }
 
+/// Library kernels take f32 and f64: contractions, pools and gathers of
+/// narrower floats compute in f32, as generated code does anyhow.
+void Importer::widenNarrowOps() {
+  const auto isNarrow = [](Type type) {
+    auto element = dyn_cast<FloatType>(getElementTypeOrSelf(type));
+    return element && element.getWidth() < 32;
+  };
+  for (Operation &op : llvm::make_early_inc_range(function.getBody().front())) {
+    if (!isa<nn::MatmulOp, nn::ConvOp, nn::ConvGradInputOp, nn::MaxPoolOp,
+             nn::AvgPoolOp, nn::GatherOp, nn::ScatterAddOp, nn::CumsumOp>(op) ||
+        llvm::none_of(op.getOperandTypes(), isNarrow))
+      continue;
+    nn::NNBuilder b(op.getLoc(), &op);
+    for (OpOperand &operand : op.getOpOperands())
+      if (isNarrow(operand.get().getType()))
+        operand.set(nn::cast(b, operand.get(), b.getF32Type()));
+    b.setInsertionPointAfter(&op);
+    for (Value result : op.getResults()) {
+      const auto type = nn::tensorType(result);
+      if (!isNarrow(type))
+        continue;
+      result.setType(withElement(type, b.getF32Type()));
+      Value narrow = nn::cast(b, result, type.getElementType());
+      result.replaceAllUsesExcept(narrow, narrow.getDefiningOp());
+    }
+  }
+}
+
 void Importer::declareParameters() {
   // Reads that were removed as dead leave parameters without a use.
   std::set<std::string> read;

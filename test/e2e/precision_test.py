@@ -50,6 +50,9 @@ class PrecisionTest(PipelineTest):
     def test_double(self):
         self.check(onnx.DOUBLE)
 
+    def test_half(self):
+        self.check(onnx.FLOAT16)
+
 
 if __name__ == "__main__":
     unittest.main()
