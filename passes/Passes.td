@@ -4,6 +4,26 @@
 
 include "mlir/Pass/PassBase.td"
 
+def MarkOutputs : Pass<"pipe-mark-outputs", "::mlir::ModuleOp"> {
+  let summary = "each output of the model becomes a pipe.output op";
+  let description = [{
+    For programs that are run and not trained. The op stands right behind what
+    makes the value, so that outputs are placed on stages as nodes are and a
+    value is never sent only to be an output. With `keep-results` the results
+    stay as well: a loss follows.
+
+    ```mlir
+    func.func @main(…) -> (tensor<8x10xf32> {nn.name = "y", nn.batch_axis = 0 : i64})
+      %y = nn.relu %x                  func.func @main(…)
+      return %y                  ->      %y = nn.relu %x
+                                         pipe.output %y as "y"
+                                         return
+    ```
+  }];
+  let options = [Option<"keepResults", "keep-results", "bool", "false", "@main still returns the outputs">];
+  let dependentDialects = ["::pipec::pipe::PipeDialect"];
+}
+
 def AttachLoss : Pass<"nn-attach-loss", "::mlir::ModuleOp"> {
   let summary = "replaces the model's outputs by the training loss of a microbatch";
   let description = [{

@@ -17,7 +17,7 @@ static void addCleanup(OpPassManager &pm) {
   pm.addPass(createCSEPass());
 }
 
-void addAttachPhase(OpPassManager &pm, const LossChoice &loss) {
+static void addLoss(OpPassManager &pm, const LossChoice &loss) {
   AttachLossOptions options;
   options.kind = loss.kind;
   options.logits = loss.logits;
@@ -28,6 +28,17 @@ void addAttachPhase(OpPassManager &pm, const LossChoice &loss) {
   options.classWeights.assign(loss.classWeights.begin(),
                               loss.classWeights.end());
   pm.addPass(createAttachLoss(options));
+}
+
+void addAttachPhase(OpPassManager &pm, const LossChoice &loss,
+                    Purpose purpose) {
+  if (purpose != Purpose::Train) {
+    MarkOutputsOptions outputs;
+    outputs.keepResults = purpose == Purpose::Evaluate;
+    pm.addPass(createMarkOutputs(outputs));
+  }
+  if (purpose != Purpose::Infer)
+    addLoss(pm, loss);
   addCleanup(pm);
   pm.addPass(createSplitUses());
 }

@@ -22,8 +22,17 @@ struct LossChoice {
   std::vector<double> classWeights;
 };
 
-/// The loss, and one nn.weight a use: what is priced and partitioned.
-void addAttachPhase(mlir::OpPassManager &pm, const LossChoice &loss);
+/// What the program is for.
+enum class Purpose {
+  Train,    ///< the loss is its only result
+  Infer,    ///< no loss, all outputs
+  Evaluate, ///< the loss and all outputs
+};
+
+/// Outputs or the loss, and one nn.weight a use: what is priced and
+/// partitioned.
+void addAttachPhase(mlir::OpPassManager &pm, const LossChoice &loss,
+                    Purpose purpose);
 /// Stage of every op.
 void addPartitionPhase(mlir::OpPassManager &pm, llvm::ArrayRef<int64_t> cuts);
 /// Gradients, and what is kept for them. `recompute`: none, selective, full.

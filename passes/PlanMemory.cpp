@@ -186,6 +186,8 @@ private:
       store(op, add.getGradient(), accumulator(add), true);
     else if (auto loss = dyn_cast<pipe::LossOp>(op))
       store(op, loss.getX(), {"loss", 0});
+    else if (auto output = dyn_cast<pipe::OutputOp>(op))
+      rewriteOutput(output);
     else if (auto track = dyn_cast<TrackOp>(op))
       rewriteTrack(track);
     else if (auto send = dyn_cast<pipe::SendOp>(op))
@@ -228,6 +230,16 @@ private:
     store(op, op.getX(), place);
   }
 
+  void rewriteOutput(pipe::OutputOp op) {
+    Place place = take("outputs", byteSize(op.getX().getType()));
+    outputs.push_back(b.getDictionaryAttr(
+        {b.getNamedAttr("output", op.getOutputAttr()),
+         number("offset", place.offset),
+         b.getNamedAttr("type", TypeAttr::get(op.getX().getType())),
+         number("batch_axis", op.getBatchAxis())}));
+    store(op, op.getX(), place);
+  }
+
   //===--------------------------------------------------------------------===//
   // What the plan is made from
   //===--------------------------------------------------------------------===//
@@ -262,6 +274,7 @@ private:
     }
     stage->setAttr("pipe.weights", b.getArrayAttr(list));
     stage->setAttr("pipe.trackers", b.getArrayAttr(trackers));
+    stage->setAttr("pipe.outputs", b.getArrayAttr(outputs));
   }
 
   ModuleOp stage;
@@ -275,7 +288,7 @@ private:
   llvm::DenseMap<Value, Place> valuePlaces;
   llvm::DenseSet<Value> needsStore;
   llvm::MapVector<StringRef, Place> inputs;
-  SmallVector<Attribute> trackers;
+  SmallVector<Attribute> trackers, outputs;
 };
 
 struct PlanMemoryPass : public pipec::impl::PlanMemoryBase<PlanMemoryPass> {

@@ -125,6 +125,7 @@ private:
       if (stageOf(&op) == s && !(isSource(&op) && !isBackward(&op)))
         emitOp(&op);
     if (auto ret = cast<func::ReturnOp>(main.front().getTerminator());
+        ret.getNumOperands() == 1 &&
         stageOf(ret.getOperand(0).getDefiningOp()) == s)
       emitLoss(ret);
     addEmptyTasks();

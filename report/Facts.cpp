@@ -3,6 +3,7 @@
 
 #include "report/Format.h"
 #include "report/Prediction.h"
+#include "runtime/program/Sequence.h"
 
 #include <algorithm>
 #include <map>
@@ -62,16 +63,19 @@ std::string modelLine(const plan::Plan &plan) {
 }
 
 std::string trainedLine(const plan::Plan &plan) {
-  RoleCount trained = countRole(plan, "weight");
+  const bool trains = !plan::forwardOnly(plan);
+  RoleCount trained = countRole(plan, trains ? "weight" : "frozen");
   std::string text = plural(trained.tensors, "tensor") + " with " +
-                     count(trained.elements) + " parameters train";
+                     count(trained.elements) + " parameters" +
+                     (trains ? " train" : "");
   auto add = [&](const char *role, const char *what) {
     if (RoleCount c = countRole(plan, role); c.tensors > 0)
       text += " · " + std::to_string(c.tensors) + " " + what + " (" +
               count(c.elements) + ")";
   };
   add("state", "running statistics");
-  add("frozen", "frozen");
+  if (trains)
+    add("frozen", "frozen");
   add("constant", "constant");
   return text;
 }
@@ -79,7 +83,7 @@ std::string trainedLine(const plan::Plan &plan) {
 std::vector<std::string> frozenLines(const plan::Plan &plan, int columns) {
   std::vector<std::string> names;
   for (const plan::Weight &weight : plan.weights)
-    if (weight.role == "frozen")
+    if (weight.role == "frozen" && !plan::forwardOnly(plan))
       names.push_back(weight.name);
   std::vector<std::string> lines;
   std::string line = "frozen:";
@@ -104,10 +108,13 @@ std::vector<std::string> frozenLines(const plan::Plan &plan, int columns) {
 
 std::string trainingLine(const plan::Plan &plan) {
   const plan::Training &t = plan.training;
-  std::string text = t.loss + settings(t.loss_options) + " · " +
-                     t.optimizer.kind + settings(t.optimizer.options) + " · " +
-                     plural(t.microbatches, "microbatch") + " of " +
-                     plural(t.microbatch_size, "sample");
+  const std::string kind = plan::forwardOnly(plan)
+                               ? "none"
+                               : t.loss + settings(t.loss_options) + " · " +
+                                     t.optimizer.kind +
+                                     settings(t.optimizer.options);
+  std::string text = kind + " · " + plural(t.microbatches, "microbatch") +
+                     " of " + plural(t.microbatch_size, "sample");
   if (t.clip_norm > 0)
     text += " · gradient norm at most " + number(t.clip_norm);
   return text;

@@ -73,14 +73,14 @@ std::string roundTrip(double value) {
 
 class Compiler {
 public:
-  explicit Compiler(const CompileOptions &options) : options(options) {
-    context.loadDialect<func::FuncDialect, nn::NNDialect, pipe::PipeDialect>();
-    context.disableMultithreading();
-  }
+  Compiler(const CompileOptions &options, Purpose purpose, MLIRContext &context)
+      : options(options), purpose(purpose), context(context) {}
 
   int run() {
-    checkOptimizer();
-    loss = lossChoice(options);
+    if (purpose == Purpose::Train)
+      checkOptimizer();
+    if (purpose != Purpose::Infer)
+      loss = lossChoice(options);
     topology = topologyOf(options);
     if (options.device.empty() || options.cpus.empty())
       refuseCodeForGpus();
@@ -91,12 +91,8 @@ public:
       std::cerr << diagnostics.text(options.model); // remarks of the import
     if (options.emit == "nn")
       return emitText(*module);
-    original = OwningOpRef<ModuleOp>(cast<ModuleOp>(module->clone()));
-    plan::CostGraph graph;
-    if (failed(costGraph(*module, topology.device, graph)))
+    if (!makeDecision(std::nullopt))
       return report();
-    decision = decide(options, graph, topology, microbatchSize(),
-                      optimizer->states(settings).size());
     if (options.dryRun)
       return printDryRun();
     if (!lowerToTasks())
@@ -104,6 +100,32 @@ public:
     if (options.emit == "pipe")
       return emitText(*module);
     return generate();
+  }
+
+  /// The plan that evaluates what `training` trains: on as many ranks.
+  bool evaluate(const plan::Plan &training, const PlanFolder &outer) {
+    loss = lossChoice(options);
+    topology = topologyOf(options);
+    DiagnosticCollector collector(context, diagnostics);
+    if (!import() || !makeDecision(static_cast<int>(training.ranks.size())) ||
+        !lowerToTasks())
+      return false;
+    PlanFolder folder(outer, plan::kEvaluationFolder);
+    std::string noText;
+    std::vector<int64_t> workspace;
+    if (!compileStages(&folder, workspace, noText))
+      return false;
+    plan::Plan plan = planFor(workspace);
+    folder.writeFolded(plan, foldedTensors());
+    folder.shareFiles(plan, training);
+    folder.writeFile("plan.json", plan::toJson(plan));
+    return true;
+  }
+
+  int report() {
+    std::cerr << (options.format == "json" ? diagnostics.json(options.model)
+                                           : diagnostics.text(options.model));
+    return static_cast<int>(diagnostics.exitCode());
   }
 
 private:
@@ -144,17 +166,42 @@ private:
     o.trainOnly = options.trainOnly;
     o.tie = options.tie;
     o.untie = options.untie;
-    if (options.inferenceBatchNorm)
+    o.forwardOnly = purpose != Purpose::Train;
+    if (options.inferenceBatchNorm || purpose == Purpose::Evaluate)
       o.batchNorm = onnx::BatchNorm::Inference;
     module =
         onnx::importModel(options.model, o, context, diagnostics, importReport);
     if (!module)
       return false;
     dump("import");
-    return phase("attach", [&](PassManager &pm) { addAttachPhase(pm, loss); });
+    return phase("attach", [&](PassManager &pm) {
+      addAttachPhase(pm, loss, purpose);
+    });
+  }
+
+  bool makeDecision(std::optional<int> ranks) {
+    original = OwningOpRef<ModuleOp>(cast<ModuleOp>(module->clone()));
+    plan::CostGraph graph;
+    const bool trains = purpose == Purpose::Train;
+    if (failed(costGraph(*module, trains, topology.device, graph)))
+      return false;
+    decision = trains ? decide(options, graph, topology, microbatchSize(),
+                               optimizer->states(settings).size())
+                      : decideForward(options, graph, topology,
+                                      microbatchSize(), ranks);
+    return true;
   }
 
   bool lowerToTasks() {
+    const auto partition = [&](PassManager &pm) {
+      addPartitionPhase(pm, decision.cuts());
+    };
+    const auto memory = [&](PassManager &pm) { addMemoryPhase(pm); };
+    if (purpose != Purpose::Train)
+      return phase("partition", partition) &&
+             phase("split",
+                   [&](PassManager &pm) { addSplitPhase(pm, false); }) &&
+             phase("memory", memory);
     std::string recompute = decision.recompute            ? "full"
                             : options.recompute == "none" ? "none"
                                                           : "selective";
@@ -165,17 +212,13 @@ private:
     for (const auto &order : decision.schedule.order)
       for (const schedule::Action &action : order)
         split = split || action.kind == schedule::Kind::W;
-    return phase("partition",
-                 [&](PassManager &pm) {
-                   addPartitionPhase(pm, decision.cuts());
-                 }) &&
+    return phase("partition", partition) &&
            phase("differentiate",
                  [&](PassManager &pm) {
                    addDifferentiatePhase(pm, options.microbatches, recompute);
                  }) &&
            phase("split", [&](PassManager &pm) { addSplitPhase(pm, split); }) &&
-           phase("memory", [&](PassManager &pm) { addMemoryPhase(pm); }) &&
-           phase("update", [&](PassManager &pm) {
+           phase("memory", memory) && phase("update", [&](PassManager &pm) {
              addUpdatePhase(pm, options.optimizer, values);
            });
   }
@@ -226,12 +269,6 @@ private:
   // Results
   //===--------------------------------------------------------------------===//
 
-  int report() {
-    std::cerr << (options.format == "json" ? diagnostics.json(options.model)
-                                           : diagnostics.text(options.model));
-    return static_cast<int>(diagnostics.exitCode());
-  }
-
   int emit(const std::string &text) {
     if (options.output.empty()) {
       std::cout << text;
@@ -253,13 +290,16 @@ private:
     return 1;
   }
 
+  bool compileStages(PlanFolder *folder, std::vector<int64_t> &workspace,
+                     std::string &text);
   int generate();
   int printDryRun();
   plan::Plan planFor(const std::vector<int64_t> &workspace);
   std::map<std::string, std::string> foldedTensors();
 
   const CompileOptions &options;
-  MLIRContext context;
+  const Purpose purpose;
+  MLIRContext &context;
   Diagnostics diagnostics;
   onnx::ImportReport importReport;
   plan::Topology topology;
@@ -276,6 +316,7 @@ plan::Plan Compiler::planFor(const std::vector<int64_t> &workspace) {
                     *decision.strategy, decision.schedule, decision.request,
                     decision.result};
   inputs.workspaceBytes = workspace;
+  inputs.purpose = purpose;
   inputs.opset = importReport.opset;
   for (const onnx::InputReport &input : importReport.inputs)
     inputs.modelInputs.push_back(input.name);
@@ -357,43 +398,62 @@ std::map<std::string, std::string> Compiler::foldedTensors() {
   return folded;
 }
 
-int Compiler::generate() {
-  std::string output = options.output;
-  if (output.empty())
-    output = std::filesystem::path(options.model).stem().string() + ".plan";
-  bool textual = !options.emit.empty();
-  std::optional<PlanFolder> folder;
-  if (!textual) {
-    folder.emplace(output);
+/// Code of all stages: shared objects in `folder`, or as text without one.
+bool Compiler::compileStages(PlanFolder *folder,
+                             std::vector<int64_t> &workspace,
+                             std::string &text) {
+  if (folder)
     folder->writeFile("stages/.keep", "");
-  }
-  std::vector<int64_t> workspace(decision.result.stages.size(), 0);
+  workspace.assign(decision.result.stages.size(), 0);
   target::TargetOptions targetOptions;
   targetOptions.cpu = options.targetCpu;
   targetOptions.keepKernels = options.emit == "kernels";
   targetOptions.keepLlvm = options.emit == "llvm";
   targetOptions.keepObject = options.emit == "object";
-  std::string text;
   for (auto stage : module->getOps<ModuleOp>()) {
     int64_t id = stage->getAttrOfType<IntegerAttr>(pipe::kStageAttr).getInt();
     target::StageCode code;
-    std::string path = textual ? ""
-                               : folder->temporary() + "/stages/stage" +
-                                     std::to_string(id) + ".so";
+    std::string path = folder ? folder->temporary() + "/stages/stage" +
+                                    std::to_string(id) + ".so"
+                              : "";
     if (failed(target::compileStage(stage, targetOptions, path, code)))
-      return report();
+      return false;
     for (const target::TaskCode &task : code.tasks)
       workspace[id] = std::max(workspace[id], task.workspaceBytes);
     text += code.kernels + code.llvm + code.object;
   }
-  if (textual)
+  if (folder)
+    std::filesystem::remove(folder->temporary() + "/stages/.keep");
+  return true;
+}
+
+int Compiler::generate() {
+  std::string output = options.output;
+  if (output.empty())
+    output = std::filesystem::path(options.model).stem().string() + ".plan";
+  std::optional<PlanFolder> folder;
+  if (options.emit.empty())
+    folder.emplace(output);
+  std::string text;
+  std::vector<int64_t> workspace;
+  if (!compileStages(folder ? &*folder : nullptr, workspace, text))
+    return report();
+  if (!folder)
     return emit(text);
   plan::Plan plan = planFor(workspace);
   folder->writeFolded(plan, foldedTensors());
   folder->addFiles(plan, options.selfContained);
   plan::checkPlan(plan); // a plan that cannot run is never written
-  std::filesystem::remove(folder->temporary() + "/stages/.keep");
   folder->writeFile("plan.json", plan::toJson(plan));
+  if (purpose == Purpose::Train) {
+    CompileOptions evaluated = options;
+    evaluated.dumpDirectory.clear();
+    if (plan.strategy.update == "round") // then a step is one microbatch
+      evaluated.microbatches = 4 * static_cast<int>(plan.ranks.size());
+    Compiler evaluation(evaluated, Purpose::Evaluate, context);
+    if (!evaluation.evaluate(plan, *folder))
+      return evaluation.report();
+  }
   writeExtras(plan, decision.schedule, folder->temporary());
   folder->commit();
   if (!options.quiet)
@@ -420,7 +480,13 @@ int compileCommand(int argc, char **argv) {
   CompileOptions options;
   if (!parseCompileOptions(argc, argv, options))
     return 0;
-  return Compiler(options).run();
+  MLIRContext context;
+  context.loadDialect<func::FuncDialect, nn::NNDialect, pipe::PipeDialect>();
+  context.disableMultithreading();
+  return Compiler(options,
+                  options.forwardOnly ? Purpose::Infer : Purpose::Train,
+                  context)
+      .run();
 }
 
 } // namespace pipec

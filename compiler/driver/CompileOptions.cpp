@@ -104,6 +104,17 @@ void check(const CompileOptions &o) {
     throw Failure(Exit::Usage, "--clip-norm must be a finite number above 0");
 }
 
+/// What has no meaning without training.
+void refuseTraining(const CLI::App &app) {
+  for (const char *name :
+       {"--loss", "--logits", "--optimizer", "--clip-norm", "--strategy",
+        "--recompute", "--freeze", "--train-only"})
+    if (app.count(name) > 0)
+      throw Failure(Exit::Usage,
+                    std::string("--forward-only trains nothing: ") +
+                        "leave out " + name);
+}
+
 } // namespace
 
 bool parseCompileOptions(int argc, char **argv, CompileOptions &o) {
@@ -160,6 +171,8 @@ bool parseCompileOptions(int argc, char **argv, CompileOptions &o) {
                "place");
   app.add_option("--bn", bn, "train (default) or inference")
       ->check(CLI::IsMember({"train", "inference"}));
+  app.add_flag("--forward-only", o.forwardOnly,
+               "no loss, no gradients: the pipeline runs inference");
   app.add_flag("--dry-run", o.dryRun, "plan and print, generate nothing");
   app.add_option("--emit", o.emit,
                  "nn, pipe, kernels, llvm or object: stop there, write to -o "
@@ -197,6 +210,8 @@ bool parseCompileOptions(int argc, char **argv, CompileOptions &o) {
   o.inferenceBatchNorm = bn == "inference";
   o.tie = tie == "auto";
   check(o);
+  if (o.forwardOnly)
+    refuseTraining(app);
   return true;
 }
 

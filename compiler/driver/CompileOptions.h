@@ -17,6 +17,7 @@ struct CompileOptions {
   std::map<std::string, int64_t> dims;
   std::map<std::string, std::string> constants;
   // Training
+  bool forwardOnly = false;
   int microbatches = 1;
   std::string loss = "cross-entropy";
   std::map<std::string, std::string> lossOptions;

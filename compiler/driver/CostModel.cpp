@@ -36,9 +36,9 @@ plan::OpKind kindOf(Operation *op) {
 
 class GraphBuilder {
 public:
-  GraphBuilder(ModuleOp module, const plan::DeviceModel &device,
+  GraphBuilder(ModuleOp module, bool trains, const plan::DeviceModel &device,
                plan::CostGraph &graph)
-      : module(module), device(device), graph(graph) {}
+      : module(module), trains(trains), device(device), graph(graph) {}
 
   LogicalResult run() {
     OwningOpRef<ModuleOp> copy(cast<ModuleOp>(module->clone()));
@@ -60,7 +60,9 @@ private:
   LogicalResult differentiate(ModuleOp copy, func::FuncOp main) {
     Builder b(copy.getContext());
     for (auto [i, op] : llvm::enumerate(modelNodes(main)))
-      op->setAttr(kOpStage, b.getI64IntegerAttr(i));
+      op->setAttr(trains ? kOpStage : kNode, b.getI64IntegerAttr(i));
+    if (!trains)
+      return success();
     PassManager first(copy.getContext());
     first.addPass(createDifferentiate());
     if (failed(first.run(copy)))
@@ -151,7 +153,7 @@ private:
           if (!isBackward(user) && nodeOf(user) > static_cast<int64_t>(i))
             readers.insert(nodeOf(user));
         value.consumers.assign(readers.begin(), readers.end());
-        if (isFloat(v))
+        if (trains && isFloat(v))
           value.gradientBytes = value.bytes;
         if (!value.consumers.empty())
           graph.values.push_back(value);
@@ -216,6 +218,7 @@ private:
   }
 
   ModuleOp module;
+  bool trains;
   const plan::DeviceModel &device;
   plan::CostGraph &graph;
   SmallVector<Operation *> nodes;
@@ -223,9 +226,10 @@ private:
 
 } // namespace
 
-LogicalResult costGraph(ModuleOp module, const plan::DeviceModel &device,
+LogicalResult costGraph(ModuleOp module, bool trains,
+                        const plan::DeviceModel &device,
                         plan::CostGraph &graph) {
-  return GraphBuilder(module, device, graph).run();
+  return GraphBuilder(module, trains, device, graph).run();
 }
 
 } // namespace pipec

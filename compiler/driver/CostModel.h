@@ -8,11 +8,11 @@
 
 namespace pipec {
 
-/// Costs of `module` (with loss, one nn.weight a use, no stages yet) on
-/// `device`: node i is modelNodes(main)[i]. The backward pass is priced from
-/// the gradient graph itself, made on a copy. Fails after a diagnostic when the
-/// model has no gradient.
-mlir::LogicalResult costGraph(mlir::ModuleOp module,
+/// Costs of `module` (attached, one nn.weight a use, no stages yet) on
+/// `device`: node i is modelNodes(main)[i]. With `trains` the backward pass is
+/// priced from the gradient graph itself, made on a copy. Fails after a
+/// diagnostic when the model has no gradient.
+mlir::LogicalResult costGraph(mlir::ModuleOp module, bool trains,
                               const plan::DeviceModel &device,
                               plan::CostGraph &graph);
 

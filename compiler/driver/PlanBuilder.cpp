@@ -115,12 +115,16 @@ private:
     plan.model.opset = in.opset;
     plan.model.inputs = in.modelInputs;
     plan.model.outputs = in.modelOutputs;
-    plan.training.loss = o.loss;
-    plan.training.loss_options = o.lossOptions;
-    plan.training.optimizer = {in.optimizer, in.optimizerSettings};
+    if (in.purpose != Purpose::Infer) {
+      plan.training.loss = o.loss;
+      plan.training.loss_options = o.lossOptions;
+    }
+    if (in.purpose == Purpose::Train) {
+      plan.training.optimizer = {in.optimizer, in.optimizerSettings};
+      plan.training.clip_norm = o.clipNorm;
+    }
     plan.training.microbatches = in.request.microbatches;
     plan.training.microbatch_size = in.request.microbatchSize;
-    plan.training.clip_norm = o.clipNorm;
     plan.cluster.kind =
         in.request.topology.device.kind == "cpu" ? "cpu" : "cuda";
     plan.cluster.device = in.request.topology.device.name;
@@ -238,9 +242,11 @@ private:
       s.split_backward |= name == "backward_weight" || name == "backward_input";
       s.tracks |= name == "track";
     }
-    s.computes_loss = s.id == static_cast<int>(in.result.stages.size()) - 1;
+    s.computes_loss = in.purpose != Purpose::Infer &&
+                      s.id == static_cast<int>(in.result.stages.size()) - 1;
     addStageWeights(module, s);
     addStageInputs(module, s);
+    addOutputs(module, s);
     addRegions(module, s);
     plan.stages.push_back(s);
   }
@@ -278,6 +284,22 @@ private:
     for (auto d : list.getAsRange<DictionaryAttr>())
       s.inputs.push_back({static_cast<int>(inputIndex.at(text(d, "input"))),
                           integer(d, "offset")});
+  }
+
+  void addOutputs(ModuleOp module, const plan::Stage &s) {
+    auto list = module->getAttrOfType<ArrayAttr>("pipe.outputs");
+    for (auto d : list.getAsRange<DictionaryAttr>()) {
+      auto type = cast<RankedTensorType>(d.getAs<TypeAttr>("type").getValue());
+      plan::Output output;
+      output.name = text(d, "output");
+      output.dtype = typeName(type.getElementType());
+      output.shape.assign(type.getShape().begin(), type.getShape().end());
+      output.bytes = nn::byteSize(type);
+      output.batch_axis = static_cast<int>(integer(d, "batch_axis"));
+      output.stage = s.id;
+      output.offset = integer(d, "offset");
+      plan.outputs.push_back(output);
+    }
   }
 
   void addRegions(ModuleOp module, plan::Stage &s) {

@@ -6,6 +6,7 @@
 #include "compiler/plan/Planner.h"
 #include "compiler/schedule/Schedule.h"
 #include "compiler/strategy/Strategy.h"
+#include "passes/Pipelines.h"
 #include "runtime/program/Plan.h"
 
 #include "mlir/IR/BuiltinOps.h"
@@ -26,6 +27,7 @@ struct PlanInputs {
   /// Slots for messages that come before their turn, beyond those that every
   /// order needs.
   int spareSlots = 0;
+  Purpose purpose = Purpose::Train;
   int64_t opset = 0;
   std::vector<std::string> modelInputs = {}, modelOutputs = {};
   std::string optimizer = {};

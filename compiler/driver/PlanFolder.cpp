@@ -15,6 +15,8 @@ namespace fs = std::filesystem;
 namespace pipec {
 namespace {
 
+constexpr const char *kFolded = "weights.safetensors";
+
 [[noreturn]] void cannotWrite(const std::string &what, const std::string &why) {
   throw Failure(Exit::CannotWrite, "cannot write " + what + ": " + why);
 }
@@ -52,9 +54,13 @@ PlanFolder::PlanFolder(const std::string &given)
                   error);
 }
 
+PlanFolder::PlanFolder(const PlanFolder &outer, const std::string &name)
+    : path(outer.path + "/" + name),
+      temporaryPath(outer.temporaryPath + "/" + name), inner(true) {}
+
 PlanFolder::~PlanFolder() {
   std::error_code error;
-  if (!temporaryPath.empty())
+  if (!inner && !temporaryPath.empty())
     fs::remove_all(temporaryPath, error);
 }
 
@@ -92,9 +98,9 @@ void PlanFolder::writeFolded(plan::Plan &plan,
   std::string file(reinterpret_cast<const char *>(&length), 8);
   file += text;
   int64_t start = file.size();
-  writeFile("weights.safetensors", file + data);
+  writeFile(kFolded, file + data);
   int index = plan.files.size();
-  plan.files.push_back({"weights.safetensors", "", "", 0});
+  plan.files.push_back({kFolded, "", "", 0});
   int64_t offset = start;
   for (plan::Weight &w : plan.weights)
     if (auto it = bytes.find(w.name); it != bytes.end()) {
@@ -103,15 +109,33 @@ void PlanFolder::writeFolded(plan::Plan &plan,
     }
 }
 
+/// The file of folded tensors in this folder.
+void PlanFolder::addOwn(plan::File &file) {
+  std::error_code error;
+  file.absolute = "";
+  const std::string here = temporaryPath + "/" + file.relative;
+  file.bytes = static_cast<int64_t>(fs::file_size(here, error));
+  file.sha256 = sha256OfFile(here);
+}
+
+void PlanFolder::shareFiles(plan::Plan &plan, const plan::Plan &outer) {
+  for (size_t i = 0; i < plan.files.size(); ++i) {
+    if (plan.files[i].relative == kFolded) {
+      addOwn(plan.files[i]);
+      continue;
+    }
+    plan.files[i] = outer.files.at(i);
+    plan.files[i].relative = "../" + plan.files[i].relative;
+  }
+  plan.model.sha256 = outer.model.sha256;
+}
+
 void PlanFolder::addFiles(plan::Plan &plan, bool copy) {
   std::error_code error;
   fs::path modelFolder;
   for (plan::File &file : plan.files) {
-    if (file.relative == "weights.safetensors") {
-      file.absolute = "";
-      std::string here = temporaryPath + "/" + file.relative;
-      file.bytes = fs::file_size(here, error);
-      file.sha256 = sha256OfFile(here);
+    if (file.relative == kFolded) {
+      addOwn(file);
       continue;
     }
     fs::path absolute = fs::absolute(file.absolute).lexically_normal();

@@ -16,6 +16,8 @@ public:
   /// Throws Failure(CannotWrite) when `path` exists and is no plan, or its
   /// parent cannot be written.
   explicit PlanFolder(const std::string &path);
+  /// A plan inside a plan: comes and goes with `outer`.
+  PlanFolder(const PlanFolder &outer, const std::string &name);
   ~PlanFolder();
   PlanFolder(const PlanFolder &) = delete;
 
@@ -27,11 +29,16 @@ public:
                    const std::map<std::string, std::string> &bytes);
   /// Digests and paths of the files; with `copy` they move into the plan.
   void addFiles(plan::Plan &plan, bool copy);
+  /// The same for a plan inside that of `outer`, which has the same files.
+  void shareFiles(plan::Plan &plan, const plan::Plan &outer);
   /// Replaces what was there.
   void commit();
 
 private:
+  void addOwn(plan::File &file);
+
   std::string path, temporaryPath;
+  bool inner = false;
 };
 
 } // namespace pipec

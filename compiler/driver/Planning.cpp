@@ -346,4 +346,69 @@ Decision decide(const CompileOptions &o, const plan::CostGraph &graph,
   return std::move(*best);
 }
 
+//===----------------------------------------------------------------------===//
+// Without training
+//===----------------------------------------------------------------------===//
+
+/// Not a row of `pipec list strategies`: nothing is trained with it.
+static const strategy::StrategyRow kForward = {
+    "forward-only",         "gpipe", strategy::Versions::Latest,
+    strategy::Update::Step, false,   "forwards in microbatch order"};
+
+/// The facts of gpipe, whose backwards cost nothing here, without what they
+/// would need kept.
+static plan::StrategyFacts forwardFacts() {
+  plan::StrategyFacts facts = plan::strategyFacts(kForward.schedule);
+  facts.inFlight = [](const plan::StagePosition &) { return 1; };
+  facts.gradientCopies = 0;
+  return facts;
+}
+
+static schedule::Schedule forwardSchedule(const Decision &d) {
+  schedule::Schedule schedule = scheduleFor(d);
+  for (auto &order : schedule.order)
+    std::erase_if(order, [](const schedule::Action &action) {
+      return action.kind != schedule::Kind::F;
+    });
+  return schedule;
+}
+
+/// One stage a rank while the model has nodes enough, else copies of one.
+static void spread(plan::PlanRequest &request, int ranks) {
+  const auto starts = static_cast<int>(plan::legalStarts(request.graph).size());
+  if (starts >= ranks)
+    request.replicas.assign(static_cast<size_t>(ranks), 1);
+  else
+    request.replicas = {ranks};
+  request.stages = static_cast<int>(request.replicas.size());
+}
+
+Decision decideForward(const CompileOptions &o, const plan::CostGraph &graph,
+                       const plan::Topology &topology, int64_t microbatchSize,
+                       std::optional<int> ranks) {
+  Decision d;
+  d.strategy = &kForward;
+  d.request.graph = graph;
+  d.request.topology = topology;
+  d.request.strategy = forwardFacts();
+  d.request.microbatches = o.microbatches;
+  d.request.microbatchSize = static_cast<int>(microbatchSize);
+  d.request.memoryLimit = o.memoryLimit;
+  if (ranks) {
+    spread(d.request, *ranks);
+  } else {
+    readStages(o, d.request);
+    const bool free = o.stages == "auto" && o.replicas.empty() &&
+                      o.stageFile.empty() && !o.cpus.empty();
+    if (free)
+      spread(d.request, topology.devices());
+  }
+  d.result = plan::makePlan(d.request);
+  std::erase_if(d.result.baselines, [](const plan::Baseline &baseline) {
+    return baseline.name == "gpipe"; // which this is
+  });
+  d.schedule = forwardSchedule(d);
+  return d;
+}
+
 } // namespace pipec

@@ -7,6 +7,8 @@
 #include "compiler/schedule/Schedule.h"
 #include "compiler/strategy/Strategy.h"
 
+#include <optional>
+
 namespace pipec {
 
 /// What was decided for a model on a cluster.
@@ -27,5 +29,13 @@ plan::Topology topologyOf(const CompileOptions &options);
 Decision decide(const CompileOptions &options, const plan::CostGraph &graph,
                 const plan::Topology &topology, int64_t microbatchSize,
                 double optimizerBytesPerParameterByte);
+
+/// The same for a program that is run and not trained: forwards in microbatch
+/// order. On CPUs one stage a rank, unless the options say otherwise. With
+/// `ranks`, on exactly so many ranks, whatever the options say of stages.
+Decision decideForward(const CompileOptions &options,
+                       const plan::CostGraph &graph,
+                       const plan::Topology &topology, int64_t microbatchSize,
+                       std::optional<int> ranks = std::nullopt);
 
 } // namespace pipec

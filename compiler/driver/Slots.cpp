@@ -65,7 +65,10 @@ SlotPlan assignSlots(const std::vector<Action> &order, int stage,
   });
   std::set<Kind> forward{Kind::F}, backward{Kind::B, Kind::I},
       last{request.splitBackward ? Kind::W : Kind::B};
-  int inFlight = mostHeld(order, stage, forward, last);
+  const bool forwardOnly =
+      std::all_of(order.begin(), order.end(),
+                  [](const Action &a) { return a.kind == Kind::F; });
+  int inFlight = forwardOnly ? 1 : mostHeld(order, stage, forward, last);
   int backwards = mostHeld(order, stage, backward, last);
   auto limited = [&](int n) { return std::clamp(n, 1, std::max(1, local)); };
 
@@ -94,6 +97,9 @@ SlotPlan assignSlots(const std::vector<Action> &order, int stage,
     if (isForward) {
       note(out, true);
       out.release(k); // a message's slot: in turn, the runtime waits for it
+      if (forwardOnly)
+        for (Region *region : {&in, &stash})
+          region->release(k);
       continue;
     }
     bool first = action.kind != Kind::W;

@@ -34,7 +34,8 @@ struct SlotPlan {
 
 /// Follows `order` (one device) for one stage. IN and STASH are held from the
 /// forward to the end of the backward pass, GRAD_IN through the backward pass,
-/// WSTASH from I to W, OUT and GRAD_OUT until their message has left. A region
+/// WSTASH from I to W, OUT and GRAD_OUT until their message has left. An order
+/// of forwards alone holds nothing longer than the forward. A region
 /// that messages are written to has one slot more, so that the next message can
 /// arrive while all microbatches in flight hold theirs.
 SlotPlan assignSlots(const std::vector<schedule::Action> &order, int stage,

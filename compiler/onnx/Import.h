@@ -47,8 +47,9 @@ struct ImportOptions {
   /// every place that reads it.
   bool untie = false;
   BatchNorm batchNorm = BatchNorm::Train;
-  /// The program is never trained: every weight is frozen, batch norms and
-  /// dropout take their inference form.
+  /// The program is never trained: every weight is frozen, dropout is off, and
+  /// batch norms are what the file says (with BatchNorm::Inference always
+  /// inference).
   bool forwardOnly = false;
 };
 

@@ -63,6 +63,8 @@ private:
 
   bool makeOutputs(const Scope &scope);
   void widenNarrowOps();
+  llvm::DenseSet<mlir::Value> valuesThatCountSamples();
+  int64_t outputBatchAxis(const ValueInfo &output, mlir::Value value);
   void declareParameters();
   void removeDeadOps();
   bool isMerged(size_t i) const;

@@ -50,10 +50,44 @@ bool Importer::makeOutputs(const Scope &scope) {
   SmallVector<Type> types(
       llvm::map_range(values, [](Value v) { return v.getType(); }));
   function.setType(b.getFunctionType(function.getArgumentTypes(), types));
-  for (size_t i = 0; i < values.size(); ++i)
-    function.setResultAttr(i, "nn.name",
-                           b.getStringAttr(model.graph.outputs[i].name));
+  const llvm::DenseSet<Value> counted = valuesThatCountSamples();
+  for (size_t i = 0; i < values.size(); ++i) {
+    const ValueInfo &output = model.graph.outputs[i];
+    function.setResultAttr(i, "nn.name", b.getStringAttr(output.name));
+    const int64_t axis =
+        counted.contains(values[i]) ? outputBatchAxis(output, values[i]) : -1;
+    if (options.forwardOnly)
+      function.setResultAttr(i, "nn.batch_axis", b.getI64IntegerAttr(axis));
+  }
   return true;
+}
+
+/// What depends on an input that counts samples.
+llvm::DenseSet<Value> Importer::valuesThatCountSamples() {
+  llvm::DenseSet<Value> found;
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (batchAxis(*inputs[i]) == 0)
+      found.insert(function.getArgument(i));
+  for (Operation &op : function.getBody().front())
+    if (llvm::any_of(op.getOperands(),
+                     [&](Value v) { return found.contains(v); }))
+      found.insert(op.result_begin(), op.result_end());
+  return found;
+}
+
+/// Axis 0 counts samples if the file calls it as it calls the inputs' one;
+/// where it says nothing, if it is as long.
+int64_t Importer::outputBatchAxis(const ValueInfo &output, Value value) {
+  const auto type = nn::tensorType(value);
+  int64_t samples = -1;
+  for (size_t i = 0; i < inputs.size() && samples < 0; ++i)
+    if (batchAxis(*inputs[i]) == 0)
+      samples = nn::tensorType(function.getArgument(i)).getDimSize(0);
+  if (type.getRank() == 0 || type.getDimSize(0) != samples)
+    return -1;
+  const bool declared = output.shape && !output.shape->empty();
+  const bool fixed = declared && (*output.shape)[0].value.has_value();
+  return fixed && !batchSymbol().empty() ? -1 : 0;
 }
 
 void Importer::removeDeadOps() {

@@ -19,9 +19,10 @@ void PipeDialect::initialize() {
 }
 
 static constexpr llvm::StringRef kRegions[] = {
-    "workspace", "constants", "weights",  "new_weights", "gradients",
-    "optimizer", "state",     "stats",    "in",          "stash",
-    "out",       "grad_in",   "grad_out", "wstash",      "loss"};
+    "workspace", "constants", "weights", "new_weights",
+    "gradients", "optimizer", "state",   "stats",
+    "in",        "stash",     "out",     "grad_in",
+    "grad_out",  "wstash",    "loss",    "outputs"};
 static_assert(std::size(kRegions) == PIPEC_REGION_COUNT);
 
 ArrayRef<StringRef> pipec::pipe::regionNames() { return kRegions; }

@@ -77,7 +77,11 @@ def Pipe_LossOp : Pipe_Op<"loss"> {
 }
 def Pipe_OutputOp : Pipe_Op<"output"> {
   let summary = "a named model output of this microbatch, kept for whoever asks";
-  let arguments = (ins Pipe_Tensor:$x, StrAttr:$output);
+  let description = [{
+    Stands in @main already, so that a partition places it like a node.
+    `batch_axis` is the axis that counts samples, or -1.
+  }];
+  let arguments = (ins Pipe_Tensor:$x, StrAttr:$output, DefaultValuedAttr<I64Attr, "0">:$batch_axis);
   let assemblyFormat = "$x `as` $output attr-dict `:` type($x)";
 }
 

@@ -4,6 +4,7 @@
 #include "runtime/exec/Collectives.h"
 #include "runtime/exec/GradientNorm.h"
 #include "runtime/exec/LossLedger.h"
+#include "runtime/exec/OutputLedger.h"
 #include "runtime/exec/PostValidation.h"
 #include "runtime/exec/TaskRunner.h"
 #include "runtime/exec/Traffic.h"
@@ -20,6 +21,7 @@ struct Crew {
   LossLedger &losses;
   TaskRunner &runner;
   Recorder &recorder;
+  OutputLedger *outputs = nullptr; ///< of a plan of forwards alone
 };
 
 /// Synchronous strategies: every rank does its tasks of the step, then sums the

@@ -5,9 +5,16 @@
 
 namespace pipec {
 
+double meanLoss(const Losses &losses) {
+  double sum = 0;
+  for (float loss : losses)
+    sum += loss;
+  return sum / static_cast<double>(losses.size());
+}
+
 LossLedger::LossLedger(const plan::Plan &plan, Transport &transport,
                        Watch &watch, int64_t firstStep,
-                       std::function<void(int64_t, double)> done)
+                       std::function<void(int64_t, const Losses &)> done)
     : plan(plan), transport(transport), watch(watch), next(firstStep),
       done(std::move(done)) {
   if (watch.rank != 0)
@@ -51,10 +58,7 @@ void LossLedger::take(const Message &message) {
        first != partial.end() && first->first == next &&
        first->second.missing == 0;
        first = partial.erase(first)) {
-    double sum = 0;
-    for (float loss : first->second.losses)
-      sum += loss;
-    done(next, sum / count);
+    done(next, first->second.losses);
     ++next;
   }
 }

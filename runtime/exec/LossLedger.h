@@ -10,14 +10,20 @@
 
 namespace pipec {
 
-/// The loss of every microbatch travels to rank 0, which makes the loss of a
-/// step of them: the mean, in double, in order of the microbatches.
+/// Losses of a step's microbatches, in their order.
+using Losses = std::vector<float>;
+
+/// The loss of several microbatches: the mean, in double, in their order.
+double meanLoss(const Losses &losses);
+
+/// The loss of every microbatch travels to rank 0.
 class LossLedger {
 public:
-  /// `done(step, loss)` is called at rank 0 for every step, in order, beginning
-  /// with `firstStep`.
+  /// `done(step, losses)` is called at rank 0 for every step, in order,
+  /// beginning with `firstStep`.
   LossLedger(const plan::Plan &plan, Transport &transport, Watch &watch,
-             int64_t firstStep, std::function<void(int64_t, double)> done);
+             int64_t firstStep,
+             std::function<void(int64_t, const Losses &)> done);
 
   /// Where the loss is computed: sends it to rank 0. Throws
   /// Failure(BadNumbers) when it is not finite.
@@ -52,11 +58,11 @@ private:
   Transport &transport;
   Watch &watch;
   int64_t next; ///< the step whose losses are not complete
-  std::function<void(int64_t, double)> done;
+  std::function<void(int64_t, const Losses &)> done;
   std::deque<Source> sources;
   std::deque<Outgoing> outgoing;
   struct Partial {
-    std::vector<float> losses;
+    Losses losses;
     int missing;
   };
   std::map<int64_t, Partial> partial;

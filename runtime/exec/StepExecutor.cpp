@@ -34,6 +34,10 @@ void StepExecutor::run(const plan::Task &task, int64_t step) {
   traffic.before(task);
   const float loss = crew.runner.run(task, step, task.microbatch, step);
   traffic.after(task);
+  if (crew.outputs)
+    crew.outputs->record(crew.state.unit(task.stage),
+                         step * crew.state.plan.training.microbatches +
+                             task.microbatch);
   if (task.kind == 'F' && crew.state.unit(task.stage).stage->computes_loss)
     crew.losses.record(step, task.microbatch, loss);
   crew.losses.poll();

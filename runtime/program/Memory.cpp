@@ -108,7 +108,8 @@ RankMemory rankMemory(const Plan &plan, int rank) {
     memory.stash += bytes("stash") + bytes("wstash");
     memory.other += bytes("constants") + bytes("state") + bytes("stats") +
                     bytes("in") + bytes("out") + bytes("grad_in") +
-                    bytes("grad_out") + (stage.computes_loss ? kAlignment : 0);
+                    bytes("grad_out") + bytes("outputs") +
+                    (stage.computes_loss ? kAlignment : 0);
   }
   memory.other += scratchBytes(plan, rank) + undoBytes(plan, rank);
   return memory;

@@ -19,7 +19,10 @@
 
 namespace pipec::plan {
 
-constexpr int kPlanVersion = 1;
+constexpr int kPlanVersion = 2;
+
+/// Inside the folder of a plan that trains: the plan that evaluates it.
+constexpr const char *kEvaluationFolder = "evaluation";
 
 /// A file that holds tensors. Found by `relative` (to the plan folder), then
 /// `absolute`; `sha256` must match.
@@ -72,6 +75,18 @@ struct Input {
   int64_t ignored = INT64_MIN; ///< one value outside the range that is allowed
 };
 
+/// A model output of one microbatch, at OUTPUTS + offset after the forward of
+/// its stage. A plan that trains has none; it holds a second plan, the folder
+/// `evaluation`, which has. `batch_axis` as in Input.
+struct Output {
+  std::string name, dtype;
+  std::vector<int64_t> shape;
+  int64_t bytes = 0;
+  int batch_axis = 0;
+  int stage = 0;
+  int64_t offset = 0;
+};
+
 /// A use of a model input by a stage: copied to IN + offset.
 struct StageInput {
   int input = 0;
@@ -119,9 +134,10 @@ struct Stage {
   int warmup = 0;   ///< stream programs: forwards of a replica before it
                     ///< alternates forward, backward (0 for the last stage)
   /// Bytes and slots by region name: workspace constants weights gradients
-  /// optimizer state stats in stash out grad_in grad_out wstash. `weights`
-  /// counts one version (kept `versions` times); a missing region is empty.
-  /// stats: in a step program one slot per microbatch, used by its number.
+  /// optimizer state stats in stash out grad_in grad_out wstash outputs.
+  /// `weights` counts one version (kept `versions` times); a missing region is
+  /// empty. stats: in a step program one slot per microbatch, used by its
+  /// number.
   std::map<std::string, Region> regions;
   std::vector<StageInput> inputs;
   std::vector<StageWeight> weights;
@@ -232,6 +248,7 @@ struct Plan {
   std::string schedule;
   std::vector<File> files; ///< files[0] is the model
   std::vector<Input> inputs;
+  std::vector<Output> outputs;
   std::vector<Weight> weights;
   std::vector<Stage> stages;
   std::vector<Edge> edges;

@@ -151,7 +151,7 @@ void checkRegions(const std::string &path, const Stage &stage) {
   static const std::set<std::string> known = {
       "workspace", "constants", "weights", "gradients", "optimizer",
       "state",     "stats",     "in",      "stash",     "out",
-      "grad_in",   "grad_out",  "wstash"};
+      "grad_in",   "grad_out",  "wstash",  "outputs"};
   for (auto &[name, region] : stage.regions) {
     const std::string where = path + ".regions." + name;
     if (!known.count(name))
@@ -273,6 +273,27 @@ void checkEdges(const Plan &plan) {
   }
 }
 
+void checkOutputs(const Plan &plan) {
+  std::set<std::string> names;
+  for (size_t i = 0; i < plan.outputs.size(); ++i) {
+    const Output &output = plan.outputs[i];
+    const std::string path = at("outputs", i);
+    if (!names.insert(output.name).second)
+      badPlan(path + ".name", "'" + output.name + "' occurs twice");
+    if (tensorBytes(path, output.dtype, output.shape) != output.bytes)
+      badPlan(path + ".bytes", "does not go with its shape and type");
+    inRange(path + ".batch_axis", output.batch_axis, -1, 0);
+    if (output.batch_axis == 0 &&
+        (output.shape.empty() ||
+         output.shape[0] != plan.training.microbatch_size))
+      badPlan(path + ".shape", "must begin with training.microbatch_size");
+    inRange(path + ".stage", output.stage, 0,
+            static_cast<int64_t>(plan.stages.size()) - 1);
+    fits(path + ".offset", output.offset, output.bytes,
+         regionOf(plan.stages[output.stage], "outputs").bytes);
+  }
+}
+
 void checkRanks(const Plan &plan) {
   for (size_t i = 0; i < plan.ranks.size(); ++i) {
     const Rank &rank = plan.ranks[i];
@@ -335,6 +356,7 @@ void checkPlan(const Plan &plan) {
   for (size_t i = 0; i < plan.stages.size(); ++i)
     checkStage(plan, i, uses);
   checkEdges(plan);
+  checkOutputs(plan);
   checkTies(plan);
   checkMemory(plan);
   checkExecution(plan);

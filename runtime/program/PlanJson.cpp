@@ -44,6 +44,11 @@ template <class IO> void fields(IO &io, Input &i) {
   io("bytes", i.bytes), io("batch_axis", i.batch_axis);
   io("upper", i.upper), io("lower", i.lower), io("ignored", i.ignored);
 }
+template <class IO> void fields(IO &io, Output &o) {
+  io("name", o.name), io("dtype", o.dtype), io("shape", o.shape);
+  io("bytes", o.bytes), io("batch_axis", o.batch_axis);
+  io("stage", o.stage), io("offset", o.offset);
+}
 template <class IO> void fields(IO &io, StageInput &i) {
   io("input", i.input), io("offset", i.offset);
 }
@@ -126,7 +131,8 @@ template <class IO> void fields(IO &io, Plan &p) {
   io("version", p.version), io("pipec_version", p.pipec_version);
   io("model", p.model), io("training", p.training), io("cluster", p.cluster);
   io("strategy", p.strategy), io("schedule", p.schedule);
-  io("files", p.files), io("inputs", p.inputs), io("weights", p.weights);
+  io("files", p.files), io("inputs", p.inputs), io("outputs", p.outputs);
+  io("weights", p.weights);
   io("stages", p.stages), io("edges", p.edges), io("ranks", p.ranks);
   io("predicted", p.predicted), io("baselines", p.baselines);
 }

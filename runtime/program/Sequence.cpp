@@ -28,9 +28,10 @@ bool touches(char kind, PipecRegion region) {
 
 PipecRegion regionNamed(const std::string &name) {
   static const char *const names[] = {
-      "workspace", "constants", "weights",  "new_weights", "gradients",
-      "optimizer", "state",     "stats",    "in",          "stash",
-      "out",       "grad_in",   "grad_out", "wstash",      "loss"};
+      "workspace", "constants", "weights", "new_weights",
+      "gradients", "optimizer", "state",   "stats",
+      "in",        "stash",     "out",     "grad_in",
+      "grad_out",  "wstash",    "loss",    "outputs"};
   for (int i = 0; i < PIPEC_REGION_COUNT; ++i)
     if (name == names[i])
       return static_cast<PipecRegion>(i);

@@ -2,6 +2,8 @@
 #include "runtime/run/Launcher.h"
 #include "runtime/control/Stop.h"
 #include "runtime/data/DataSource.h"
+#include "runtime/exec/OutputLedger.h"
+#include "runtime/program/Sequence.h"
 #include "runtime/run/Ranks.h"
 #include "runtime/run/Verify.h"
 
@@ -30,6 +32,8 @@ void checkRunnable(const plan::Plan &plan) {
     throw Failure(Exit::Unavailable, "the plan is for " + plan.cluster.kind +
                                          ", this pipec-run runs on CPUs; "
                                          "compile with --cpus");
+  if (plan::forwardOnly(plan))
+    return;
   const bool loss =
       std::any_of(plan.stages.begin(), plan.stages.end(),
                   [](const plan::Stage &stage) { return stage.computes_loss; });
@@ -75,17 +79,35 @@ Exit start(const plan::Plan &plan, const RunOptions &options, char **argv) {
   return runLocalJob(plan, options, row, argv);
 }
 
+/// The plan to run, and whether the options go with it.
+plan::Plan planToRun(RunOptions &options) {
+  plan::Plan plan = plan::readPlan(options.plan);
+  const bool trains = !plan::forwardOnly(plan);
+  if (trains && options.evaluate) {
+    options.trainingPlan = options.plan;
+    options.plan += std::string("/") + plan::kEvaluationFolder;
+    plan = plan::readPlan(options.plan);
+  }
+  if (!trains || options.evaluate) {
+    checkPass(options);
+    OutputLedger::checkNames(plan, options.outputs);
+  } else {
+    checkTraining(options);
+  }
+  return plan;
+}
+
 } // namespace
 
 int pipecRun(int argc, char **argv) {
   try {
-    const std::optional<RunOptions> options = parseOptions(argc, argv);
+    std::optional<RunOptions> options = parseOptions(argc, argv);
     if (!options)
       return 0;
     catchSignals();
     if (std::getenv(kControlVariable)) // no rank outlives its launcher
       prctl(PR_SET_PDEATHSIG, SIGKILL);
-    const plan::Plan plan = plan::readPlan(options->plan);
+    const plan::Plan plan = planToRun(*options);
     return static_cast<int>(start(plan, *options, argv));
   } catch (const Failure &failure) {
     complain(failure.what());

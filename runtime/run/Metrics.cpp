@@ -85,13 +85,16 @@ std::string toJson(const Summary &summary) {
                      {"busy_s", rank.busy_s},
                      {"rss_bytes", rank.rss_bytes}});
   }
-  return Json{{"steps", summary.steps},
-              {"ranks", ranks},
-              {"step_s", summary.step_s},
-              {"predicted_step_s", summary.predicted_step_s},
-              {"samples_per_s", summary.samples_per_s},
-              {"final_loss", summary.final_loss}}
-      .dump();
+  Json json = {{"steps", summary.steps},
+               {"ranks", ranks},
+               {"step_s", summary.step_s},
+               {"predicted_step_s", summary.predicted_step_s},
+               {"samples_per_s", summary.samples_per_s}};
+  if (summary.samples)
+    json["samples"] = summary.samples;
+  if (summary.hasLoss)
+    json[summary.samples ? "loss" : "final_loss"] = summary.final_loss;
+  return json.dump();
 }
 
 } // namespace pipec

@@ -15,6 +15,8 @@ struct RankFigures {
 
 struct Summary {
   int64_t steps = 0;
+  int64_t samples = 0; ///< of a pass without updates; 0 when training
+  bool hasLoss = true;
   double step_s = 0, predicted_step_s = 0, final_loss = 0;
   double samples_per_s = 0;
   std::vector<RankFigures> ranks;

@@ -7,32 +7,43 @@
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <iostream>
+#include <set>
 
 namespace pipec {
 namespace {
 
+/// NAME=FILE.npy, each name once. `what`: "input".
 std::map<std::string, std::string>
-parseData(const std::vector<std::string> &arguments) {
-  std::map<std::string, std::string> data;
+parseFiles(const std::string &option, const std::string &what,
+           const std::vector<std::string> &arguments) {
+  std::map<std::string, std::string> files;
   for (const std::string &argument : arguments) {
     const size_t equals = argument.find('=');
     if (equals == std::string::npos || equals == 0 ||
         equals + 1 == argument.size())
-      throw Failure(Exit::Usage, "--data " + argument + ": not NAME=FILE.npy");
-    if (!data.emplace(argument.substr(0, equals), argument.substr(equals + 1))
-             .second)
       throw Failure(Exit::Usage,
-                    "--data " + argument + ": the input is given twice");
+                    option + " " + argument + ": not NAME=FILE.npy");
+    if (!files.emplace(argument.substr(0, equals), argument.substr(equals + 1))
+             .second)
+      throw Failure(Exit::Usage, option + " " + argument + ": the " + what +
+                                     " is given twice");
   }
-  return data;
+  return files;
+}
+
+/// Two outputs in one file would leave the last one.
+void checkFiles(const RunOptions &options) {
+  std::set<std::string> seen;
+  for (auto &[name, file] : options.outputs)
+    if (!seen.insert(file).second)
+      throw Failure(Exit::Usage, "--output " + name + "=" + file +
+                                     ": another output has this file");
 }
 
 void check(const RunOptions &options) {
   auto usage = [](const std::string &message) {
     throw Failure(Exit::Usage, message);
   };
-  if (options.steps < 1)
-    usage("--steps must be at least 1");
   if (options.checkpointEvery < 0)
     usage("--checkpoint-every must be at least 1");
   if (options.checkpointEvery > 0 && options.checkpoint.empty())
@@ -65,7 +76,7 @@ std::string transportHelp() {
 
 std::optional<RunOptions> parseOptions(int argc, char **argv) {
   RunOptions options;
-  std::vector<std::string> data;
+  std::vector<std::string> data, outputs;
   std::string format = "text";
   CLI::App app("Runs a plan that pipec has compiled: one process per rank.",
                "pipec-run");
@@ -77,7 +88,15 @@ std::optional<RunOptions> parseOptions(int argc, char **argv) {
       ->type_name("NAME=FILE.npy")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  app.add_option("--steps", options.steps, "optimizer steps")->required();
+  app.add_option("--output", outputs,
+                 "write a model output for every sample: of a plan compiled "
+                 "with --forward-only, or with --evaluate")
+      ->type_name("NAME=FILE.npy")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_flag("--evaluate", options.evaluate,
+               "one pass over the data without updates: loss and outputs");
+  app.add_option("--steps", options.steps, "optimizer steps");
   app.add_option("--shuffle", options.shuffle,
                  "permute the samples in each epoch")
       ->type_name("SEED");
@@ -133,9 +152,40 @@ std::optional<RunOptions> parseOptions(int argc, char **argv) {
                                    "; pipec-run --help lists the options");
   }
   options.json = format == "json";
-  options.data = parseData(data);
+  options.data = parseFiles("--data", "input", data);
+  options.outputs = parseFiles("--output", "output", outputs);
+  checkFiles(options);
+  if (app.count("--steps") && options.steps < 1)
+    throw Failure(Exit::Usage, "--steps must be at least 1");
   check(options);
   return options;
+}
+
+void checkTraining(const RunOptions &options) {
+  if (options.steps < 1)
+    throw Failure(Exit::Usage, "say how long to train, with --steps N");
+  if (!options.outputs.empty())
+    throw Failure(Exit::Usage,
+                  "--output needs --evaluate, or a plan compiled with "
+                  "--forward-only");
+}
+
+void checkPass(const RunOptions &options) {
+  const std::pair<bool, const char *> unfit[] = {
+      {options.steps > 0, "--steps"},
+      {options.shuffle.has_value(), "--shuffle"},
+      {!options.checkpoint.empty(), "--checkpoint"},
+      {!options.resume.empty() && !options.evaluate, "--resume"},
+      {!options.exportFile.empty(), "--export"},
+      {options.oracle, "--oracle"},
+      {options.verify, "--verify"},
+      {options.rate != "constant", "--lr-schedule"}};
+  for (auto [given, name] : unfit)
+    if (given)
+      throw Failure(Exit::Usage,
+                    std::string("one pass over the data, in its order, trains "
+                                "nothing: leave out ") +
+                        name);
 }
 
 } // namespace pipec

@@ -9,8 +9,12 @@
 namespace pipec {
 
 struct RunOptions {
-  std::string plan;                        ///< the plan folder
-  std::map<std::string, std::string> data; ///< graph input -> .npy file
+  std::string plan;                           ///< the plan folder
+  std::map<std::string, std::string> data;    ///< graph input -> .npy file
+  std::map<std::string, std::string> outputs; ///< model output -> .npy file
+  bool evaluate = false;
+  std::string trainingPlan; ///< with `evaluate`: the plan that trains; `plan`
+                            ///< is then the one inside it
   int64_t steps = 0;
   std::optional<uint64_t> shuffle;
   uint64_t seed = 0;
@@ -30,5 +34,10 @@ struct RunOptions {
 /// The options, or nothing when --help or --version has been answered.
 /// Failure(Usage).
 std::optional<RunOptions> parseOptions(int argc, char **argv);
+
+/// Do the options go with a plan that trains, or with one that does not?
+/// Failure(Usage).
+void checkTraining(const RunOptions &options);
+void checkPass(const RunOptions &options);
 
 } // namespace pipec

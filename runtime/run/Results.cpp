@@ -52,7 +52,9 @@ void chooseDrawn(const plan::Plan &plan, int64_t firstStep, int64_t lastStep,
 Summary summarize(const plan::Plan &plan, const Results &results) {
   Summary summary;
   const std::vector<double> &seconds = results.seconds;
-  summary.steps = static_cast<int64_t>(results.losses.size());
+  summary.steps = static_cast<int64_t>(seconds.size());
+  summary.samples = results.samples;
+  summary.hasLoss = !results.losses.empty();
   summary.final_loss = results.losses.empty() ? 0 : results.losses.back();
   summary.predicted_step_s = plan.predicted.step_s;
   // The first step also warms caches up.

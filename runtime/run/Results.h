@@ -26,6 +26,8 @@ RankResult unpack(const std::string &bytes);
 struct Results {
   int64_t firstStep = 0;
   std::vector<double> losses, seconds; ///< by step, from firstStep
+  int64_t samples = 0; ///< of a pass without updates: `losses` is then one, or
+                       ///< none
   std::vector<RankResult> ranks;
   int64_t drawnStep = 0, drawnSteps = 1; ///< the steps of the timeline
 };

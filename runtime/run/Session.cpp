@@ -20,6 +20,19 @@ namespace {
 /// Events kept for the report's timeline, and for a trace.
 constexpr size_t kDrawnEvents = 1 << 14, kTracedEvents = 1 << 19;
 
+/// "100 steps, final loss 2.5369", "1000 samples, loss 2.5369".
+std::string headline(const Summary &summary) {
+  char loss[64] = "";
+  if (summary.hasLoss)
+    std::snprintf(loss, sizeof loss, ", %sloss %.6g",
+                  summary.samples ? "" : "final ", summary.final_loss);
+  return std::to_string(summary.samples ? summary.samples : summary.steps) +
+         (summary.samples == 1 ? " sample"
+          : summary.samples    ? " samples"
+                               : " steps") +
+         loss;
+}
+
 } // namespace
 
 Session::Session(const plan::Plan &plan, const RunOptions &options,
@@ -31,7 +44,9 @@ Session::~Session() = default;
 
 Exit Session::run() {
   load();
-  if (plan.strategy.update == "round")
+  if (!state->trains)
+    evaluate();
+  else if (plan.strategy.update == "round")
     trainStream();
   else
     trainSteps();
@@ -43,6 +58,8 @@ Exit Session::run() {
     withTensors("verifying", [&](const Fetch &fetch) {
       verify(plan, options, *data, numbers, results.losses, fetch);
     });
+  if (stopped && !state->trains)
+    throw Agreed(Exit::Stopped, "stopped on request; no output was written");
   report();
   return stopped ? Exit::Stopped : Exit::Ok;
 }
@@ -57,11 +74,12 @@ void Session::load() {
     numbers.rate = learningRate(options.rate);
     state = std::make_unique<RankState>(plan, options.plan, watch.rank);
     loadInitial(*state, true);
-    if (!options.resume.empty()) {
-      const Checkpoint checkpoint(options.resume, plan, options.plan,
-                                  {options.seed, options.shuffle});
-      checkpoint.load(*state);
-      firstStep = checkpoint.steps;
+    if (!options.resume.empty())
+      loadCheckpoint();
+    if (!state->trains) {
+      pass = passOver(plan, data->samples());
+      outputs = std::make_unique<OutputLedger>(plan, transport, watch,
+                                               options.outputs, pass);
     }
     if (leads() && !options.exportFile.empty())
       checkExport(plan, options.plan, options.exportFile);
@@ -69,14 +87,32 @@ void Session::load() {
       metrics = std::make_unique<Metrics>(options.metrics, firstStep);
   });
   stepsDone = firstStep;
-  chooseDrawn(plan, firstStep, options.steps, results);
+  const int64_t count = plan.training.microbatches;
+  lastStep =
+      state->trains ? options.steps : (pass.microbatches + count - 1) / count;
+  chooseDrawn(plan, firstStep, lastStep, results);
   if (options.trace.empty())
     recorder.keep(results.drawnStep, results.drawnStep + results.drawnSteps,
                   kDrawnEvents);
   else
-    recorder.keep(firstStep, options.steps, kTracedEvents);
+    recorder.keep(firstStep, lastStep, kTracedEvents);
   compareClocks();
-  lastStep = now();
+  lastTime = now();
+}
+
+/// A pass over the data takes the trained tensors alone, of the plan that made
+/// them.
+void Session::loadCheckpoint() {
+  if (!state->trains) {
+    const plan::Plan training = plan::readPlan(options.trainingPlan);
+    Checkpoint(options.resume, training, options.trainingPlan, std::nullopt)
+        .loadTrained(*state, training);
+    return;
+  }
+  const Checkpoint checkpoint(options.resume, plan, options.plan,
+                              RunIdentity{options.seed, options.shuffle});
+  checkpoint.load(*state);
+  firstStep = checkpoint.steps;
 }
 
 /// Ranks of one machine share a clock; another machine's is compared with rank
@@ -92,8 +128,8 @@ void Session::stepDone(int64_t step, double loss) {
   results.losses.push_back(loss);
   if (plan.strategy.update == "round") { // a step is a microbatch
     const double time = now();
-    writeStep(step, time - lastStep);
-    lastStep = time;
+    writeStep(step, time - lastTime);
+    lastTime = time;
   }
 }
 
@@ -106,7 +142,7 @@ void Session::writeStep(int64_t step, double time) {
   if (!options.quiet && ::isatty(STDERR_FILENO))
     std::fprintf(stderr, "\rstep %lld of %lld, loss %.6g ",
                  static_cast<long long>(step + 1),
-                 static_cast<long long>(options.steps), results.losses.back());
+                 static_cast<long long>(lastStep), results.losses.back());
 }
 
 /// Rank 0 decides for all.
@@ -118,11 +154,13 @@ bool Session::decideToStop() {
 
 void Session::trainSteps() {
   LossLedger ledger(plan, transport, watch, firstStep,
-                    [&](int64_t step, double loss) { stepDone(step, loss); });
+                    [&](int64_t step, const Losses &losses) {
+                      stepDone(step, meanLoss(losses));
+                    });
   TaskRunner runner(*state, watch, *data, recorder, numbers);
   StepExecutor executor({*state, transport, watch, ledger, runner, recorder});
   watch.idle = [&] { ledger.poll(); };
-  while (stepsDone < options.steps && !stopped) {
+  while (stepsDone < lastStep && !stopped) {
     executor.tasks(stepsDone);
     executor.update(stepsDone, leads() && stopRequested());
     ledger.waitFor(stepsDone + 1);
@@ -130,12 +168,12 @@ void Session::trainSteps() {
     stopped = executor.postValidates() ? executor.stopping() : decideToStop();
     if (leads()) {
       const double time = now();
-      writeStep(stepsDone - 1, time - lastStep);
-      lastStep = time;
+      writeStep(stepsDone - 1, time - lastTime);
+      lastTime = time;
     }
     const int64_t every = options.checkpointEvery;
     const bool due = (every && stepsDone % every == 0) || stopped ||
-                     stepsDone == options.steps;
+                     stepsDone == lastStep;
     if (due)
       executor.settle();
     checkpoint(due);
@@ -146,13 +184,15 @@ void Session::trainSteps() {
 
 void Session::trainStream() {
   LossLedger ledger(plan, transport, watch, firstStep,
-                    [&](int64_t step, double loss) { stepDone(step, loss); });
+                    [&](int64_t step, const Losses &losses) {
+                      stepDone(step, meanLoss(losses));
+                    });
   TaskRunner runner(*state, watch, *data, recorder, numbers);
   StreamExecutor executor({*state, transport, watch, ledger, runner, recorder});
   const int64_t round = plan::roundLength(plan);
   const int64_t every = options.checkpointEvery;
-  while (stepsDone < options.steps && !stopped) {
-    int64_t end = options.steps;
+  while (stepsDone < lastStep && !stopped) {
+    int64_t end = lastStep;
     if (every) { // the next checkpoint, after whole rounds
       const int64_t next = (stepsDone / every + 1) * every;
       end = std::min(end, (next + round - 1) / round * round);
@@ -231,7 +271,8 @@ void Session::report() {
       writeTrace(plan, results, options.trace);
     const report::MeasuredRun run = measured(plan, results);
     try {
-      report::writeReport(plan, options.plan + "/report.html", &run);
+      if (!options.evaluate) // whose page is that of the training
+        report::writeReport(plan, options.plan + "/report.html", &run);
     } catch (const Failure &failure) { // a plan may lie where nobody writes
       if (!options.quiet)
         std::fprintf(stderr, "pipec-run: no report: %s\n", failure.what());
@@ -241,8 +282,7 @@ void Session::report() {
     if (options.json)
       std::printf("%s\n", toJson(summary).c_str());
     else if (!options.quiet)
-      std::printf("%lld steps, final loss %.6g\n%s",
-                  static_cast<long long>(summary.steps), summary.final_loss,
+      std::printf("%s\n%s", headline(summary).c_str(),
                   report::runSummary(plan, run).c_str());
     std::fflush(stdout);
   });

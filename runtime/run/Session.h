@@ -28,6 +28,10 @@ private:
   void load();
   void trainSteps();
   void trainStream();
+  void evaluate();
+  void tellProgress();
+  void conclude(double seconds, double loss);
+  void loadCheckpoint();
   void stepDone(int64_t step, double loss);
   void writeStep(int64_t step, double seconds);
   bool decideToStop();
@@ -48,14 +52,17 @@ private:
   std::unique_ptr<DataSource> data;
   std::unique_ptr<RankState> state;
   std::unique_ptr<Metrics> metrics;
+  std::unique_ptr<OutputLedger> outputs; ///< of a pass without updates
   Numbers numbers;
   Recorder recorder;
 
+  Pass pass;             ///< over the data, when nothing is trained
+  int64_t lastStep = 0;  ///< where the run ends
   int64_t firstStep = 0; ///< not 0 after --resume
   int64_t stepsDone = 0; ///< by all ranks
   int64_t saved = -1;    ///< steps in the last checkpoint
   bool stopped = false;
-  double lastStep = 0;    ///< clock at the last step's end
+  double lastTime = 0;    ///< clock at the last step's end
   double clockOffset = 0; ///< from this rank's clock to rank 0's
   Results results;        ///< filled at rank 0
 };

@@ -1,8 +1,8 @@
 //===- Checkpoint.cpp - saving and resuming -------------------------------===//
 #include "runtime/state/Checkpoint.h"
+#include "runtime/program/Sequence.h"
 #include "runtime/program/Sha256.h"
 #include "runtime/state/OutputFile.h"
-#include "runtime/state/Safetensors.h"
 #include "runtime/state/Tensors.h"
 
 #include <algorithm>
@@ -199,11 +199,25 @@ void checkFingerprint(const std::string &path, const Json &record,
   }
 }
 
+void checkIdentity(const std::string &path, const Json &record,
+                   const RunIdentity &identity) {
+  const Json shuffle =
+      identity.shuffle ? Json(*identity.shuffle) : Json(nullptr);
+  if (record.at("shuffle") != shuffle)
+    throw Failure(Exit::Usage, path + ": was trained with --shuffle " +
+                                   record.at("shuffle").dump() +
+                                   ", go on with the same");
+  if (record.at("seed").get<uint64_t>() != identity.seed)
+    throw Failure(Exit::Usage, path + ": was trained with --seed " +
+                                   record.at("seed").dump() +
+                                   ", go on with the same");
+}
+
 } // namespace
 
 Checkpoint::Checkpoint(const std::string &folder, const plan::Plan &plan,
                        const std::string &planFolder,
-                       const RunIdentity &identity)
+                       const std::optional<RunIdentity> &identity)
     : path(newestIn(folder)) {
   const std::string record = path + "/commit.json";
   const Json json = readRecord(record);
@@ -221,16 +235,8 @@ Checkpoint::Checkpoint(const std::string &folder, const plan::Plan &plan,
       shards.push_back(shard);
     }
     checkFingerprint(record, json, plan, planFolder);
-    const Json shuffle =
-        identity.shuffle ? Json(*identity.shuffle) : Json(nullptr);
-    if (json.at("shuffle") != shuffle)
-      throw Failure(Exit::Usage, record + ": was trained with --shuffle " +
-                                     json.at("shuffle").dump() +
-                                     ", go on with the same");
-    if (json.at("seed").get<uint64_t>() != identity.seed)
-      throw Failure(Exit::Usage, record + ": was trained with --seed " +
-                                     json.at("seed").dump() +
-                                     ", go on with the same");
+    if (identity)
+      checkIdentity(record, json, *identity);
   } catch (const Json::exception &error) {
     bad(record, std::string("is damaged: ") + error.what());
   }
@@ -252,38 +258,65 @@ void Checkpoint::checkShard(const Shard &shard, bool digest) const {
     bad(file, "is damaged: its digest is not the one in commit.json");
 }
 
-void Checkpoint::load(RankState &state) const {
-  const auto ranks = state.plan.ranks.size();
-  struct Place {
-    const Safetensors *file;
-    const Safetensors::Entry *entry;
-  };
-  std::vector<std::unique_ptr<Safetensors>> files;
-  std::map<std::string, Place> places;
+Checkpoint::Shards Checkpoint::open(int rank, int ranks) const {
+  Shards open;
   for (size_t i = 0; i < shards.size(); ++i) {
     checkShard(shards[i], false);
-    files.push_back(std::make_unique<Safetensors>(path + "/" + shards[i].file));
-    const Safetensors &file = *files.back();
+    open.files.push_back(
+        std::make_unique<Safetensors>(path + "/" + shards[i].file));
+    const Safetensors &file = *open.files.back();
     auto step = file.metadata.find("step");
     if (step == file.metadata.end() || step->second != std::to_string(steps))
       bad(file.path, "is a shard of step " +
                          (step == file.metadata.end() ? "?" : step->second) +
                          ", the checkpoint is of step " +
                          std::to_string(steps));
-    checkShard(shards[i], i % ranks == static_cast<size_t>(state.rank));
+    checkShard(shards[i],
+               i % static_cast<size_t>(ranks) == static_cast<size_t>(rank));
     for (auto &[name, entry] : file.entries)
-      places[name] = {&file, &entry};
+      open.places[name] = {&file, &entry};
   }
-  for (const Tensor &tensor : trainedTensors(state, steps)) {
-    auto place = places.find(tensor.name);
-    if (place == places.end())
-      bad(path, "has no tensor '" + tensor.name + "'");
-    const Safetensors::Entry &entry = *place->second.entry;
-    if (entry.dtype != tensor.dtype || entry.shape != tensor.shape ||
-        entry.bytes != tensor.bytes)
-      bad(path, "tensor '" + tensor.name + "' has another type or shape");
-    place->second.file->read(entry, tensor.data);
-  }
+  return open;
+}
+
+void Checkpoint::read(const Shards &open, const Tensor &tensor) const {
+  auto place = open.places.find(tensor.name);
+  if (place == open.places.end())
+    bad(path, "has no tensor '" + tensor.name + "'");
+  auto [file, entry] = place->second;
+  if (entry->dtype != tensor.dtype || entry->shape != tensor.shape ||
+      entry->bytes != tensor.bytes)
+    bad(path, "tensor '" + tensor.name + "' has another type or shape");
+  file->read(*entry, tensor.data);
+}
+
+void Checkpoint::load(RankState &state) const {
+  const Shards open =
+      this->open(state.rank, static_cast<int>(state.plan.ranks.size()));
+  for (const Tensor &tensor : trainedTensors(state, steps))
+    read(open, tensor);
+}
+
+void Checkpoint::loadTrained(RankState &state,
+                             const plan::Plan &training) const {
+  const Shards open =
+      this->open(state.rank, static_cast<int>(state.plan.ranks.size()));
+  std::map<std::string, std::string> names;
+  for (size_t i = 0; i < training.weights.size(); ++i)
+    if (std::string name = newestName(training, static_cast<int>(i), steps);
+        !name.empty())
+      names[training.weights[i].name] = name;
+  for (auto &unit : state.units)
+    for (const plan::StageWeight &held : unit->stage->weights) {
+      const plan::Weight &weight = state.plan.weights[held.weight];
+      const auto name = names.find(weight.name);
+      if (name == names.end())
+        continue;
+      char *place =
+          unit->memory.at(plan::regionNamed(held.region)) + held.offset;
+      read(open, {name->second, weight.dtype, weight.shape, place, weight.bytes,
+                  false});
+    }
 }
 
 } // namespace pipec

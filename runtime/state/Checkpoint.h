@@ -10,6 +10,7 @@
 
 #include "runtime/exec/Council.h"
 #include "runtime/exec/RankState.h"
+#include "runtime/state/Safetensors.h"
 
 #include <optional>
 
@@ -32,17 +33,30 @@ class Checkpoint {
 public:
   /// Reads the commit record. `folder` may also be the checkpoint itself.
   /// Failure(NoInput) when there is none, Failure(BadPlan) when it is damaged
-  /// or does not go with the plan, Failure(Usage) for options that differ.
+  /// or does not go with the plan, Failure(Usage) for options that differ from
+  /// the identity, if it is given.
   Checkpoint(const std::string &folder, const plan::Plan &plan,
-             const std::string &planFolder, const RunIdentity &identity);
+             const std::string &planFolder,
+             const std::optional<RunIdentity> &identity);
 
   int64_t steps = 0;
 
   /// Reads what the rank's stages need; checks the digests of its share of the
   /// shards, so that all ranks together check all. Failure(BadPlan).
   void load(RankState &state) const;
+  /// The same for a plan that does not train: the tensors that `training`, the
+  /// plan the checkpoint is of, has trained.
+  void loadTrained(RankState &state, const plan::Plan &training) const;
 
 private:
+  /// All shards' headers, and where each tensor is.
+  struct Shards {
+    using Place = std::pair<const Safetensors *, const Safetensors::Entry *>;
+    std::vector<std::unique_ptr<Safetensors>> files;
+    std::map<std::string, Place> places;
+  };
+  Shards open(int rank, int ranks) const;
+  void read(const Shards &open, const Tensor &tensor) const;
   struct Shard {
     std::string file, sha256;
     int64_t bytes = 0;

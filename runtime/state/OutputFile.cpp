@@ -43,6 +43,20 @@ void OutputFile::write(const void *data, int64_t bytes) {
   }
 }
 
+void OutputFile::writeAt(int64_t offset, const void *data, int64_t bytes) {
+  auto *next = static_cast<const char *>(data);
+  while (bytes > 0) {
+    const auto part =
+        static_cast<size_t>(std::min<int64_t>(bytes, int64_t(1) << 30));
+    const ssize_t done = ::pwrite(descriptor, next, part, offset);
+    if (done < 0 && errno == EINTR)
+      continue;
+    if (done < 0)
+      cannotWrite(path);
+    next += done, bytes -= done, offset += done;
+  }
+}
+
 void OutputFile::padTo(int64_t offset) {
   static constexpr char kZeros[4096] = {};
   while (written < offset)

@@ -22,6 +22,8 @@ public:
   void write(const std::string &text) {
     write(text.data(), static_cast<int64_t>(text.size()));
   }
+  /// At `offset`, wherever the end is: files that fill up in any order.
+  void writeAt(int64_t offset, const void *data, int64_t bytes);
   /// Zeros up to `offset`.
   void padTo(int64_t offset);
   int64_t bytes() const { return written; }

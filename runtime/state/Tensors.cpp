@@ -147,6 +147,20 @@ std::vector<Tensor> trainedTensors(RankState &state, int64_t steps) {
   return tensors;
 }
 
+std::string newestName(const plan::Plan &plan, int weight, int64_t steps) {
+  const int first = firstStageOf(plan, weight);
+  const plan::Weight &tensor = plan.weights[weight];
+  if (first < 0 || (tensor.role != "weight" && tensor.role != "state"))
+    return "";
+  if (plan.strategy.update != "round")
+    return tensor.role + "/" + tensor.name;
+  const std::string prefix = "stage/" + std::to_string(first) + "/";
+  if (tensor.role == "state")
+    return prefix + "state/" + tensor.name;
+  const int64_t version = plan::updatesAfter(plan, plan.stages[first], steps);
+  return prefix + "weight/" + std::to_string(version) + "/" + tensor.name;
+}
+
 char *newest(RankState &state, int index, int64_t steps) {
   for (auto &unit : state.units)
     for (const plan::StageWeight &weight : unit->stage->weights) {

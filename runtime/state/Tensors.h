@@ -38,6 +38,9 @@ std::vector<Tensor> trainedTensors(RankState &state, int64_t steps);
 /// newest version); null when none of its stages has it.
 char *newest(RankState &state, int index, int64_t steps);
 
+/// The name of that value in checkpoints; empty for what does not train.
+std::string newestName(const plan::Plan &plan, int index, int64_t steps);
+
 /// The first stage that has a weight, -1 when none has.
 int firstStageOf(const plan::Plan &plan, int weight);
 

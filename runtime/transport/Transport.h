@@ -101,6 +101,7 @@ enum Tag : int {
   kTagReport, ///< figures to rank 0
   kTagHalt,   ///< rank 0 to all in a stream: the last microbatch
   kTagHaltAck,
+  kTagOutput, ///< + output; the last tags
 };
 
 } // namespace pipec

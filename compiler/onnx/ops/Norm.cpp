@@ -130,8 +130,9 @@ void importBatchNormalization(NodeContext &c) {
   // Before opset 14 the number of outputs says it.
   const bool written =
       c.intAttr("training_mode", 0) != 0 || (c.opset < 14 && c.wants(1));
-  const bool train =
-      c.options.forwardOnly ? written : c.options.batchNorm == BatchNorm::Train;
+  const bool train = c.options.forwardOnly
+                         ? written && c.options.batchNorm == BatchNorm::Train
+                         : c.options.batchNorm == BatchNorm::Train;
   if (train)
     trainingBatchNorm(c);
   else

@@ -1,0 +1,173 @@
+//===- OutputLedger.cpp - the model's outputs, in files at rank 0 ---------===//
+#include "runtime/exec/OutputLedger.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace pipec {
+namespace {
+
+/// Messages that may be under way from a rank.
+constexpr size_t kOutgoing = 4;
+
+} // namespace
+
+Pass passOver(const plan::Plan &plan, int64_t samples) {
+  const int64_t size = plan.training.microbatch_size;
+  return {samples, std::max<int64_t>(1, (samples + size - 1) / size)};
+}
+
+void OutputLedger::checkNames(const plan::Plan &plan,
+                              const std::map<std::string, std::string> &files) {
+  std::string names;
+  for (const plan::Output &output : plan.outputs)
+    names += (names.empty() ? "" : ", ") + output.name;
+  for (auto &[name, file] : files)
+    if (std::none_of(plan.outputs.begin(), plan.outputs.end(),
+                     [&](auto &output) { return output.name == name; }))
+      throw Failure(Exit::Usage, "--output " + name +
+                                     ": the model has no such output; it has " +
+                                     names);
+}
+
+OutputLedger::OutputLedger(const plan::Plan &plan, Transport &transport,
+                           Watch &watch,
+                           const std::map<std::string, std::string> &files,
+                           const Pass &pass)
+    : plan(plan), transport(transport), watch(watch), pass(pass) {
+  for (size_t i = 0; i < plan.outputs.size(); ++i) {
+    const plan::Output &output = plan.outputs[i];
+    const auto file = files.find(output.name);
+    if (file == files.end())
+      continue;
+    Wanted &entry = wanted.emplace_back();
+    entry.output = &output;
+    entry.tag = kTagOutput + static_cast<int>(i);
+    entry.missing = pass.microbatches;
+    if (watch.rank != 0)
+      continue;
+    std::vector<int64_t> shape = output.shape;
+    if (output.batch_axis == 0)
+      shape[0] = pass.samples;
+    else if (pass.microbatches > 1)
+      shape.insert(shape.begin(), pass.microbatches);
+    entry.file = std::make_unique<NpyFile>(file->second, output.dtype, shape);
+  }
+}
+
+void OutputLedger::start() {
+  if (watch.rank != 0)
+    return;
+  for (Wanted &entry : wanted)
+    for (int rank : plan.stages[entry.output->stage].ranks)
+      if (rank != 0) {
+        Source &source = sources.emplace_back();
+        source.wanted = &entry;
+        source.rank = rank;
+        source.message.bytes.resize(sizeof(int64_t) +
+                                    static_cast<size_t>(entry.output->bytes));
+        receive(source);
+      }
+}
+
+void OutputLedger::receive(Source &source) {
+  std::vector<char> &bytes = source.message.bytes;
+  source.message.request =
+      transport.receive(source.rank, source.wanted->tag, bytes.data(),
+                        static_cast<int64_t>(bytes.size()));
+}
+
+Operation OutputLedger::operation(const char *what) const {
+  Operation operation;
+  operation.what = what;
+  operation.peer = watch.rank ? 0 : -1;
+  return operation;
+}
+
+void OutputLedger::send(const Wanted &entry, int64_t number, const char *data) {
+  while (outgoing.size() >= kOutgoing) {
+    watch.wait(transport, outgoing.front().request,
+               operation("waiting to send an output"));
+    outgoing.pop_front();
+  }
+  Message &message = outgoing.emplace_back();
+  const auto bytes = static_cast<size_t>(entry.output->bytes);
+  message.bytes.resize(sizeof number + bytes);
+  std::memcpy(message.bytes.data(), &number, sizeof number);
+  if (bytes)
+    std::memcpy(message.bytes.data() + sizeof number, data, bytes);
+  message.request = transport.send(0, entry.tag, message.bytes.data(),
+                                   static_cast<int64_t>(message.bytes.size()));
+}
+
+void OutputLedger::record(StageUnit &unit, int64_t number) {
+  if (number >= pass.microbatches)
+    return; // of a step that is longer than the data
+  for (Wanted &entry : wanted) {
+    if (entry.output->stage != unit.stage->id)
+      continue;
+    const char *data = unit.memory.at(PIPEC_OUTPUTS) + entry.output->offset;
+    if (watch.rank == 0)
+      take(entry, number, data);
+    else
+      send(entry, number, data);
+  }
+}
+
+void OutputLedger::take(Wanted &entry, int64_t number, const char *data) {
+  const plan::Output &output = *entry.output;
+  int64_t bytes = output.bytes;
+  if (output.batch_axis == 0) {
+    const int64_t first = number * plan.training.microbatch_size;
+    const int64_t rows =
+        std::min<int64_t>(plan.training.microbatch_size, pass.samples - first);
+    bytes = bytes / plan.training.microbatch_size * rows;
+  }
+  entry.file->write(number * output.bytes, data, bytes);
+  --entry.missing;
+}
+
+void OutputLedger::poll() {
+  for (Source &source : sources)
+    while (source.wanted->missing > 0 &&
+           transport.done(source.message.request)) {
+      int64_t number = 0;
+      const char *bytes = source.message.bytes.data();
+      std::memcpy(&number, bytes, sizeof number);
+      take(*source.wanted, number, bytes + sizeof number);
+      receive(source);
+    }
+  while (!outgoing.empty() && transport.done(outgoing.front().request))
+    outgoing.pop_front();
+}
+
+void OutputLedger::drain() {
+  for (; !outgoing.empty(); outgoing.pop_front())
+    watch.wait(transport, outgoing.front().request,
+               operation("waiting to send an output"));
+}
+
+void OutputLedger::finish() {
+  drain();
+  watch.until(
+      [&] {
+        poll();
+        return watch.rank != 0 ||
+               std::all_of(wanted.begin(), wanted.end(),
+                           [](const Wanted &entry) { return !entry.missing; });
+      },
+      operation("waiting for outputs"));
+}
+
+void OutputLedger::close() {
+  for (Source &source : sources)
+    transport.cancel(source.message.request);
+}
+
+void OutputLedger::commit() {
+  for (Wanted &entry : wanted)
+    if (entry.file)
+      entry.file->commit();
+}
+
+} // namespace pipec

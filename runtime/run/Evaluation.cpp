@@ -1,0 +1,91 @@
+//===- Evaluation.cpp - one pass over the data without updates ------------===//
+#include "runtime/control/Stop.h"
+#include "runtime/run/Session.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <unistd.h>
+
+namespace pipec {
+namespace {
+
+/// Asking rank 0 whether to stop makes all ranks wait for it: not every step.
+constexpr int64_t kAskToStop = 16;
+
+bool hasLoss(const plan::Plan &plan) {
+  return std::any_of(plan.stages.begin(), plan.stages.end(),
+                     [](auto &stage) { return stage.computes_loss; });
+}
+
+} // namespace
+
+/// Nothing waits at the end of a step: the pipeline stays full from the first
+/// microbatch to the last.
+void Session::evaluate() {
+  const int64_t count = plan.training.microbatches;
+  const bool loss = hasLoss(plan);
+  double sum = 0;
+  LossLedger ledger(plan, transport, watch, 0,
+                    [&](int64_t step, const Losses &losses) {
+                      for (int64_t k = 0; k < count; ++k)
+                        if (step * count + k < pass.microbatches)
+                          sum += losses[static_cast<size_t>(k)];
+                    });
+  TaskRunner runner(*state, watch, *data, recorder, numbers);
+  StepExecutor executor(
+      {*state, transport, watch, ledger, runner, recorder, outputs.get()});
+  outputs->start();
+  watch.idle = [&] { ledger.poll(), outputs->poll(); };
+  const double start = now();
+  for (; stepsDone < lastStep && !stopped; ++stepsDone) {
+    executor.tasks(stepsDone);
+    outputs->poll();
+    if (stepsDone % kAskToStop == kAskToStop - 1)
+      stopped = decideToStop();
+    tellProgress();
+  }
+  executor.update(lastStep, false);
+  council.agree("finishing", [&] { ledger.waitFor(0), outputs->drain(); });
+  if (!stopped && loss)
+    ledger.waitFor(lastStep);
+  if (!stopped)
+    outputs->finish();
+  watch.idle = nullptr;
+  outputs->close();
+  ledger.close();
+  if (stopped)
+    return;
+  council.agree("writing outputs", [&] { outputs->commit(); });
+  if (leads())
+    conclude(now() - start, loss ? sum / static_cast<double>(pass.microbatches)
+                                 : std::nan(""));
+}
+
+void Session::tellProgress() {
+  if (leads() && !options.quiet && ::isatty(STDERR_FILENO))
+    std::fprintf(stderr, "\rstep %lld of %lld ",
+                 static_cast<long long>(stepsDone + 1),
+                 static_cast<long long>(lastStep));
+}
+
+/// What rank 0 reports of the pass.
+void Session::conclude(double seconds, double loss) {
+  const int64_t samples = std::max<int64_t>(1, pass.samples);
+  results.samples = samples;
+  results.seconds.assign(static_cast<size_t>(lastStep),
+                         seconds / static_cast<double>(lastStep));
+  if (std::isnan(loss))
+    return;
+  results.losses.push_back(loss);
+  metrics->step(0, loss, seconds, static_cast<double>(samples) / seconds);
+  if (pass.samples % plan.training.microbatch_size && !options.quiet)
+    std::fprintf(stderr,
+                 "pipec-run: %lld samples are no whole number of microbatches "
+                 "of %d: the last one is filled up with the first samples, "
+                 "which the loss counts twice\n",
+                 static_cast<long long>(pass.samples),
+                 plan.training.microbatch_size);
+}
+
+} // namespace pipec
