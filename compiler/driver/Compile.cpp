@@ -118,6 +118,7 @@ public:
     plan::Plan plan = planFor(workspace);
     folder.writeFolded(plan, foldedTensors());
     folder.shareFiles(plan, training);
+    plan::checkPlan(plan);
     folder.writeFile("plan.json", plan::toJson(plan));
     return true;
   }

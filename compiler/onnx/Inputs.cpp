@@ -30,8 +30,8 @@ std::string Importer::batchSymbol() const {
 }
 
 int64_t Importer::batchAxis(const ValueInfo &input) const {
-  if (input.shape->empty())
-    return -1;
+  if (input.shape->empty() || (*input.shape)[0].value == 0)
+    return -1; // nothing to count
   const std::string symbol = batchSymbol();
   const Dim &first = (*input.shape)[0];
   if (!symbol.empty())
@@ -66,12 +66,13 @@ std::optional<SmallVector<int64_t>> Importer::fixShape(const ValueInfo &input) {
       }
       size = given->second;
     }
-    if (size < 1 || __builtin_mul_overflow(elements, size, &elements) ||
+    const int64_t least = options.forwardOnly && dim.value ? 0 : 1;
+    if (size < least || __builtin_mul_overflow(elements, size, &elements) ||
         elements > (int64_t(1) << 40)) {
       diagnostics.add(Exit::BadModel,
                       "axis " + std::to_string(i) + " of input '" + input.name +
                           "' has size " + std::to_string(size) +
-                          (size < 1 ? ", nothing to compute with"
+                          (size < least ? ", nothing to compute with"
                                     : ", more than any machine holds"),
                       "give the dimension a sensible size");
       return std::nullopt;
