@@ -274,7 +274,11 @@ static Pooling readPooling(NodeContext &c, const Val &x) {
 }
 
 void importMaxPool(NodeContext &c) {
-  const Val &x = image(c);
+  // nn pools f32 and f64; all other types of ONNX are exact in f32.
+  const Type element = image(c).getElementType();
+  const Type pooled =
+      element.isF64() ? element : Type(Float32Type::get(c.e.getContext()));
+  const Val x = c.e.cast(image(c), pooled);
   const Pooling p = readPooling(c, x);
   const Window &w = p.window;
   const auto pool = [&](unsigned result) {
@@ -286,7 +290,7 @@ void importMaxPool(NodeContext &c) {
           ->getResult(result);
     });
   };
-  c.out(0, pool(0));
+  c.out(0, c.e.cast(pool(0), element));
   if (!c.wants(1))
     return;
   if (c.intAttr("storage_order", 0) != 0)
