@@ -105,6 +105,12 @@ void Session::load() {
 void Session::loadCheckpoint() {
   if (!state->trains) {
     const plan::Plan training = plan::readPlan(options.trainingPlan);
+    for (const plan::Weight &weight : training.weights)
+      if (!weight.split.of.empty() || !weight.copies.empty())
+        throw Failure(
+            Exit::Usage,
+            "what was trained with --tie or --untie is evaluated from "
+            "its --export FILE.onnx, compiled with --forward-only");
     Checkpoint(options.resume, training, options.trainingPlan, std::nullopt)
         .loadTrained(*state, training);
     return;
@@ -172,8 +178,8 @@ void Session::trainSteps() {
       lastTime = time;
     }
     const int64_t every = options.checkpointEvery;
-    const bool due = (every && stepsDone % every == 0) || stopped ||
-                     stepsDone == lastStep;
+    const bool due =
+        (every && stepsDone % every == 0) || stopped || stepsDone == lastStep;
     if (due)
       executor.settle();
     checkpoint(due);
