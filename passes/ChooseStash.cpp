@@ -31,7 +31,8 @@ constexpr unsigned kLongestChain = 32;
 
 class Chooser {
 public:
-  Chooser(func::FuncOp main, bool full) : main(main), full(full) {}
+  Chooser(func::FuncOp main, bool full)
+      : main(main), full(full), sources(main) {}
 
   void run() {
     for (Operation &op : main.front())
@@ -50,16 +51,16 @@ private:
 
   /// What stage `stage` has without keeping it: model inputs and what it
   /// receives (both stay in their slots until the backward pass).
-  static bool isGiven(Value v, int64_t stage) {
+  bool isGiven(Value v, int64_t stage) {
     Operation *def = v.getDefiningOp();
-    return !def || (stageOf(def) != stage && !isSource(def));
+    return !def || (stageOf(def) != stage && !sources.contains(def));
   }
 
   void collectDemand() {
     for (Operation *op : backward)
       for (Value v : op->getOperands())
         if (Operation *def = v.getDefiningOp())
-          if (!isBackward(def) && !isSource(def))
+          if (!isBackward(def) && !sources.contains(def))
             demanded.insert(v);
   }
 
@@ -102,7 +103,7 @@ private:
       return false;
     for (Value x : op->getOperands()) {
       Operation *def = x.getDefiningOp();
-      if (def && isSource(def))
+      if (def && sources.contains(def))
         continue;
       bool given = isGiven(x, stageOf(op)) || kept.contains(x);
       if (!given && byteSize(x.getType()) * kSmallPart <= bytes)
@@ -123,7 +124,7 @@ private:
     Operation *op = v.getDefiningOp();
     for (Value x : op->getOperands()) {
       Operation *def = x.getDefiningOp();
-      if (isGiven(x, stageOf(op)) || kept.contains(x) || isSource(def))
+      if (isGiven(x, stageOf(op)) || kept.contains(x) || sources.contains(def))
         continue;
       if (byteSize(x.getType()) * kSmallPart <= bytes)
         kept.insert(x);
@@ -141,7 +142,7 @@ private:
   Value available(Value v, Operation *reader) {
     Operation *def = v.getDefiningOp();
     if (!def || isBackward(def) || kept.contains(v) ||
-        (isGiven(v, stageOf(reader)) && !isSource(def)))
+        (isGiven(v, stageOf(reader)) && !sources.contains(def)))
       return v;
     if (Value again = repeated.lookup({v, stageOf(reader)}))
       return again;
@@ -161,6 +162,7 @@ private:
 
   func::FuncOp main;
   bool full;
+  Sources sources;
   SmallVector<Operation *> forward, backward;
   llvm::SetVector<Value> demanded;
   llvm::DenseSet<Value> kept;

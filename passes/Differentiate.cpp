@@ -61,11 +61,11 @@ public:
 private:
   /// What depends on a trained weight through floating-point values.
   void findActive() {
+    SymbolTable parameters(module);
     for (Operation &op : main.front()) {
       bool on = false;
       if (auto weight = dyn_cast<WeightOp>(op))
-        on =
-            module.lookupSymbol<ParameterOp>(weight.getParameter()).isTrained();
+        on = parameters.lookup<ParameterOp>(weight.getParameter()).isTrained();
       else if (!isa<StopGradientOp>(op))
         on = llvm::any_of(op.getOperands(),
                           [&](Value v) { return active.contains(v); });

@@ -19,28 +19,27 @@ int64_t stageOf(Operation *op) {
 
 bool isBackward(Operation *op) { return op->hasAttr(kOpPhase); }
 
-static bool isSourceRecursive(Operation *op,
-                              llvm::SmallDenseMap<Operation *, bool> &known) {
-  if (auto it = known.find(op); it != known.end())
-    return it->second;
-  bool source = op->getNumResults() > 0;
-  for (Value v : op->getOperands()) {
-    Operation *def = v.getDefiningOp();
-    source = source && def && isSourceRecursive(def, known);
-  }
-  return known[op] = source;
+Sources::Sources(func::FuncOp main) {
+  for (Operation &op : main.front())
+    contains(&op);
 }
 
-bool isSource(Operation *op) {
-  llvm::SmallDenseMap<Operation *, bool> known;
-  return isSourceRecursive(op, known);
+bool Sources::contains(Operation *op) {
+  if (auto it = known.find(op); it != known.end())
+    return it->second;
+  bool source =
+      op->getNumResults() > 0 && llvm::all_of(op->getOperands(), [&](Value v) {
+        Operation *def = v.getDefiningOp();
+        return def && contains(def);
+      });
+  return known[op] = source;
 }
 
 SmallVector<Operation *> modelNodes(func::FuncOp main) {
   SmallVector<Operation *> nodes;
-  llvm::SmallDenseMap<Operation *, bool> known;
+  Sources sources(main);
   for (Operation &op : main.front().without_terminator())
-    if (!isBackward(&op) && !isSourceRecursive(&op, known))
+    if (!isBackward(&op) && !sources.contains(&op))
       nodes.push_back(&op);
   return nodes;
 }

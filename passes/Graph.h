@@ -1,5 +1,4 @@
-//===- Graph.h - questions passes ask of @main -------------------*- C++
-//-*-===//
+//===- Graph.h - questions passes ask of @main ------------------*- C++ -*-===//
 #pragma once
 
 #include "dialects/nn/NN.h"
@@ -18,10 +17,18 @@ mlir::func::FuncOp mainFunction(mlir::ModuleOp module);
 int64_t stageOf(mlir::Operation *op);
 bool isBackward(mlir::Operation *op);
 
-/// Whether the op reads nothing that depends on a model input: a constant, a
-/// weight, or made of such. These ops are repeated wherever they are read and
-/// are no nodes of the model's chain.
-bool isSource(mlir::Operation *op);
+/// The ops that read nothing that depends on a model input: a constant, a
+/// weight, or made of such. They are repeated wherever they are read and are no
+/// nodes of the model's chain. Asked once for each op and remembered, so that
+/// all ops together cost one pass over them; ops must not be erased meanwhile.
+class Sources {
+public:
+  explicit Sources(mlir::func::FuncOp main);
+  bool contains(mlir::Operation *op);
+
+private:
+  llvm::DenseMap<mlir::Operation *, bool> known;
+};
 
 /// The chain that is partitioned: all forward ops that are not sources.
 llvm::SmallVector<mlir::Operation *> modelNodes(mlir::func::FuncOp main);

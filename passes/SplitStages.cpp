@@ -43,7 +43,7 @@ struct Task {
 class Splitter {
 public:
   Splitter(func::FuncOp main, ModuleOp module, bool splitBackward)
-      : main(main), module(module), splitBackward(splitBackward),
+      : main(main), module(module), splitBackward(splitBackward), sources(main),
         b(main.getContext()) {}
 
   LogicalResult run() {
@@ -86,7 +86,7 @@ private:
   /// Edges in the order of the values, forward ones first by construction.
   void numberEdges() {
     for (Operation &op : main.front().without_terminator()) {
-      if (isSource(&op) && !isBackward(&op))
+      if (sources.contains(&op) && !isBackward(&op))
         continue;
       for (Value v : op.getResults())
         for (int64_t to : readingStages(v))
@@ -122,7 +122,7 @@ private:
     b.setInsertionPointToStart(stageModule.getBody());
     copyParameters();
     for (Operation &op : main.front().without_terminator())
-      if (stageOf(&op) == s && !(isSource(&op) && !isBackward(&op)))
+      if (stageOf(&op) == s && !(sources.contains(&op) && !isBackward(&op)))
         emitOp(&op);
     if (auto ret = cast<func::ReturnOp>(main.front().getTerminator());
         ret.getNumOperands() == 1 &&
@@ -175,7 +175,7 @@ private:
   void collectChainWeights(Operation *op, llvm::StringSet<> &used) {
     for (Value v : op->getOperands()) {
       Operation *def = v.getDefiningOp();
-      if (!def || !isSource(def) || isBackward(def))
+      if (!def || !sources.contains(def) || isBackward(def))
         continue;
       if (auto weight = dyn_cast<WeightOp>(def))
         used.insert(weight.getParameter());
@@ -240,7 +240,7 @@ private:
       auto name = main.getArgAttrOfType<StringAttr>(
           cast<BlockArgument>(v).getArgNumber(), "nn.name");
       here = pipe::InputOp::create(b, loc, v.getType(), name);
-    } else if (isSource(def) && !isBackward(def)) {
+    } else if (sources.contains(def) && !isBackward(def)) {
       here = repeatSource(task, phase, cast<OpResult>(v));
     } else if (stageOf(def) != stage) {
       b.setInsertionPointToEnd(&task.func.front());
@@ -284,6 +284,7 @@ private:
   func::FuncOp main;
   ModuleOp module;
   bool splitBackward;
+  Sources sources;
   OpBuilder b;
   int64_t stages = 0, stage = 0, stashes = 0, wstashes = 0;
   llvm::DenseMap<Operation *, Phase> phases;

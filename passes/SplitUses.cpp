@@ -25,27 +25,34 @@ struct SplitUsesPass : public pipec::impl::SplitUsesBase<SplitUsesPass> {
     SmallVector<Operation *> ops;
     for (Operation &op : main.front().without_terminator())
       ops.push_back(&op);
+    Sources sources(main);
     for (Operation *op : llvm::reverse(ops))
-      if (isSource(op))
-        split(op);
+      if (sources.contains(op))
+        split(op, sources);
   }
 
   /// The model operator that a reader belongs to. A chain of sources belongs to
   /// the one that reads its end: copies of a chain have equal locations, and
   /// were made for different operators.
-  static Location modelOperator(Operation *reader) {
-    while (isSource(reader) && !reader->use_empty())
+  static Location modelOperator(Operation *reader, Sources &sources) {
+    while (sources.contains(reader) && !reader->use_empty())
       reader = *reader->user_begin();
     return reader->getLoc();
   }
 
   /// One copy of `op` next to each group of readers of the same operator.
-  void split(Operation *op) {
+  void split(Operation *op, Sources &sources) {
+    SmallVector<OpOperand *> uses;
+    for (OpOperand &operand : op->getUses())
+      uses.push_back(&operand);
+    llvm::sort(uses, [](OpOperand *x, OpOperand *y) {
+      if (x->getOwner() == y->getOwner())
+        return x->getOperandNumber() < y->getOperandNumber();
+      return x->getOwner()->isBeforeInBlock(y->getOwner());
+    });
     llvm::MapVector<Location, SmallVector<OpOperand *>> groups;
-    for (Operation &reader : *op->getBlock())
-      for (OpOperand &operand : reader.getOpOperands())
-        if (operand.get().getDefiningOp() == op)
-          groups[modelOperator(&reader)].push_back(&operand);
+    for (OpOperand *operand : uses)
+      groups[modelOperator(operand->getOwner(), sources)].push_back(operand);
     bool first = true;
     for (auto &[loc, operands] : groups) {
       Operation *earliest = operands.front()->getOwner();

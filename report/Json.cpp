@@ -137,7 +137,9 @@ std::string inspectJson(const plan::Plan &plan) {
                 {{"step_s", p.step_s},
                  {"samples_per_s", p.samples_per_s},
                  {"bubble", p.bubble},
-                 {"communication_bytes", p.communication_bytes}}},
+                 {"communication_bytes", p.communication_bytes},
+                 {"bottleneck", p.bottleneck},
+                 {"second", p.second}}},
                {"baselines", baselinesJson(plan)},
                {"timeline", timelineJson(plan)}};
   return json.dump(1) + "\n";

@@ -84,6 +84,10 @@ std::string timelineText(const plan::Plan &plan, const TextOptions &options,
 
 std::string outlook(const plan::Plan &plan) {
   std::string text = field("predicted", predictedLine(plan));
+  if (!plan.predicted.bottleneck.empty())
+    text += field("bound by", plan.predicted.bottleneck);
+  if (!plan.predicted.second.empty())
+    text += field("next best", plan.predicted.second);
   bool first = true;
   for (const plan::BaselineRow &row : plan.baselines) {
     text += field(first ? "instead" : "", baselineLine(plan, row));

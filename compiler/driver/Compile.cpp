@@ -9,6 +9,8 @@
 #include "compiler/driver/PlanFolder.h"
 #include "compiler/driver/Planning.h"
 #include "compiler/onnx/Import.h"
+#include "compiler/plan/PlanDot.h"
+#include "compiler/plan/WhatIf.h"
 #include "compiler/target/Target.h"
 #include "dialects/nn/NN.h"
 #include "dialects/pipe/Pipe.h"
@@ -71,6 +73,14 @@ std::string roundTrip(double value) {
   return text;
 }
 
+void writeText(const std::string &path, const std::string &text) {
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.close();
+  if (!file)
+    throw Failure(Exit::CannotWrite, "cannot write " + path);
+}
+
 class Compiler {
 public:
   Compiler(const CompileOptions &options, Purpose purpose, MLIRContext &context)
@@ -81,7 +91,7 @@ public:
       checkOptimizer();
     if (purpose != Purpose::Infer)
       loss = lossChoice(options);
-    topology = topologyOf(options);
+    facts.topology = topologyOf(options);
     if (options.device.empty() || options.cpus.empty())
       refuseCodeForGpus();
     DiagnosticCollector collector(context, diagnostics);
@@ -105,7 +115,7 @@ public:
   /// The plan that evaluates what `training` trains: on as many ranks.
   bool evaluate(const plan::Plan &training, const PlanFolder &outer) {
     loss = lossChoice(options);
-    topology = topologyOf(options);
+    facts.topology = topologyOf(options);
     DiagnosticCollector collector(context, diagnostics);
     if (!import() || !makeDecision(static_cast<int>(training.ranks.size())) ||
         !lowerToTasks())
@@ -147,7 +157,7 @@ private:
   }
 
   void refuseCodeForGpus() {
-    bool gpu = topology.device.kind != "cpu";
+    bool gpu = facts.topology.device.kind != "cpu";
     if (gpu && !options.dryRun && options.emit != "nn" &&
         options.emit != "pipe")
       throw Failure(Exit::Unavailable,
@@ -184,12 +194,15 @@ private:
     original = OwningOpRef<ModuleOp>(cast<ModuleOp>(module->clone()));
     plan::CostGraph graph;
     const bool trains = purpose == Purpose::Train;
-    if (failed(costGraph(*module, trains, topology.device, graph)))
+    if (failed(costGraph(*module, trains, facts.topology.device, graph)))
       return false;
-    decision = trains ? decide(options, graph, topology, microbatchSize(),
-                               optimizer->states(settings).size())
-                      : decideForward(options, graph, topology,
-                                      microbatchSize(), ranks);
+    facts.microbatchSize = microbatchSize();
+    if (trains)
+      facts.optimizerBytes = optimizer->states(settings).size();
+    if (purpose != Purpose::Evaluate)
+      applyProfileFile(options, facts, graph);
+    decision = trains ? decide(options, graph, facts)
+                      : decideForward(options, graph, facts, ranks);
     return true;
   }
 
@@ -275,11 +288,7 @@ private:
       std::cout << text;
       return 0;
     }
-    std::ofstream file(options.output, std::ios::binary);
-    file << text;
-    file.close();
-    if (!file)
-      throw Failure(Exit::CannotWrite, "cannot write " + options.output);
+    writeText(options.output, text);
     return 0;
   }
   int emitText(ModuleOp m) { return emit(textOf(m)); }
@@ -295,6 +304,7 @@ private:
                      std::string &text);
   int generate();
   int printDryRun();
+  void showPlan(const plan::Plan &plan);
   plan::Plan planFor(const std::vector<int64_t> &workspace);
   std::map<std::string, std::string> foldedTensors();
 
@@ -303,7 +313,7 @@ private:
   MLIRContext &context;
   Diagnostics diagnostics;
   onnx::ImportReport importReport;
-  plan::Topology topology;
+  ModelFacts facts;
   Optimizer::Settings settings;
   const Optimizer *optimizer = nullptr;
   LossChoice loss;
@@ -457,9 +467,21 @@ int Compiler::generate() {
   }
   writeExtras(plan, decision.schedule, folder->temporary());
   folder->commit();
-  if (!options.quiet)
-    printPlan(plan, options.format == "json");
+  showPlan(plan);
   return 0;
+}
+
+/// The summary, and what was asked for beside it.
+void Compiler::showPlan(const plan::Plan &plan) {
+  if (!options.dot.empty())
+    writeText(options.dot, planDot(decision.request.graph, decision.result));
+  std::vector<plan::WhatIfRow> rows;
+  if (!options.whatIf.empty())
+    rows = plan::whatIf(decision.request, options.whatIf);
+  if (options.quiet)
+    return;
+  printPlan(plan, options.format == "json",
+            rows.empty() ? nullptr : &decision.result, rows);
 }
 
 /// The plan without code, with the planner's estimate of workspaces.
@@ -469,9 +491,7 @@ int Compiler::printDryRun() {
   std::vector<int64_t> workspace;
   for (const plan::StagePlan &stage : decision.result.stages)
     workspace.push_back(stage.memory.workspace);
-  plan::Plan plan = planFor(workspace);
-  if (!options.quiet)
-    printPlan(plan, options.format == "json");
+  showPlan(planFor(workspace));
   return 0;
 }
 

@@ -1,6 +1,8 @@
 //===- CompileOptions.cpp - the command line of the compiler --------------===//
 #include "compiler/driver/CompileOptions.h"
 
+#include "compiler/plan/WhatIf.h"
+#include "compiler/plan/planners/Planners.h"
 #include "support/Failure.h"
 #include "support/Version.h"
 
@@ -92,6 +94,13 @@ void readLoss(const std::string &text, CompileOptions &options) {
   }
 }
 
+std::string plannerNames() {
+  std::string names;
+  for (const plan::PlannerRow &row : plan::planners())
+    names += std::string(names.empty() ? "" : ", ") + row.name;
+  return names;
+}
+
 void check(const CompileOptions &o) {
   int targets = !o.gpus.empty() + !o.cpus.empty() + !o.clusterFile.empty();
   if (targets != 1)
@@ -102,6 +111,13 @@ void check(const CompileOptions &o) {
     throw Failure(Exit::Usage, "--microbatches must be between 1 and 1000000");
   if (!std::isfinite(o.clipNorm))
     throw Failure(Exit::Usage, "--clip-norm must be a finite number above 0");
+  plan::planner(o.planner);
+  if (o.planner != "auto" && !o.stageFile.empty())
+    throw Failure(Exit::Usage, "--planner " + o.planner +
+                                   " and --stage-file exclude each other: "
+                                   "stages by hand leave nothing to plan");
+  if (!o.whatIf.empty())
+    plan::whatIfAxes(o.whatIf);
 }
 
 /// What has no meaning without training.
@@ -120,7 +136,7 @@ void refuseTraining(const CLI::App &app) {
 bool parseCompileOptions(int argc, char **argv, CompileOptions &o) {
   CLI::App app("pipec: compiles an ONNX model into a pipeline-parallel "
                "training program.\nOther commands: pipec schedule, partition, "
-               "list, inspect (each with --help).",
+               "list, inspect, calibrate (each with --help).",
                "pipec MODEL.onnx");
   std::vector<std::string> dims, constants;
   std::string loss = "cross-entropy", optimizer = "sgd", memoryLimit, bn, tie;
@@ -157,6 +173,15 @@ bool parseCompileOptions(int argc, char **argv, CompileOptions &o) {
                  "[{\"first_node\": …}, …]}");
   app.add_option("--recompute", o.recompute, "auto, none, selective or full")
       ->check(CLI::IsMember({"auto", "none", "selective", "full"}));
+  app.add_option("--planner", o.planner,
+                 "how stages and replicas are chosen: " + plannerNames() +
+                     " (pipec list planners)");
+  app.add_option("--profile", o.profile,
+                 "times measured with pipec-run --profile-out, instead of the "
+                 "device model's");
+  app.add_option("--what-if", o.whatIf,
+                 "plans again for more and less of these: devices, bandwidth, "
+                 "microbatches, memory (comma-separated)");
   app.add_option("--memory-limit", memoryLimit, "bytes per device, as 16GiB");
   app.add_option("--freeze", o.freeze, "regular expression: do not train");
   app.add_option("--train-only", o.trainOnly,
@@ -181,6 +206,9 @@ bool parseCompileOptions(int argc, char **argv, CompileOptions &o) {
   app.add_flag("--self-contained", o.selfContained,
                "copy the weights into the plan");
   app.add_option("--dump-ir", o.dumpDirectory, "write the IR of every phase");
+  app.add_option("--dot", o.dot,
+                 "write the model's nodes as a Graphviz drawing, coloured by "
+                 "stage");
   app.add_option("--target-cpu", o.targetCpu,
                  "CPU to generate code for (default: this machine's)");
   app.add_option("-o,--output", o.output, "plan directory (MODEL.plan)");

@@ -1,5 +1,4 @@
-//===- CompileOptions.h - what `pipec MODEL.onnx` was asked ------*- C++
-//-*-===//
+//===- CompileOptions.h - what `pipec MODEL.onnx` was asked -----*- C++ -*-===//
 #pragma once
 
 #include <cstdint>
@@ -33,11 +32,14 @@ struct CompileOptions {
   std::string replicas;
   std::string stageFile;
   std::string recompute = "auto";
+  std::string planner = "auto";
+  std::string profile; ///< file of measured times
+  std::string whatIf;  ///< axes of the table, empty: none
   int64_t memoryLimit = 0;
   // Output
   bool dryRun = false, selfContained = false, quiet = false;
   std::string format = "text";
-  std::string emit, dumpDirectory, output;
+  std::string emit, dumpDirectory, output, dot;
   /// CPU that code is generated for: "native", or an LLVM CPU name.
   std::string targetCpu = "native";
 };

@@ -180,8 +180,9 @@ private:
       if (auto track = dyn_cast<TrackOp>(op))
         readers[track.getParameter()].insert(nodeOf(&op));
     }
+    SymbolTable parameters(copy);
     for (auto &[name, users] : readers) {
-      auto parameter = copy.lookupSymbol<ParameterOp>(name);
+      auto parameter = parameters.lookup<ParameterOp>(name);
       graph.weights.push_back({name.str(),
                                byteSize(parameter.getType()),
                                {users.begin(), users.end()},

@@ -7,6 +7,8 @@
 #include "report/Report.h"
 #include "support/Failure.h"
 
+#include <nlohmann/json.hpp>
+
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -27,9 +29,24 @@ void writeExtras(const plan::Plan &plan, const schedule::Schedule &schedule,
   writeLaunchFiles(plan, folder);
 }
 
-void printPlan(const plan::Plan &plan, bool json) {
-  std::cout << (json ? report::inspectJson(plan)
-                     : report::summary(plan, terminalOptions()));
+void printPlan(const plan::Plan &plan, bool json, const plan::PlanResult *own,
+               const std::vector<plan::WhatIfRow> &rows) {
+  if (!json) {
+    std::cout << report::summary(plan, terminalOptions());
+    if (!rows.empty())
+      std::cout << "\n" << plan::whatIfTable(*own, rows);
+    return;
+  }
+  auto root = nlohmann::ordered_json::parse(report::inspectJson(plan));
+  for (const plan::WhatIfRow &row : rows)
+    root["what_if"].push_back({{"axis", row.axis},
+                               {"value", row.value},
+                               {"fits", row.fits},
+                               {"step_s", row.stepSeconds},
+                               {"samples_per_s", row.samplesPerSecond},
+                               {"replicas", row.shape},
+                               {"note", row.note}});
+  std::cout << root.dump(1) << "\n";
 }
 
 } // namespace pipec

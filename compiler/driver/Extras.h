@@ -1,6 +1,7 @@
 //===- Extras.h - what a plan folder holds for people -----------*- C++ -*-===//
 #pragma once
 
+#include "compiler/plan/WhatIf.h"
 #include "compiler/schedule/Schedule.h"
 #include "runtime/program/Plan.h"
 
@@ -13,7 +14,10 @@ namespace pipec {
 void writeExtras(const plan::Plan &plan, const schedule::Schedule &schedule,
                  const std::string &folder);
 
-/// The summary of a plan on stdout: text for a terminal, or `json`.
-void printPlan(const plan::Plan &plan, bool json);
+/// The summary of a plan on stdout: text for a terminal, or `json`. `rows`,
+/// when there are any, follow as a table of what else `own` could have been.
+void printPlan(const plan::Plan &plan, bool json,
+               const plan::PlanResult *own = nullptr,
+               const std::vector<plan::WhatIfRow> &rows = {});
 
 } // namespace pipec

@@ -2,6 +2,7 @@
 #include "compiler/driver/ListCommand.h"
 
 #include "compiler/plan/DeviceModel.h"
+#include "compiler/plan/planners/Planners.h"
 #include "compiler/schedule/Generator.h"
 #include "compiler/strategy/Strategy.h"
 #include "report/Format.h"
@@ -60,6 +61,13 @@ std::vector<ListRow> deviceRows() {
   return rows;
 }
 
+std::vector<ListRow> plannerRows() {
+  std::vector<ListRow> rows;
+  for (const plan::PlannerRow &row : plan::planners())
+    rows.push_back({row.name, row.summary, {{"source", row.source}}});
+  return rows;
+}
+
 std::vector<ListRow> lossRows() {
   return {
 #define LOSS(NAME, SETTINGS, SUMMARY) {NAME, SUMMARY, {{"settings", SETTINGS}}},
@@ -74,6 +82,8 @@ std::vector<ListRow> rowsOf(const std::string &what, const ListTables &tables) {
     return strategyRows();
   if (what == "devices")
     return deviceRows();
+  if (what == "planners")
+    return plannerRows();
   if (what == "losses")
     return lossRows();
   return what == "ops" ? tables.ops : tables.optimizers;
@@ -115,10 +125,11 @@ int listCommand(int argc, char **argv, const ListTables &tables) {
   std::string what, format = "text";
   bool quiet = false;
   app.add_option("what", what,
-                 "ops, schedules, strategies, devices, losses or optimizers")
+                 "ops, schedules, strategies, planners, devices, losses or "
+                 "optimizers")
       ->required()
-      ->check(CLI::IsMember({"ops", "schedules", "strategies", "devices",
-                             "losses", "optimizers"}));
+      ->check(CLI::IsMember({"ops", "schedules", "strategies", "planners",
+                             "devices", "losses", "optimizers"}));
   app.add_option("--format", format, "text or json")
       ->check(CLI::IsMember({"text", "json"}));
   app.add_flag("--quiet", quiet, "names alone, one a line");

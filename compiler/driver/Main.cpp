@@ -1,6 +1,7 @@
 //===- Main.cpp - the pipec program ---------------------------------------===//
 #include "compiler/driver/Main.h"
 
+#include "compiler/driver/CalibrateCommand.h"
 #include "compiler/driver/Compile.h"
 #include "compiler/driver/InspectCommand.h"
 #include "compiler/driver/ScheduleCommand.h"

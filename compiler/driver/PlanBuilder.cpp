@@ -137,7 +137,7 @@ private:
                      in.strategy.update == strategy::Update::Round ? "round"
                                                                    : "step",
                      in.strategy.synchronous(),
-                     in.options.recompute == "full" || in.strategy.recompute,
+                     in.request.recompute == plan::Recompute::Full,
                      in.strategy.update == strategy::Update::Validated};
     plan.schedule = in.schedule.name;
   }
@@ -415,7 +415,8 @@ private:
 
   void addPrediction() {
     plan.predicted = {in.result.stepSeconds, in.result.samplesPerSecond,
-                      in.result.bubble, in.result.communicationBytes};
+                      in.result.bubble,      in.result.communicationBytes,
+                      in.result.bottleneck,  in.result.runnerUp};
     for (const plan::Baseline &b : in.result.baselines) {
       double samples = static_cast<double>(in.request.microbatches) *
                        in.request.microbatchSize;

@@ -2,7 +2,9 @@
 #include "compiler/driver/Planning.h"
 
 #include "compiler/driver/OrderFile.h"
+#include "compiler/plan/Choose.h"
 #include "compiler/plan/OrderForCosts.h"
+#include "compiler/plan/Profile.h"
 #include "compiler/plan/StrategyFacts.h"
 #include "support/Failure.h"
 
@@ -49,8 +51,10 @@ plan::Topology topologyOf(const CompileOptions &o) {
   int64_t memory =
       static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
   int cores = std::max(1u, std::thread::hardware_concurrency());
-  return plan::gridTopology(
-      o.cpus, plan::nativeCpu(cores, 3.0, 512, memory, countRanks(o.cpus)));
+  return plan::shareCores(
+      plan::gridTopology(o.cpus,
+                         plan::nativeCpu(3.0, 512, memory, countRanks(o.cpus))),
+      cores);
 }
 
 //===----------------------------------------------------------------------===//
@@ -169,21 +173,22 @@ static void chooseShapeOfOrder(const CompileOptions &o,
   request.useAllDevices = true;
 }
 
-/// Ranks on CPUs form a straight pipeline unless replication was asked for (and
-/// wherever the schedule knows no replicas): a
-/// replicated stage sums gradients in another order, so that only straight ones
-/// have the same bits for every number of ranks.
+/// Ranks on CPUs form a straight pipeline unless replication was asked for, by
+/// --replicas or by a planner that chooses them (and wherever the schedule
+/// knows no replicas): a replicated stage sums gradients in another order, so
+/// that only straight ones have the same bits for every number of ranks.
 static void chooseShape(const CompileOptions &o, Decision &d) {
   plan::PlanRequest &request = d.request;
   int devices = request.topology.devices();
   readStages(o, request);
   if (request.strategy.order)
     return chooseShapeOfOrder(o, request);
-  bool straight = o.stages == "auto" && request.replicas.empty() &&
-                  o.stageFile.empty() &&
-                  request.strategy.shape != plan::Shape::DataParallel &&
-                  (!request.strategy.replicates ||
-                   (o.strategy != "auto" && !o.cpus.empty()));
+  bool straight =
+      o.stages == "auto" && request.replicas.empty() && o.stageFile.empty() &&
+      o.planner == "auto" &&
+      request.strategy.shape != plan::Shape::DataParallel &&
+      (!request.strategy.replicates ||
+       (o.strategy != "auto" && request.topology.device.kind == "cpu"));
   if (straight) {
     request.stages = devices * request.strategy.chunks;
     request.replication = false;
@@ -285,35 +290,46 @@ static Decision decideSearched(const CompileOptions &o, const Decision &asked) {
   return std::move(*best);
 }
 
-static Decision decideFor(const std::string &name, const CompileOptions &o,
-                          const plan::CostGraph &graph,
-                          const plan::Topology &topology,
-                          int64_t microbatchSize, double optimizerBytes) {
+/// What is asked of the planner under one strategy, but for its shape.
+static Decision askFor(const strategy::StrategyRow &row,
+                       const CompileOptions &o, const plan::CostGraph &graph,
+                       const ModelFacts &facts, bool recompute) {
   Decision d;
-  std::optional<std::string> file = orderFileOf(name);
-  d.strategy = file ? &strategy::fileStrategy() : &strategy::getStrategy(name);
-  if (!d.strategy->synchronous() && o.microbatches != 1)
-    throw Failure(Exit::Usage,
-                  "strategy " + name +
-                      " updates after every microbatch: a step is one "
-                      "microbatch, so leave --microbatches at 1");
+  d.strategy = &row;
+  d.recompute = recompute || row.recompute;
   d.request.graph = graph;
-  d.request.topology = topology;
+  d.request.topology = facts.topology;
   d.request.microbatches = o.microbatches;
-  d.request.microbatchSize = microbatchSize;
-  d.request.optimizerBytesPerParameterByte = optimizerBytes;
+  d.request.microbatchSize = static_cast<int>(facts.microbatchSize);
+  d.request.optimizerBytesPerParameterByte = facts.optimizerBytes;
   d.request.memoryLimit = o.memoryLimit;
-  d.recompute = o.recompute == "full" || d.strategy->recompute;
+  d.request.planner = o.planner;
   d.request.recompute =
       d.recompute ? plan::Recompute::Full : plan::Recompute::None;
-  if (!file && isSearched(*d.strategy))
+  return d;
+}
+
+/// The plan under the strategy asked for.
+static Decision decideNamed(const CompileOptions &o,
+                            const plan::CostGraph &graph,
+                            const ModelFacts &facts, bool recompute) {
+  std::optional<std::string> file = orderFileOf(o.strategy);
+  const strategy::StrategyRow &row =
+      file ? strategy::fileStrategy() : strategy::getStrategy(o.strategy);
+  if (!row.synchronous() && o.microbatches != 1)
+    throw Failure(Exit::Usage,
+                  "strategy " + o.strategy +
+                      " updates after every microbatch: a step is one "
+                      "microbatch, so leave --microbatches at 1");
+  Decision d = askFor(row, o, graph, facts, recompute);
+  if (!file && isSearched(row))
     return decideSearched(o, d);
   if (file) {
     d.schedule = readOrderFile(*file);
     splitWholeBackwards(d.schedule);
     d.request.strategy = plan::factsOfOrder(d.schedule);
   } else {
-    d.request.strategy = plan::strategyFacts(d.strategy->schedule);
+    d.request.strategy = plan::strategyFacts(row.schedule);
   }
   chooseShape(o, d);
   d.result = plan::makePlan(d.request);
@@ -322,28 +338,71 @@ static Decision decideFor(const std::string &name, const CompileOptions &o,
   return d;
 }
 
-Decision decide(const CompileOptions &o, const plan::CostGraph &graph,
-                const plan::Topology &topology, int64_t microbatchSize,
-                double optimizerBytes) {
-  if (o.strategy != "auto")
-    return decideFor(o.strategy, o, graph, topology, microbatchSize,
-                     optimizerBytes);
-  std::optional<Decision> best;
+/// Every synchronous strategy whose order is generated and that keeps its
+/// activations. The first decides between equals, and gives the reason when
+/// none fits.
+static std::vector<const strategy::StrategyRow *> strategiesToCompare() {
+  std::vector<const strategy::StrategyRow *> rows;
+  for (const strategy::StrategyRow &row : strategy::strategies())
+    if (row.synchronous() && !row.recompute && !isSearched(row))
+      rows.push_back(&row);
+  auto usual =
+      std::find(rows.begin(), rows.end(), &strategy::getStrategy("1f1b"));
+  std::rotate(rows.begin(), usual, usual + 1);
+  return rows;
+}
+
+/// The fastest of the synchronous strategies.
+static Decision decideBest(const CompileOptions &o,
+                           const plan::CostGraph &graph,
+                           const ModelFacts &facts, bool recompute) {
+  std::vector<Decision> asked;
+  std::vector<plan::PlanRequest> requests;
   std::optional<Failure> refusal;
-  for (const char *name : {"1f1b", "gpipe", "dp"}) {
+  for (const strategy::StrategyRow *row : strategiesToCompare())
     try {
-      Decision d =
-          decideFor(name, o, graph, topology, microbatchSize, optimizerBytes);
-      if (!best || d.result.stepSeconds < best->result.stepSeconds)
-        best = std::move(d);
-    } catch (const Failure &failure) {
+      Decision d = askFor(*row, o, graph, facts, recompute);
+      d.request.strategy = plan::strategyFacts(row->schedule);
+      chooseShape(o, d);
+      requests.push_back(d.request);
+      asked.push_back(std::move(d));
+    } catch (const Failure &failure) { // stages it cannot have
+      if (failure.code != Exit::Usage)
+        throw;
       if (!refusal)
         refusal.emplace(failure);
     }
-  }
-  if (!best)
+  if (requests.empty())
     throw *refusal;
-  return std::move(*best);
+  plan::StrategyChoice choice = plan::chooseStrategy(requests);
+  Decision d = std::move(asked[choice.chosen]);
+  d.result = std::move(choice.result);
+  d.schedule = scheduleFor(d);
+  return d;
+}
+
+Decision decide(const CompileOptions &o, const plan::CostGraph &graph,
+                const ModelFacts &facts) {
+  auto plan = o.strategy == "auto" ? decideBest : decideNamed;
+  try {
+    return plan(o, graph, facts, o.recompute == "full");
+  } catch (const Failure &failure) {
+    if (failure.code != Exit::NoFit || o.recompute != "auto")
+      throw;
+    // What does not fit otherwise computes its activations again.
+    try {
+      return plan(o, graph, facts, true);
+    } catch (const Failure &) {
+    }
+    throw;
+  }
+}
+
+void applyProfileFile(const CompileOptions &o, const ModelFacts &facts,
+                      plan::CostGraph &graph) {
+  if (!o.profile.empty())
+    plan::applyProfile(plan::readProfile(o.profile),
+                       static_cast<int>(facts.microbatchSize), graph);
 }
 
 //===----------------------------------------------------------------------===//
@@ -384,15 +443,14 @@ static void spread(plan::PlanRequest &request, int ranks) {
 }
 
 Decision decideForward(const CompileOptions &o, const plan::CostGraph &graph,
-                       const plan::Topology &topology, int64_t microbatchSize,
-                       std::optional<int> ranks) {
+                       const ModelFacts &facts, std::optional<int> ranks) {
   Decision d;
   d.strategy = &kForward;
   d.request.graph = graph;
-  d.request.topology = topology;
+  d.request.topology = facts.topology;
   d.request.strategy = forwardFacts();
   d.request.microbatches = o.microbatches;
-  d.request.microbatchSize = static_cast<int>(microbatchSize);
+  d.request.microbatchSize = static_cast<int>(facts.microbatchSize);
   d.request.memoryLimit = o.memoryLimit;
   if (ranks) {
     spread(d.request, *ranks);
@@ -401,7 +459,7 @@ Decision decideForward(const CompileOptions &o, const plan::CostGraph &graph,
     const bool free = o.stages == "auto" && o.replicas.empty() &&
                       o.stageFile.empty() && !o.cpus.empty();
     if (free)
-      spread(d.request, topology.devices());
+      spread(d.request, facts.topology.devices());
   }
   d.result = plan::makePlan(d.request);
   std::erase_if(d.result.baselines, [](const plan::Baseline &baseline) {

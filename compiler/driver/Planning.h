@@ -1,5 +1,4 @@
-//===- Planning.h - strategy, stages and schedule of a model -----*- C++
-//-*-===//
+//===- Planning.h - strategy, stages and schedule of a model ----*- C++ -*-===//
 #pragma once
 
 #include "compiler/driver/CompileOptions.h"
@@ -24,18 +23,29 @@ struct Decision {
 /// The devices that the options name.
 plan::Topology topologyOf(const CompileOptions &options);
 
+/// What planning needs to know beside the options and the costs.
+struct ModelFacts {
+  plan::Topology topology;
+  int64_t microbatchSize = 1;
+  double optimizerBytes = 0; ///< state per byte of trained weights
+};
+
 /// Chooses stages and replicas for the strategy asked for; for `auto` the best
-/// synchronous one. Throws Failure(Usage, NoFit, BadModel, BadPlan).
+/// synchronous one. With --recompute auto what does not fit otherwise computes
+/// activations again. Throws Failure(Usage, NoFit, BadModel, BadPlan).
 Decision decide(const CompileOptions &options, const plan::CostGraph &graph,
-                const plan::Topology &topology, int64_t microbatchSize,
-                double optimizerBytesPerParameterByte);
+                const ModelFacts &facts);
+
+/// Replaces the graph's times by those of --profile, if given. Throws
+/// Failure(NoInput, BadPlan).
+void applyProfileFile(const CompileOptions &options, const ModelFacts &facts,
+                      plan::CostGraph &graph);
 
 /// The same for a program that is run and not trained: forwards in microbatch
 /// order. On CPUs one stage a rank, unless the options say otherwise. With
 /// `ranks`, on exactly so many ranks, whatever the options say of stages.
 Decision decideForward(const CompileOptions &options,
                        const plan::CostGraph &graph,
-                       const plan::Topology &topology, int64_t microbatchSize,
-                       std::optional<int> ranks = std::nullopt);
+                       const ModelFacts &facts, std::optional<int> ranks = std::nullopt);
 
 } // namespace pipec

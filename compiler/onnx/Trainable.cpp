@@ -84,16 +84,34 @@ static size_t nonUnitDims(const TensorData &t) {
                        [](int64_t d) { return d != 1; });
 }
 
-/// Distinct elements, counted up to three.
+/// Adds elements [first, last) that are not among `seen`, up to three.
+static void collectDistinct(std::string_view bytes, size_t width, size_t first,
+                            size_t last, std::vector<std::string_view> &seen) {
+  for (size_t i = first; i < last && seen.size() < 3; ++i) {
+    std::string_view element = bytes.substr(i * width, width);
+    if (std::find(seen.begin(), seen.end(), element) == seen.end())
+      seen.push_back(element);
+  }
+}
+
+/// Distinct elements, counted up to three. Of tensors too large to be masks,
+/// tables or scales, evenly spaced parts stand for the whole, so that weights
+/// of many gigabytes are not read through.
 static int distinctValues(const Model &model, const TensorData &t) {
   const int64_t width = byteWidth(t.type);
   if (!t.problem.empty() || width == 0)
     return 3;
   const std::string_view bytes = model.bytesOf(t);
-  std::set<std::string_view> seen;
-  for (size_t at = 0; at + width <= bytes.size() && seen.size() < 3;
-       at += width)
-    seen.insert(bytes.substr(at, width));
+  const size_t count = bytes.size() / width;
+  constexpr size_t whole = 1 << 24, parts = 64, part = 4096;
+  std::vector<std::string_view> seen;
+  if (count <= whole)
+    collectDistinct(bytes, width, 0, count, seen);
+  else
+    for (size_t p = 0; p < parts; ++p) {
+      const size_t first = (count - part) / (parts - 1) * p;
+      collectDistinct(bytes, width, first, first + part, seen);
+    }
   return static_cast<int>(seen.size());
 }
 

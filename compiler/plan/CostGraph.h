@@ -73,6 +73,8 @@ struct CostGraph {
   std::vector<CostStash> stashes;
   /// Groups of nodes that must share a stage.
   std::vector<std::vector<size_t>> pinTogether;
+  /// Measured time of the optimizer's update; 0: the device model's.
+  double updateSecondsPerByte = 0;
 };
 
 /// Throws Failure(Exit::BadModel) naming the first offence: no nodes, a

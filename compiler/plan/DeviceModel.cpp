@@ -63,27 +63,29 @@ const DeviceModel &deviceModel(const std::string &name) {
                 "no device model '" + name + "'; there are: " + names);
 }
 
-DeviceModel nativeCpu(int cores, double gigahertz, int vectorBits,
-                      int64_t memoryBytes, int ranks) {
-  if (cores < 1 || ranks < 1 || !(gigahertz > 0) || vectorBits < 32 ||
-      memoryBytes < 1)
-    throw Failure(Exit::Usage,
-                  "a CPU needs at least one core, one rank, a clock, 32-bit "
-                  "vectors and memory");
+DeviceModel nativeCpu(double gigahertz, int vectorBits, int64_t memoryBytes,
+                      int ranks) {
+  if (ranks < 1 || !(gigahertz > 0) || vectorBits < 32 || memoryBytes < 1)
+    throw Failure(Exit::Usage, "a CPU needs at least one rank, a clock, 32-bit "
+                               "vectors and memory");
   DeviceModel d = deviceModel("cpu");
   d.name = "native";
   d.describe = "this machine's CPU, shared evenly by its ranks";
-  // Two fused multiply-adds a cycle, and at least one core's worth a rank even
-  // when ranks outnumber cores: they then take turns, which is half the speed
-  // and so on.
-  double share = static_cast<double>(cores) / ranks;
-  double f32 = gigahertz * 1e9 * (vectorBits / 32.0) * 2 * 2 * share;
-  double scale = f32 / d.flopsF32;
+  // Two fused multiply-adds a cycle.
+  double f32 = gigahertz * 1e9 * (vectorBits / 32.0) * 2 * 2;
   d.flopsF32 = d.flopsTF32 = f32;
   d.flopsF64 = f32 / 2;
   d.flopsF16 = d.flopsBF16 = f32;
-  d.memoryBandwidth *= std::max(share, std::min(scale, 1.0));
   d.memoryBytes = memoryBytes / ranks;
+  return d;
+}
+
+DeviceModel withThreads(DeviceModel d, int threads) {
+  double factor = static_cast<double>(threads) / d.threads;
+  for (double *rate : {&d.flopsF64, &d.flopsF32, &d.flopsTF32, &d.flopsF16,
+                       &d.flopsBF16, &d.memoryBandwidth})
+    *rate *= factor;
+  d.threads = threads;
   return d;
 }
 
@@ -123,7 +125,11 @@ double opSeconds(const DeviceModel &device, double flops, double bytes,
     arithmetic = flops / (peak * efficiency);
   }
   double memory = bytes / (device.memoryBandwidth * device.memoryEfficiency);
-  return device.launchSeconds + std::max(arithmetic, memory);
+  // A core packs operands, or waits for them, and computes in turn; a GPU does
+  // both at once.
+  bool inTurn = device.kind == "cpu";
+  return device.launchSeconds +
+         (inTurn ? arithmetic + memory : std::max(arithmetic, memory));
 }
 
 } // namespace pipec::plan

@@ -34,6 +34,7 @@ struct DeviceModel {
   // Dense peaks, FLOP/s.
   double flopsF64 = 0, flopsF32 = 0, flopsTF32 = 0, flopsF16 = 0, flopsBF16 = 0;
   double memoryBandwidth = 0; ///< bytes/s
+  int threads = 1;            ///< of a CPU rank that these figures are for
   double launchSeconds = 0;   ///< fixed cost of one kernel
   /// FLOPs at which a contraction reaches half of its best efficiency.
   double halfEfficiencyFlops = 0;
@@ -55,11 +56,14 @@ const std::vector<DeviceModel> &deviceModels();
 /// The row of that name; Failure(Exit::Usage) lists the names there are.
 const DeviceModel &deviceModel(const std::string &name);
 
-/// A CPU of this machine's kind: the generic row scaled to `cores` cores of
-/// `gigahertz` with `vectorBits` registers and given memory, shared evenly by
-/// `ranks` processes. Nothing is probed; the caller knows the machine.
-DeviceModel nativeCpu(int cores, double gigahertz, int vectorBits,
-                      int64_t memoryBytes, int ranks);
+/// A core of this machine's kind: the generic row with `gigahertz`,
+/// `vectorBits` registers and given memory, shared evenly by `ranks` processes.
+/// Nothing is probed; the caller knows the machine.
+DeviceModel nativeCpu(double gigahertz, int vectorBits, int64_t memoryBytes,
+                      int ranks);
+
+/// The device with another number of threads working together.
+DeviceModel withThreads(DeviceModel device, int threads);
 
 /// Seconds of one operator that does `flops` floating-point operations and
 /// moves `bytes` to and from memory.

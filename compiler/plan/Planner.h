@@ -43,6 +43,9 @@ struct PlanRequest {
   /// Use every device even when fewer would do (fixed rank counts).
   bool useAllDevices = false;
   Recompute recompute = Recompute::None;
+  /// Share of the usual search effort, which is counted in simulated actions,
+  /// so that results do not depend on the machine's speed.
+  double effort = 1;
   /// Also price data parallelism, the even split, GPipe … for comparison.
   bool baselines = true;
 };

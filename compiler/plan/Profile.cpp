@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <iterator>
@@ -19,15 +20,20 @@ using Json = nlohmann::ordered_json;
   throw Failure(Exit::BadPlan, "profile " + origin + ": " + message);
 }
 
+double secondsOf(const Json &entry, const char *key, const std::string &origin,
+                 const std::string &where) {
+  if (!entry.contains(key) || !entry[key].is_number())
+    bad(origin, where + " has no number \"" + key + "\"");
+  double seconds = entry[key].get<double>();
+  if (!std::isfinite(seconds) || seconds < 0)
+    bad(origin, where + ": \"" + key + "\" must be a number of at least 0");
+  return seconds;
+}
+
 MeasuredTimes timesOf(const Json &entry, const std::string &origin,
                       const std::string &where) {
   auto take = [&](const char *key) {
-    if (!entry.contains(key) || !entry[key].is_number())
-      bad(origin, where + " has no number \"" + key + "\"");
-    double seconds = entry[key].get<double>();
-    if (!std::isfinite(seconds) || seconds < 0)
-      bad(origin, where + ": \"" + key + "\" must be a number of at least 0");
-    return seconds;
+    return secondsOf(entry, key, origin, where);
   };
   return {take("forward_s"), take("backward_input_s"),
           take("backward_weight_s")};
@@ -70,6 +76,25 @@ void spread(CostGraph &graph, const MeasuredStage &stage,
                                : seconds / count;
 }
 
+/// Seconds of the update per byte of trained weights; 0 when not measured.
+double updateRate(const Profile &profile, const CostGraph &graph) {
+  double seconds = 0, bytes = 0;
+  for (const MeasuredStage &stage : profile.stages) {
+    if (stage.updateSeconds <= 0)
+      continue;
+    seconds += stage.updateSeconds;
+    for (size_t i = stage.firstNode; i <= stage.lastNode; ++i)
+      bytes += static_cast<double>(graph.nodes[i].parameterBytes);
+    for (const CostWeight &weight : graph.weights)
+      if (weight.trainable &&
+          std::any_of(weight.users.begin(), weight.users.end(), [&](size_t u) {
+            return u >= stage.firstNode && u <= stage.lastNode;
+          }))
+        bytes += static_cast<double>(weight.bytes);
+  }
+  return bytes > 0 ? seconds / bytes : 0;
+}
+
 } // namespace
 
 Profile parseProfile(const std::string &text, const std::string &origin) {
@@ -99,7 +124,10 @@ Profile parseProfile(const std::string &text, const std::string &origin) {
       bad(origin, where + " is not an object");
     profile.stages.push_back({indexOf(entry, "first_node", origin, where),
                               indexOf(entry, "last_node", origin, where),
-                              timesOf(entry, origin, where)});
+                              timesOf(entry, origin, where),
+                              entry.contains("update_s")
+                                  ? secondsOf(entry, "update_s", origin, where)
+                                  : 0});
   }
   return profile;
 }
@@ -130,6 +158,8 @@ std::string writeProfile(const Profile &profile) {
     entry["first_node"] = stage.firstNode;
     entry["last_node"] = stage.lastNode;
     put(entry, stage.times);
+    if (stage.updateSeconds > 0)
+      entry["update_s"] = stage.updateSeconds;
     root["stages"].push_back(std::move(entry));
   }
   return root.dump(1) + "\n";
@@ -163,6 +193,7 @@ void applyProfile(const Profile &profile, int microbatchSize,
     spread(graph, stage, &CostNode::backwardWeightSeconds,
            stage.times.backwardWeightSeconds);
   }
+  graph.updateSecondsPerByte = updateRate(profile, graph);
   std::unordered_map<std::string, size_t> byId;
   for (size_t i = 0; i < graph.nodes.size(); ++i)
     byId.emplace(graph.nodes[i].id, i);

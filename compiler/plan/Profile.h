@@ -4,9 +4,10 @@
 //   {"version": 1, "microbatch_size": 4,
 //    "nodes":  [{"id": "12", "forward_s": …, "backward_input_s": …,
 //    "backward_weight_s": …}], "stages": [{"first_node": 0, "last_node": 40,
-//    "forward_s": …, …}]}
-// Either list may be missing. A stage's times are spread over its nodes as the
-// analytic model weighs them; a node's own entry wins.
+//    "forward_s": …, …, "update_s": …}]}
+// Either list may be missing, and "update_s", the optimizer's time in a step. A
+// stage's times are spread over its nodes as the analytic model weighs them; a
+// node's own entry wins.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -29,6 +30,7 @@ struct MeasuredNode {
 struct MeasuredStage {
   size_t firstNode = 0, lastNode = 0;
   MeasuredTimes times;
+  double updateSeconds = 0; ///< the optimizer's, a step; 0: not measured
 };
 struct Profile {
   int microbatchSize = 0; ///< 0: not said

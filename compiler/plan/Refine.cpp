@@ -36,7 +36,7 @@ bool exhaust(const StepModel &model, const std::vector<size_t> &starts,
   for (size_t i = 1; i < count; ++i)
     splits *= static_cast<double>(starts.size() - i) / static_cast<double>(i);
   double each = static_cast<double>(model.effort(split.replicas)) + 500;
-  if (splits * each > 4e6)
+  if (splits * each > 4e6 * model.request().effort)
     return false;
   std::vector<size_t> place(count);
   for (size_t s = 0; s < count; ++s)
@@ -67,7 +67,8 @@ bool exhaust(const StepModel &model, const std::vector<size_t> &starts,
 double refine(const StepModel &model, const std::vector<size_t> &starts,
               Split &split) {
   double best = model.stepSeconds(split);
-  int64_t budget = 20'000'000, each = model.effort(split.replicas) + 1000;
+  int64_t budget = static_cast<int64_t>(1e7 * model.request().effort);
+  int64_t each = model.effort(split.replicas) + 1000;
   size_t count = split.starts.size();
   std::vector<size_t> place(count);
   for (size_t s = 0; s < count; ++s)

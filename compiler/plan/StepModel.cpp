@@ -2,7 +2,7 @@
 
 #include "compiler/plan/Collective.h"
 #include "compiler/schedule/Generator.h"
-#include "compiler/schedule/Simulator.h"
+#include "compiler/schedule/SharedCores.h"
 
 #include <algorithm>
 #include <cmath>
@@ -69,6 +69,9 @@ StepModel::StepModel(const PlanRequest &request, const IntervalCosts &costs)
     : asked(request), costs(costs), memoryLimit(memoryLimitOf(request)) {}
 
 double StepModel::updateSeconds(int64_t parameterBytes) const {
+  if (asked.graph.updateSecondsPerByte > 0)
+    return asked.graph.updateSecondsPerByte *
+           static_cast<double>(parameterBytes);
   // Read weight, gradient and state; write weight and state.
   double traffic = static_cast<double>(parameterBytes) *
                    (3 + 2 * asked.optimizerBytesPerParameterByte);
@@ -156,11 +159,13 @@ int64_t StepModel::effort(const std::vector<int> &replicas) const {
                                  std::not_equal_to<>()) == replicas.end();
   int64_t stages = static_cast<int64_t>(replicas.size());
   int64_t microbatches = asked.microbatches;
+  // Laying out a split walks over every node.
+  int64_t layout = static_cast<int64_t>(costs.nodes() / 4) + 1;
   if (!asked.strategy.synchronous)
-    return 1;
+    return layout;
   if (same)
     microbatches = (microbatches + replicas[0] - 1) / replicas[0];
-  return stages * microbatches * 2;
+  return stages * microbatches * 2 + layout;
 }
 
 schedule::Costs scheduleCosts(const Topology &topology,
@@ -210,6 +215,34 @@ schedule::Schedule makeSchedule(const StrategyFacts &facts,
 
 } // namespace
 
+/// Which devices of the order share which cores.
+static schedule::CoreSharing coreSharing(const Topology &topology,
+                                         const schedule::Schedule &order,
+                                         const std::vector<StagePlan> &stages) {
+  schedule::CoreSharing sharing;
+  sharing.cores = topology.cores;
+  if (topology.cores == 0)
+    return sharing;
+  for (int d = 0; d < order.devices(); ++d) {
+    std::vector<int> held = order.stagesOf(d);
+    const std::vector<int> &real =
+        stages[held.empty() ? 0 : held.front()].devices;
+    // The order has every device, or one pipeline of several equal ones.
+    size_t copy = held.empty() ? 0 : order.replicaOn(held.front(), d);
+    bool all =
+        !held.empty() && order.placement[held.front()].size() == real.size();
+    int server = topology.server(real[all ? copy : 0]);
+    sharing.server.push_back(server);
+    sharing.copies.push_back(
+        all ? 1
+            : static_cast<int>(
+                  std::count_if(real.begin(), real.end(), [&](int device) {
+                    return topology.server(device) == server;
+                  })));
+  }
+  return sharing;
+}
+
 const schedule::Schedule &
 StepModel::scheduleFor(const std::vector<StagePlan> &stages) const {
   std::vector<int> replicas;
@@ -228,22 +261,30 @@ StepModel::Timing
 StepModel::synchronousStep(const std::vector<StagePlan> &stages) const {
   const schedule::Schedule &order = scheduleFor(stages);
   schedule::Costs priced = scheduleCosts(asked.topology, stages, order.slices);
-  schedule::Timeline line = schedule::simulate(order, priced);
-
   // A device reduces and updates a stage once its last backward is done.
-  Timing timing;
-  double busy = 0;
-  int devices = 0;
-  for (int d = 0; d < order.devices(); ++d) {
-    double end = line.end[d].empty() ? 0 : line.end[d].back();
-    double after = 0;
+  std::vector<double> after(order.devices(), 0);
+  for (int d = 0; d < order.devices(); ++d)
     for (int s : order.stagesOf(d))
-      after +=
+      after[d] +=
           stages[s].allReduceSeconds + updateSeconds(stages[s].parameterBytes);
-    timing.step = std::max(timing.step, end + after);
-    busy += line.busy[d];
-    ++devices;
+  Timing timing;
+  schedule::Timeline line;
+  schedule::CoreSharing sharing = coreSharing(asked.topology, order, stages);
+  if (sharing.scarce()) {
+    auto shared = schedule::simulateShared(order, priced, sharing, after);
+    line = std::move(shared.line);
+    timing.step = shared.finish;
+  } else {
+    line = schedule::simulate(order, priced);
+    for (int d = 0; d < order.devices(); ++d)
+      timing.step =
+          std::max(timing.step,
+                   (line.end[d].empty() ? 0 : line.end[d].back()) + after[d]);
   }
+  double busy = 0;
+  int devices = order.devices();
+  for (int d = 0; d < devices; ++d)
+    busy += line.busy[d];
   timing.bubble = timing.step > 0 ? 1 - busy / (devices * timing.step) : 0;
   return timing;
 }
@@ -253,11 +294,14 @@ StepModel::synchronousStep(const std::vector<StagePlan> &stages) const {
 /// turns over faster than one microbatch's way through it and back.
 double StepModel::steadyPeriod(const std::vector<StagePlan> &stages) const {
   double period = 0, roundTrip = 0;
+  std::map<int, double> onServer; ///< work of a microbatch
   for (size_t s = stages.size(); s-- > 0;) {
     const StagePlan &stage = stages[s];
     double load = stageSeconds(stage) + stage.allReduceSeconds +
                   updateSeconds(stage.parameterBytes);
     roundTrip += load;
+    for (int device : stage.devices)
+      onServer[asked.topology.server(device)] += load / stage.replicas;
     double window = static_cast<double>(stage.replicas) * stage.inFlight;
     period = std::max({period, load / stage.replicas, roundTrip / window});
     if (s > 0) {
@@ -270,6 +314,9 @@ double StepModel::steadyPeriod(const std::vector<StagePlan> &stages) const {
       period = std::max(period, std::max(hop, back) / lanes);
     }
   }
+  if (asked.topology.cores > 0)
+    for (auto &[server, work] : onServer)
+      period = std::max(period, work / asked.topology.cores);
   return period;
 }
 

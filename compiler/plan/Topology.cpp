@@ -125,6 +125,9 @@ DeviceModel customDevice(const Json &device, const std::string &origin) {
     share("attention", d.attentionEfficiency);
     share("memory", d.memoryEfficiency);
   }
+  if (device.contains("threads"))
+    d.threads = static_cast<int>(std::clamp(
+        positive(device, "threads", origin, "\"device\""), 1.0, 1e4));
   if (device.contains("launch_us"))
     d.launchSeconds = number(device, "launch_us", origin, "\"device\"") * 1e-6;
   return d;
@@ -145,6 +148,13 @@ Topology gridTopology(const std::string &text, const DeviceModel &device) {
   t.levels = {{"server", servers, device.interBandwidth, device.interLatency},
               {device.kind, each, device.intraBandwidth, device.intraLatency}};
   return t;
+}
+
+Topology shareCores(Topology topology, int cores) {
+  topology.cores = cores;
+  topology.device =
+      withThreads(topology.device, std::max(1, cores / topology.serverSize()));
+  return topology;
 }
 
 Topology parseTopology(const std::string &json, const std::string &origin) {
@@ -193,6 +203,14 @@ Topology parseTopology(const std::string &json, const std::string &origin) {
   } else {
     bad(origin, "\"device\" is neither a name nor an object");
   }
+  if (root.contains("cores")) {
+    double cores = positive(root, "cores", origin, "the file");
+    if (cores != std::floor(cores) || cores > 1e6)
+      bad(origin, "\"cores\" must be a whole number up to a million");
+    if (t.device.kind != "cpu")
+      bad(origin, "\"cores\" is for devices of \"kind\": \"cpu\"");
+    return shareCores(std::move(t), static_cast<int>(cores));
+  }
   return t;
 }
 
@@ -213,6 +231,8 @@ std::string writeTopology(const Topology &topology) {
                               {"count", level.count},
                               {"bandwidth_GBps", level.bandwidth / 1e9},
                               {"latency_us", level.latency * 1e6}});
+  if (topology.cores > 0)
+    root["cores"] = topology.cores;
   const DeviceModel &d = topology.device;
   root["device"] = {
       {"name", d.name},
@@ -225,6 +245,7 @@ std::string writeTopology(const Topology &topology) {
         {"fp16", d.flopsF16},
         {"bf16", d.flopsBF16}}},
       {"memory_GBps", d.memoryBandwidth / 1e9},
+      {"threads", d.threads},
       {"launch_us", d.launchSeconds * 1e6},
       {"half_efficiency_flops", d.halfEfficiencyFlops},
       {"efficiency",

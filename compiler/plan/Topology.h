@@ -32,11 +32,19 @@ struct Link {
 struct Topology {
   std::vector<Level> levels; ///< outermost first, at least one
   DeviceModel device;
+  /// CPU ranks: cores of a server, which its ranks share when they are more;
+  /// 0: every device is its own.
+  int cores = 0;
 
   int devices() const;
   /// Devices in one component of levels[level] (1 for the innermost level's
   /// units).
   int componentSize(size_t level) const;
+  /// Devices of one server: all, when there is one level.
+  int serverSize() const {
+    return levels.size() > 1 ? componentSize(0) : devices();
+  }
+  int server(int device) const { return device / serverSize(); }
   /// The link between two devices.
   Link link(int a, int b) const;
   /// The slowest link inside a set of devices (used by their all-reduce).
@@ -46,6 +54,10 @@ struct Topology {
 /// `text` is "M" or "NxM": N servers of M devices with the device row's own
 /// interconnects. Throws Failure(Exit::Usage).
 Topology gridTopology(const std::string &text, const DeviceModel &device);
+
+/// The same ranks on CPUs of so many cores a server: as many threads each as
+/// there are cores for, at least one.
+Topology shareCores(Topology topology, int cores);
 
 /// Reads a cluster file (README "A cluster file"). Throws
 /// Failure(Exit::NoInput) or Failure(Exit::BadPlan) with the key and the

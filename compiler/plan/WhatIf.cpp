@@ -109,31 +109,50 @@ void memory(const PlanRequest &request, std::vector<WhatIfRow> &rows) {
   }
 }
 
+struct Axis {
+  const char *name;
+  void (*vary)(const PlanRequest &, std::vector<WhatIfRow> &);
+};
+
+constexpr Axis kAxes[] = {{"devices", devices},
+                          {"bandwidth", bandwidth},
+                          {"microbatches", microbatches},
+                          {"memory", memory}};
+
+const Axis *axisNamed(const std::string &name) {
+  for (const Axis &axis : kAxes)
+    if (axis.name == name)
+      return &axis;
+  return nullptr;
+}
+
 } // namespace
+
+std::vector<std::string> whatIfAxes(const std::string &axes) {
+  std::vector<std::string> names;
+  std::stringstream list(axes);
+  for (std::string name; std::getline(list, name, ',');) {
+    if (!axisNamed(name))
+      throw Failure(
+          Exit::Usage,
+          "what-if knows devices, bandwidth, microbatches and memory, not '" +
+              name + "'");
+    if (std::find(names.begin(), names.end(), name) != names.end())
+      throw Failure(Exit::Usage, "what-if names " + name + " twice");
+    names.push_back(name);
+  }
+  if (names.empty())
+    throw Failure(
+        Exit::Usage,
+        "what-if needs a list such as devices,bandwidth,microbatches");
+  return names;
+}
 
 std::vector<WhatIfRow> whatIf(const PlanRequest &request,
                               const std::string &axes) {
   std::vector<WhatIfRow> rows;
-  std::stringstream list(axes);
-  for (std::string axis; std::getline(list, axis, ',');) {
-    if (axis == "devices")
-      devices(request, rows);
-    else if (axis == "bandwidth")
-      bandwidth(request, rows);
-    else if (axis == "microbatches")
-      microbatches(request, rows);
-    else if (axis == "memory")
-      memory(request, rows);
-    else
-      throw Failure(
-          Exit::Usage,
-          "what-if knows devices, bandwidth, microbatches and memory, not '" +
-              axis + "'");
-  }
-  if (rows.empty() && axes.empty())
-    throw Failure(
-        Exit::Usage,
-        "what-if needs a list such as devices,bandwidth,microbatches");
+  for (const std::string &name : whatIfAxes(axes))
+    axisNamed(name)->vary(request, rows);
   return rows;
 }
 

@@ -26,6 +26,10 @@ struct WhatIfRow {
 std::vector<WhatIfRow> whatIf(const PlanRequest &request,
                               const std::string &axes);
 
+/// The axes in "devices,bandwidth". Failure(Exit::Usage) for an unknown or
+/// repeated one, or none.
+std::vector<std::string> whatIfAxes(const std::string &axes);
+
 /// The rows as an aligned table, the request's own step first.
 std::string whatIfTable(const PlanResult &own,
                         const std::vector<WhatIfRow> &rows);

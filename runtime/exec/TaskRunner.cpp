@@ -47,7 +47,7 @@ float TaskRunner::run(const plan::Task &task, int64_t step, int64_t microbatch,
                       int64_t version) {
   const StageUnit &unit = state.unit(task.stage);
   watch.enter(computing(phrase(task.kind), task.stage, step, microbatch));
-  const double start = now();
+  const double start = now(), core = coreSeconds();
   PipecFrame call = frame(unit, step, microbatch);
   for (auto [region, name] : plan::kSlotted)
     call.base[region] = unit.memory.at(region, task.slot[region]);
@@ -58,7 +58,8 @@ float TaskRunner::run(const plan::Task &task, int64_t step, int64_t microbatch,
                 step * state.plan.training.microbatches + microbatch,
                 call.base[PIPEC_IN] + input.offset);
   unit.library.task(task.kind)(&call);
-  recorder.add({task.kind, task.stage, step, microbatch, start, now()});
+  recorder.add({task.kind, task.stage, step, microbatch, start, now()},
+               coreSeconds() - core);
   float loss = 0;
   if (task.kind == 'F' && unit.stage->computes_loss)
     std::memcpy(&loss, call.base[PIPEC_LOSS], sizeof loss);
@@ -69,11 +70,12 @@ void TaskRunner::track(StageUnit &unit, const char *row, int64_t step,
                        int64_t microbatch) {
   if (!unit.library.track)
     return;
-  const double start = now();
+  const double start = now(), core = coreSeconds();
   PipecFrame call = frame(unit, step, microbatch);
   call.base[PIPEC_STATS] = const_cast<char *>(row);
   unit.library.track(&call);
-  recorder.add({'T', unit.stage->id, step, microbatch, start, now()});
+  recorder.add({'T', unit.stage->id, step, microbatch, start, now()},
+               coreSeconds() - core);
 }
 
 void TaskRunner::update(StageUnit &unit, int64_t version, int64_t step,
@@ -81,7 +83,7 @@ void TaskRunner::update(StageUnit &unit, int64_t version, int64_t step,
   if (!unit.library.update)
     return;
   watch.enter(computing("updating weights", unit.stage->id, step, -1));
-  const double start = now();
+  const double start = now(), core = coreSeconds();
   PipecFrame call = frame(unit, step, 0);
   call.base[PIPEC_WEIGHTS] = unit.memory.weights(version);
   call.base[PIPEC_NEW_WEIGHTS] = unit.memory.weights(version + 1);
@@ -89,7 +91,8 @@ void TaskRunner::update(StageUnit &unit, int64_t version, int64_t step,
   call.grad_scale = gradScale;
   call.update = version + 1;
   unit.library.update(&call);
-  recorder.add({'U', unit.stage->id, step, -1, start, now()});
+  recorder.add({'U', unit.stage->id, step, -1, start, now()},
+               coreSeconds() - core);
 }
 
 void TaskRunner::zeroGradients(StageUnit &unit) {

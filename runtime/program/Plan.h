@@ -216,6 +216,8 @@ struct Training {
 struct Predicted {
   double step_s = 0, samples_per_s = 0, bubble = 0;
   int64_t communication_bytes = 0; ///< of all ranks in a step
+  std::string bottleneck;          ///< the stage or link that binds, and how
+  std::string second; ///< what the next best strategy or shape would cost
 };
 
 /// What another way of training would take (named unlike the planner's own).

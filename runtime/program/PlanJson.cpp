@@ -114,6 +114,7 @@ template <class IO> void fields(IO &io, Training &t) {
 template <class IO> void fields(IO &io, Predicted &p) {
   io("step_s", p.step_s), io("samples_per_s", p.samples_per_s);
   io("bubble", p.bubble), io("communication_bytes", p.communication_bytes);
+  io("bottleneck", p.bottleneck), io("second", p.second);
 }
 template <class IO> void fields(IO &io, BaselineRow &b) {
   io("name", b.name), io("fits", b.fits), io("step_s", b.step_s);

@@ -11,6 +11,7 @@ namespace pipec {
 struct RankFigures {
   int64_t peak_bytes = 0, predicted_peak_bytes = 0, rss_bytes = 0;
   double busy_s = 0;
+  int64_t threads = 1; ///< of the rank's OpenMP pool
 };
 
 struct Summary {

@@ -54,8 +54,9 @@ void check(const RunOptions &options) {
     usage("--threads must be at least 1");
   if (options.oracle && options.verify)
     usage("--oracle and --verify exclude each other");
-  if (options.oracle && (!options.checkpoint.empty() || !options.trace.empty()))
-    usage("--oracle writes neither checkpoints nor traces");
+  if (options.oracle && (!options.checkpoint.empty() ||
+                         !options.trace.empty() || !options.profileOut.empty()))
+    usage("--oracle writes neither checkpoints nor traces nor profiles");
   if (options.verify && !options.resume.empty())
     usage("--verify compares from the first step on, it takes no --resume");
   if (options.oracle && !options.resume.empty())
@@ -105,6 +106,9 @@ std::optional<RunOptions> parseOptions(int argc, char **argv) {
       ->type_name("FILE");
   app.add_option("--trace", options.trace,
                  "a Perfetto trace of every rank, predicted beside measured")
+      ->type_name("FILE");
+  app.add_option("--profile-out", options.profileOut,
+                 "measured times of every stage, for pipec --profile")
       ->type_name("FILE");
   app.add_option("--checkpoint", options.checkpoint,
                  "where checkpoints are written")

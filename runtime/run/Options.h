@@ -18,7 +18,7 @@ struct RunOptions {
   int64_t steps = 0;
   std::optional<uint64_t> shuffle;
   uint64_t seed = 0;
-  std::string metrics, trace;
+  std::string metrics, trace, profileOut;
   std::string checkpoint, resume;
   int64_t checkpointEvery = 0; ///< 0: at the end only
   std::string exportFile;

@@ -40,6 +40,11 @@ void chooseThreads(const plan::Plan &plan, const RunOptions &options,
     reinterpret_cast<void (*)(int)>(set)(threads);
 }
 
+int threadsOfThisRank() {
+  void *get = dlsym(RTLD_DEFAULT, "omp_get_max_threads");
+  return get ? reinterpret_cast<int (*)()>(get)() : 1;
+}
+
 namespace {
 
 /// Ends a job of threads in which everyone waits for someone.

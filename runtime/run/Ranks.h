@@ -29,6 +29,8 @@ constexpr const char *kControlVariable = "PIPEC_CONTROL";
 /// Sets this thread's number of OpenMP threads.
 void chooseThreads(const plan::Plan &plan, const RunOptions &options, int rank);
 
+int threadsOfThisRank();
+
 /// "pipec-run: MESSAGE" on stderr.
 void complain(const std::string &message);
 

@@ -16,6 +16,9 @@ std::string pack(const RankResult &result) {
   };
   add(&result.figures, sizeof result.figures);
   add(&result.droppedEvents, sizeof result.droppedEvents);
+  const auto totals = static_cast<int64_t>(result.totals.size());
+  add(&totals, sizeof totals);
+  add(result.totals.data(), result.totals.size() * sizeof(TaskTotal));
   add(result.events.data(), result.events.size() * sizeof(Event));
   return bytes;
 }
@@ -29,6 +32,10 @@ RankResult unpack(const std::string &bytes) {
   };
   take(&result.figures, sizeof result.figures);
   take(&result.droppedEvents, sizeof result.droppedEvents);
+  int64_t totals = 0;
+  take(&totals, sizeof totals);
+  result.totals.resize(static_cast<size_t>(totals));
+  take(result.totals.data(), result.totals.size() * sizeof(TaskTotal));
   const auto left = static_cast<size_t>(bytes.data() + bytes.size() - at);
   result.events.resize(left / sizeof(Event));
   take(result.events.data(), left);

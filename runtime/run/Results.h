@@ -15,6 +15,7 @@ namespace pipec {
 struct RankResult {
   RankFigures figures;
   int64_t droppedEvents = 0;
+  std::vector<TaskTotal> totals;
   std::vector<Event> events; ///< times on rank 0's clock
 };
 
@@ -41,6 +42,11 @@ Summary summarize(const plan::Plan &plan, const Results &results);
 
 /// For the report.
 report::MeasuredRun measured(const plan::Plan &plan, const Results &results);
+
+/// What `pipec --profile` reads: the time of every stage's tasks, averaged over
+/// microbatches, replicas and steps. Failure(CannotWrite).
+void writeProfile(const plan::Plan &plan, const Results &results,
+                  const std::string &path);
 
 /// A Chrome trace (Perfetto reads it): a process per rank, measured beside
 /// predicted. Failure(CannotWrite).

@@ -5,6 +5,7 @@
 #include "runtime/program/Sequence.h"
 #include "runtime/run/Export.h"
 #include "runtime/run/LearningRate.h"
+#include "runtime/run/Ranks.h"
 #include "runtime/run/Verify.h"
 #include "runtime/state/Checkpoint.h"
 #include "runtime/state/Tensors.h"
@@ -96,6 +97,9 @@ void Session::load() {
                   kDrawnEvents);
   else
     recorder.keep(firstStep, lastStep, kTracedEvents);
+  const bool stream = plan.strategy.update == "round";
+  const auto warm = stream ? static_cast<int64_t>(plan.stages.size()) : 1;
+  recorder.countFrom(std::min(firstStep + warm, lastStep - 1));
   compareClocks();
   lastTime = now();
 }
@@ -256,7 +260,9 @@ void Session::collect() {
   mine.figures.predicted_peak_bytes = plan.ranks[watch.rank].peak_bytes;
   mine.figures.rss_bytes = int64_t(usage.ru_maxrss) * 1024;
   mine.figures.busy_s = recorder.busy;
+  mine.figures.threads = threadsOfThisRank();
   mine.droppedEvents = recorder.dropped;
+  mine.totals = recorder.totals;
   mine.events = recorder.events;
   for (Event &event : mine.events)
     event.start += clockOffset, event.end += clockOffset;
@@ -275,6 +281,8 @@ void Session::report() {
     metrics->summary(summary);
     if (!options.trace.empty())
       writeTrace(plan, results, options.trace);
+    if (!options.profileOut.empty())
+      writeProfile(plan, results, options.profileOut);
     const report::MeasuredRun run = measured(plan, results);
     try {
       if (!options.evaluate) // whose page is that of the training

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """The planner on published inputs beside what the published planners reach.
 
-Usage: plan_published.py PIPEC FOLDER [--markdown]
+Usage: plan_published.py PIPEC FOLDER
 
 PIPEC is pipec or the stand-alone pipec-partition; FOLDER holds the inputs under
 the names that plan_published.json lists (inputs that are not there are left
 out). The published objectives and CPU-seconds come from that file, which names
-their sources; nothing published is run here.
+their sources ("none": the published program found no plan, "-": its time is not
+known); nothing published is run here. Exits with 1 when a plan is worse than
+the published one.
 """
 import json
 import os
@@ -17,6 +19,8 @@ import sys
 def run(pipec, path, args):
     command = [pipec, "partition", path, *args, "--format", "json"]
     done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode == 79:
+        return None
     if done.returncode:
         sys.exit(f"{' '.join(command)}: {done.stderr.strip()}")
     return json.loads(done.stdout)
@@ -30,16 +34,25 @@ def main():
     table = json.load(open(os.path.join(here, "plan_published.json")))
     head = ["input", "devices", "unit", "published", "ours", "ratio", "bound",
             "published CPU-s", "ours s", "optimal"]
-    rows = []
+    rows, worse = [], 0
     for case in table["cases"]:
         path = os.path.join(folder, case["file"])
         if not os.path.exists(path):
             continue
-        plan = run(pipec, path, case["args"])
-        rows.append([case["input"], case["topology"], plan["unit"], f"{case['published']:g}",
-                     f"{plan['objective']:.6g}", f"{plan['objective'] / case['published']:.4f}",
-                     f"{plan['lower_bound']:.6g}", f"{case['cpu_s']:g}", f"{plan['seconds']:.3f}",
-                     "yes" if plan["exact"] else ""])
+        plan, published = run(pipec, path, case["args"]), case["published"]
+        start = [case["input"], case["topology"]]
+        told = [f"{published:g}" if published is not None else "none"]
+        cpu = f"{case['cpu_s']:g}" if case["cpu_s"] is not None else "-"
+        if plan is None:
+            worse += published is not None
+            rows.append([*start, "", *told, "none fits", "", "", cpu, "", ""])
+            continue
+        ratio = plan["objective"] / published if published else 0
+        worse += ratio > 1.00001
+        rows.append([*start, plan["unit"], *told, f"{plan['objective']:.6g}",
+                     f"{ratio:.4f}" if published else "",
+                     f"{plan['lower_bound']:.6g}" if plan["lower_bound"] is not None else "", cpu,
+                     f"{plan['seconds']:.3f}", "yes" if plan["exact"] else ""])
     if not rows:
         sys.exit(f"none of the inputs is under {folder}")
     width = [max(len(r[c]) for r in [head, *rows]) for c in range(len(head))]
@@ -48,7 +61,9 @@ def main():
     print("|" + "|".join("-" * (w + 2) for w in width) + "|")
     for row in rows:
         print(line(row))
-    print("\nPublished figures: " + "; ".join(f"{k}: {v}" for k, v in table["sources"].items()) + ".")
+    print(f"\n{len(rows)} cases, {worse} worse than published.")
+    print("Published figures: " + "; ".join(f"{k}: {v}" for k, v in table["sources"].items()) + ".")
+    sys.exit(worse > 0)
 
 
 if __name__ == "__main__":

@@ -195,13 +195,14 @@ class ShowTest(PipelineTest):
             self.assertIn("--help", process.stdout)
 
     def test_every_subcommand_has_help(self):
-        for command in ("schedule", "partition", "list", "inspect"):
+        for command in ("schedule", "partition", "list", "inspect", "calibrate"):
             process = call("pipec", command, "--help")
             self.check_exit(process, 0)
             self.assertIn("--format", process.stdout)
 
     def test_lists(self):
-        for what in ("ops", "schedules", "strategies", "devices", "losses", "optimizers"):
+        for what in ("ops", "schedules", "strategies", "planners", "devices", "losses",
+                     "optimizers"):
             process = call("pipec", "list", what, "--format", "json")
             self.check_exit(process, 0)
             rows = json.loads(process.stdout)

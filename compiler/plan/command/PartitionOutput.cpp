@@ -1,5 +1,7 @@
 #include "compiler/plan/command/PartitionOutput.h"
 
+#include "compiler/plan/PlanDot.h"
+
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -33,23 +35,6 @@ std::string ranges(std::vector<int> devices) {
     i = j + 1;
   }
   return text;
-}
-
-std::string escape(const std::string &text) {
-  std::string out;
-  for (char c : text) {
-    if (c == '"' || c == '\\')
-      out += '\\';
-    out += c == '\n' ? ' ' : c;
-  }
-  return out;
-}
-
-/// Evenly spaced, light hues: neighbouring stages differ most.
-std::string colorOf(size_t stage) {
-  double hue = 0.61803398875 * static_cast<double>(stage);
-  hue -= static_cast<double>(static_cast<long>(hue));
-  return format("%.3f", hue) + " 0.35 0.95";
 }
 
 void row(std::string &out, const std::vector<std::string> &cells,
@@ -131,26 +116,16 @@ std::string partitionJson(const Partition &p) {
 }
 
 std::string partitionDot(const Partition &p) {
-  std::map<std::string, size_t> stageOf;
+  std::map<std::string, int> stageOf;
   for (size_t s = 0; s < p.stages.size(); ++s)
     for (const std::string &id : p.stages[s].nodes)
-      stageOf[id] = s;
-  std::string out =
-      "digraph partition {\n  node [shape=box, style=filled, fontsize=10];\n";
+      stageOf[id] = static_cast<int>(s);
+  std::vector<plan::DotNode> nodes;
   for (const auto &[id, label] : p.nodes) {
     auto it = stageOf.find(id);
-    std::string text = label.empty() || label == id
-                           ? id
-                           : id + "\\n" + escape(label.substr(0, 40));
-    out += "  \"" + escape(id) + "\" [label=\"" + text + "\"";
-    if (it != stageOf.end())
-      out += ", fillcolor=\"" + colorOf(it->second) + "\", tooltip=\"stage " +
-             std::to_string(it->second) + "\"";
-    out += "];\n";
+    nodes.push_back({id, label, it == stageOf.end() ? -1 : it->second});
   }
-  for (const auto &[from, to] : p.edges)
-    out += "  \"" + escape(from) + "\" -> \"" + escape(to) + "\";\n";
-  return out + "}\n";
+  return plan::dotGraph(nodes, {p.edges.begin(), p.edges.end()});
 }
 
 } // namespace pipec

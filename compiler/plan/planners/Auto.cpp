@@ -78,6 +78,19 @@ struct Judged {
   double seconds;
 };
 
+/// The even split of that shape, where it exists and fits.
+std::optional<Judged> evenSplit(const StepModel &model, const Split &shape) {
+  Split even = shape;
+  even.starts = evenStarts(model.request().graph, shape.starts.size());
+  if (even.starts.size() != even.replicas.size())
+    return std::nullopt;
+  even.recompute = chooseRecompute(model, even);
+  double seconds = model.stepSeconds(even);
+  if (!std::isfinite(seconds))
+    return std::nullopt;
+  return Judged{even, seconds};
+}
+
 bool freeShape(const PlanRequest &request) {
   const StrategyFacts &facts = request.strategy;
   return request.replication && facts.replicates && facts.chunks == 1 &&
@@ -108,8 +121,8 @@ void walk(const PlanRequest &request, const StepModel &model,
   MarkovSearch search(request, model);
   for (size_t i = 0; i < std::min<size_t>(judged.size(), 3); ++i) {
     int64_t each = model.effort(judged[i].split.replicas) + 2000;
-    long proposals =
-        static_cast<long>(std::min<int64_t>(20'000'000 / each, 4000));
+    auto proposals = static_cast<long>(
+        std::min(1e7 * request.effort / static_cast<double>(each), 4000.0));
     search.walk(judged[i].split, proposals, 0.01);
   }
   Judged found{search.best, search.bestSeconds};
@@ -125,21 +138,10 @@ Split decide(const PlanRequest &request, const StepModel &model,
              const std::vector<Ranked> &ranked, std::string &runnerUp) {
   constexpr size_t judgedAtMost = 12, refinedAtMost = 3;
   std::vector<Judged> judged;
-  int64_t budget = 40'000'000;
-  // The even split of the most promising shape: what is returned is never
-  // predicted to be slower.
-  if (!ranked.empty()) {
-    Split even = ranked.front().split;
-    even.starts =
-        evenStarts(model.request().graph, ranked.front().split.starts.size());
-    double seconds = inf;
-    if (even.starts.size() == even.replicas.size()) {
-      even.recompute = chooseRecompute(model, even);
-      seconds = model.stepSeconds(even);
-    }
-    if (std::isfinite(seconds))
-      judged.push_back({even, seconds});
-  }
+  auto budget = static_cast<int64_t>(2e7 * request.effort);
+  if (!ranked.empty())
+    if (auto even = evenSplit(model, ranked.front().split))
+      judged.push_back(*even);
   for (const Ranked &r : ranked) {
     if (judged.size() >= judgedAtMost)
       break;
@@ -160,6 +162,10 @@ Split decide(const PlanRequest &request, const StepModel &model,
   walk(request, model, starts, judged);
   if (judged.empty())
     return {};
+  // Never slower than the even split of the same shape.
+  if (auto even = evenSplit(model, judged[0].split);
+      even && even->seconds < judged[0].seconds)
+    judged.insert(judged.begin(), *even);
   for (size_t i = 1; i < judged.size(); ++i)
     if (judged[i].split.replicas != judged[0].split.replicas) {
       runnerUp =

@@ -1,4 +1,5 @@
 #include "compiler/plan/DeviceModel.h"
+#include "compiler/plan/Topology.h"
 #include "support/Failure.h"
 
 #include <gtest/gtest.h>
@@ -56,10 +57,16 @@ TEST(DeviceModel, TimeIsARooflineWithLaunches) {
 }
 
 TEST(DeviceModel, NativeCpuSharesTheMachine) {
-  DeviceModel whole = nativeCpu(8, 3.0, 512, int64_t(64) << 30, 1);
-  DeviceModel quarter = nativeCpu(8, 3.0, 512, int64_t(64) << 30, 4);
-  EXPECT_DOUBLE_EQ(whole.flopsF32, 8 * 3e9 * 16 * 4);
-  EXPECT_DOUBLE_EQ(quarter.flopsF32, whole.flopsF32 / 4);
-  EXPECT_EQ(quarter.memoryBytes, whole.memoryBytes / 4);
-  EXPECT_THROW(nativeCpu(0, 3.0, 256, 1, 1), Failure);
+  DeviceModel core = nativeCpu(3.0, 512, int64_t(64) << 30, 4);
+  EXPECT_DOUBLE_EQ(core.flopsF32, 3e9 * 16 * 4);
+  EXPECT_EQ(core.memoryBytes, int64_t(16) << 30);
+  EXPECT_THROW(nativeCpu(3.0, 256, 1, 0), Failure);
+  // Ranks have as many threads as there are cores for, and at least one.
+  Topology few = shareCores(gridTopology("2", core), 8);
+  EXPECT_EQ(few.device.threads, 4);
+  EXPECT_DOUBLE_EQ(few.device.flopsF32, 4 * core.flopsF32);
+  Topology many = shareCores(gridTopology("2x16", core), 8);
+  EXPECT_EQ(many.device.threads, 1);
+  EXPECT_DOUBLE_EQ(many.device.memoryBandwidth, core.memoryBandwidth);
+  EXPECT_EQ(many.cores, 8);
 }

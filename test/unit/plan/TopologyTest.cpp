@@ -22,6 +22,33 @@ TEST(Topology, GridsAndLinks) {
     EXPECT_THROW(gridTopology(bad, deviceModel("cpu")), Failure) << bad;
 }
 
+TEST(Topology, CpuFileSaysWhichCoresItsRanksShare) {
+  Topology t = parseTopology(R"({"cores": 4, "levels": [
+      {"name": "server", "count": 1, "bandwidth_GBps": 1},
+      {"name": "cpu", "count": 2, "bandwidth_GBps": 5}],
+    "device": {"kind": "cpu", "memory_GiB": 8, "flops": {"fp32": 1e11},
+               "memory_GBps": 20}})",
+                             "here");
+  EXPECT_EQ(t.cores, 4);
+  EXPECT_EQ(t.device.threads, 2);
+  EXPECT_DOUBLE_EQ(t.device.flopsF32, 2e11);
+  Topology again = parseTopology(writeTopology(t), "again");
+  EXPECT_EQ(writeTopology(again), writeTopology(t));
+  EXPECT_DOUBLE_EQ(again.device.flopsF32, 2e11);
+  for (const char *cores : {"0", "1.5", "-1", "\"two\""})
+    EXPECT_THROW(
+        parseTopology(std::string(R"({"cores": )") + cores +
+                          R"(, "levels": [{"count": 2, "bandwidth_GBps": 5}],
+                             "device": "cpu"})",
+                      "bad"),
+        Failure)
+        << cores;
+  EXPECT_THROW(parseTopology(R"({"cores": 2, "levels": [{"count": 2,
+                   "bandwidth_GBps": 5}], "device": "v100-16g"})",
+                             "gpu"),
+               Failure);
+}
+
 TEST(Topology, FileRoundTrip) {
   const char *text = R"({"levels": [
       {"name": "server", "count": 2, "bandwidth_GBps": 12.5, "latency_us": 5},

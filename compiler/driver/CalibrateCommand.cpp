@@ -1,0 +1,149 @@
+//===- CalibrateCommand.cpp - `pipec calibrate` ---------------------------===//
+#include "compiler/driver/CalibrateCommand.h"
+
+#include "compiler/driver/MeasureKernels.h"
+#include "compiler/driver/Planning.h"
+#include "report/Format.h"
+#include "support/Failure.h"
+#include "support/Version.h"
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <thread>
+
+namespace pipec {
+namespace {
+
+const char *nameOf(plan::OpKind kind) {
+  switch (kind) {
+  case plan::OpKind::MatMul:
+    return "product";
+  case plan::OpKind::Convolution:
+    return "convolution";
+  case plan::OpKind::Attention:
+    return "attention";
+  case plan::OpKind::Elementwise:
+    return "elementwise";
+  case plan::OpKind::Reduction:
+    return "reduction";
+  case plan::OpKind::Copy:
+    return "copy";
+  }
+  return "";
+}
+
+/// What was measured beside what the fitted model says.
+std::string table(const plan::DeviceModel &device,
+                  const std::vector<plan::CalibrationSample> &samples) {
+  report::TextTable table(
+      {"kernel", ">FLOP", ">bytes", ">measured", ">model", ">ratio"});
+  for (const plan::CalibrationSample &s : samples) {
+    double model = plan::opSeconds(device, s.flops, s.bytes, s.kind, s.dtype);
+    table.add({nameOf(s.kind), report::count(static_cast<int64_t>(s.flops)),
+               report::bytes(static_cast<int64_t>(s.bytes)),
+               report::seconds(s.seconds), report::seconds(model),
+               report::ratio(model, s.seconds)});
+  }
+  return table.text();
+}
+
+/// One rank for each core of this machine, unless the user says otherwise.
+plan::Topology machine(const std::string &grid) {
+  CompileOptions options;
+  options.cpus =
+      grid.empty()
+          ? std::to_string(std::max(1u, std::thread::hardware_concurrency()))
+          : grid;
+  return topologyOf(options);
+}
+
+/// A file that appears whole or not at all; a path that cannot be written is
+/// refused before anything is measured.
+class ClusterFile {
+public:
+  explicit ClusterFile(const std::string &path)
+      : path(path), temporary(path + ".partial"), file(temporary) {
+    check();
+  }
+  ~ClusterFile() {
+    std::error_code ignored;
+    std::filesystem::remove(temporary, ignored);
+  }
+  void write(const std::string &text) {
+    file << text;
+    file.close();
+    check();
+    std::error_code error;
+    std::filesystem::rename(temporary, path, error);
+    if (error)
+      throw Failure(Exit::CannotWrite,
+                    "cannot write " + path + ": " + error.message());
+  }
+
+private:
+  void check() {
+    if (!file)
+      throw Failure(Exit::CannotWrite,
+                    "cannot write " + path + ": " + std::strerror(errno));
+  }
+  std::string path, temporary;
+  std::ofstream file;
+};
+
+} // namespace
+
+int calibrateCommand(int argc, char **argv) {
+  CLI::App app("Times this machine's CPU kernels; writes a cluster file with "
+               "what they reach, for pipec MODEL.onnx --cluster.",
+               "pipec calibrate");
+  std::string grid, output, format = "text";
+  bool quiet = false;
+  app.add_option("--cpus", grid,
+                 "NxM: N servers like this one of M CPU ranks (default: one "
+                 "server, a rank a core)");
+  app.add_option("-o,--output", output, "the cluster file (default: stdout)");
+  app.add_option("--format", format,
+                 "text: with -o, also a table of what was measured; json: the "
+                 "cluster file alone")
+      ->check(CLI::IsMember({"text", "json"}));
+  app.add_flag("--quiet", quiet, "no table");
+  app.set_version_flag("--version", std::string("pipec ") + kVersion);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success &e) {
+    return app.exit(e, std::cout, std::cerr);
+  } catch (const CLI::ParseError &e) {
+    throw Failure(Exit::Usage,
+                  std::string(e.what()) + "; see pipec calibrate --help");
+  }
+  plan::Topology topology = machine(grid);
+  std::optional<ClusterFile> file;
+  if (!output.empty())
+    file.emplace(output);
+  auto samples =
+      measureKernels(std::min(topology.cores, topology.serverSize()),
+                     topology.device.threads);
+  topology.device = plan::fitDevice(topology.device, samples);
+  topology.device.name = "calibrated-cpu";
+  topology.device.describe = "measured by pipec calibrate";
+  const std::string text = plan::writeTopology(topology);
+  if (!file) {
+    std::cout << text;
+    return 0;
+  }
+  file->write(text);
+  if (!quiet && format == "text")
+    std::cout << table(topology.device, samples) << "mean error of the model "
+              << report::percent(
+                     plan::calibrationError(topology.device, samples).mean)
+              << "\n";
+  return 0;
+}
+
+} // namespace pipec

@@ -1,0 +1,74 @@
+//===- Profile.cpp - measured times of a plan's stages --------------------===//
+#include "compiler/plan/Profile.h"
+#include "runtime/run/Results.h"
+#include "runtime/state/OutputFile.h"
+
+#include <algorithm>
+
+namespace pipec {
+
+namespace {
+
+struct Average {
+  double seconds = 0;
+  int64_t calls = 0;
+  double get() const {
+    return calls ? seconds / static_cast<double>(calls) : 0;
+  }
+};
+
+/// Calls of one kind over a stage's replicas. A rank of one thread is timed
+/// while it has a core, so that ranks that take turns on the cores do not count
+/// the others' time; threads of a pool are timed by the clock.
+Average average(const Results &results, int stage, char kind) {
+  Average sum;
+  for (const RankResult &rank : results.ranks)
+    for (const TaskTotal &total : rank.totals)
+      if (total.stage == stage && total.kind == kind) {
+        sum.seconds +=
+            rank.figures.threads == 1 ? total.coreSeconds : total.seconds;
+        sum.calls += total.calls;
+      }
+  return sum;
+}
+
+plan::MeasuredStage measure(const plan::Plan &plan, const plan::Stage &stage,
+                            const Results &results) {
+  auto of = [&](char kind) { return average(results, stage.id, kind); };
+  plan::MeasuredStage measured;
+  measured.firstNode = static_cast<size_t>(stage.first_node);
+  measured.lastNode = static_cast<size_t>(stage.last_node);
+  plan::MeasuredTimes &times = measured.times;
+  times.forwardSeconds = of('F').get();
+  // A whole backward pass is divided as the plan's model divides it.
+  const plan::Cost &cost = stage.cost;
+  const double modelled = cost.backward_input_s + cost.backward_weight_s;
+  const double share = modelled > 0 ? cost.backward_input_s / modelled : 0.5;
+  double whole = of('B').get(), input = of('I').get();
+  const bool split = of('I').calls > 0;
+  if (plan.strategy.recompute) // the forward, once more
+    (split ? input : whole) =
+        std::max(0.0, (split ? input : whole) - times.forwardSeconds);
+  times.backwardInputSeconds = split ? input : share * whole;
+  times.backwardWeightSeconds = split ? of('W').get() : (1 - share) * whole;
+  const Average update = of('U');
+  if (update.calls)
+    measured.updateSeconds =
+        (update.seconds + of('T').seconds) / static_cast<double>(update.calls);
+  return measured;
+}
+
+} // namespace
+
+void writeProfile(const plan::Plan &plan, const Results &results,
+                  const std::string &path) {
+  plan::Profile profile;
+  profile.microbatchSize = plan.training.microbatch_size;
+  for (const plan::Stage &stage : plan.stages)
+    profile.stages.push_back(measure(plan, stage, results));
+  AtomicFile file(path);
+  file.file().write(plan::writeProfile(profile));
+  file.commit();
+}
+
+} // namespace pipec

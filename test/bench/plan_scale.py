@@ -1,0 +1,56 @@
+#!/usr/bin/env python3
+"""Time and memory of planning large models, from the ONNX file to the printed plan.
+
+Usage: plan_scale.py PIPEC [CASE ...] [--markdown]
+
+Writes the models of large_models.py to a temporary folder and runs `pipec --dry-run` on them.
+"""
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+CASES = {
+    "gpt3-175b": ["--gpus", "128x8", "--dim", "batch=1", "--microbatches", "512", "--loss", "next-token"],
+    "llama-7b": ["--gpus", "2x8", "--dim", "batch=1", "--microbatches", "32", "--loss", "next-token"],
+    "operators-10000": ["--gpus", "4x8", "--dim", "batch=16", "--microbatches", "32", "--loss", "mse"],
+}
+
+
+def measure(pipec, folder, name):
+    subprocess.run([sys.executable, os.path.join(HERE, "large_models.py"), name, folder], check=True)
+    begin = time.monotonic()
+    process = subprocess.Popen([pipec, os.path.join(folder, "model.onnx"), *CASES[name], "--dry-run"],
+                               stdout=subprocess.PIPE, text=True)
+    shown = process.stdout.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    if status:
+        sys.exit(f"{name}: exit {os.waitstatus_to_exitcode(status)}")
+    plan = next(line for line in shown.splitlines() if line.startswith("plan "))
+    return [name, " ".join(CASES[name][:2]), plan.split(None, 1)[1].split(" · 1")[0],
+            f"{time.monotonic() - begin:.1f}", f"{usage.ru_utime:.1f}", f"{usage.ru_maxrss / 1024:.0f}"]
+
+
+def main():
+    names = [a for a in sys.argv[2:] if not a.startswith("-")]
+    if len(sys.argv) < 2 or any(name not in CASES for name in names):
+        sys.exit(__doc__)
+    rows = [["model", "devices", "plan", "wall s", "processor s", "MiB"]]
+    for name in names or CASES:
+        with tempfile.TemporaryDirectory() as folder:
+            rows.append(measure(sys.argv[1], folder, name))
+    if "--markdown" in sys.argv:
+        rows.insert(1, ["---"] * len(rows[0]))
+        for row in rows:
+            print("| " + " | ".join(row) + " |")
+        return
+    width = [max(len(row[c]) for row in rows) for c in range(len(rows[0]))]
+    for row in rows:
+        print("  ".join(cell.ljust(w) for cell, w in zip(row, width)).rstrip())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+"""Planners, what-if tables, profiles, calibration: what `pipec` plans with, and what it says about it."""
+import json
+import unittest
+
+from pipeline import BAD_PLAN, CANNOT_WRITE, NO_INPUT, USAGE, Golden, PipelineTest, call, read_plan
+
+
+class PlanningTest(PipelineTest):
+    def setUp(self):
+        super().setUp()
+        self.golden = Golden("gpt")
+
+    def dry(self, *arguments, code=0):
+        process = call("pipec", self.golden.model, *self.golden.arguments(), *arguments, "--dry-run",
+                       "--format", "json", cwd=self.folder)
+        self.check_exit(process, code)
+        return json.loads(process.stdout) if code == 0 else process.stderr
+
+    def test_every_planner_plans(self):
+        rows = json.loads(call("pipec", "list", "planners", "--format", "json").stdout)
+        names = [row["name"] for row in rows]
+        self.assertIn("auto", names)
+        self.assertIn("auto", call("pipec", "--help").stdout)
+        steps = {}
+        for name in names:
+            shown = self.dry("--gpus", "1x4", "--strategy", "1f1b", "--planner", name)
+            self.assertEqual(shown["stages"][0]["first_node"], 0)
+            self.assertEqual(shown, self.dry("--gpus", "1x4", "--strategy", "1f1b", "--planner", name))
+            steps[name] = shown["predicted"]["step_s"]
+        self.assertLessEqual(steps["auto"], min(steps.values()) * 1.02)
+
+    def test_refuses_planners(self):
+        self.assertIn("pipedream", self.dry("--cpus", "4", "--planner", "oracle", code=USAGE))
+        file = self.folder / "stages.json"
+        file.write_text('{"stages": [{"first_node": 0}]}')
+        self.assertIn("--stage-file", self.dry("--cpus", "4", "--planner", "even", "--stage-file", file,
+                                               code=USAGE))
+
+    def test_auto_is_no_slower_than_what_it_shows_beside(self):
+        for cluster in (("--cpus", "1x3"), ("--gpus", "2x2", "--device", "v100-16g")):
+            shown = self.dry(*cluster)
+            others = [row["step_s"] for row in shown["baselines"] if row["fits"] and row["step_s"] > 0]
+            self.assertGreaterEqual(len(others), 3)
+            self.assertLessEqual(shown["predicted"]["step_s"], min(others) * 1.000001)
+            self.assertIn("a step", shown["predicted"]["second"])
+            self.assertRegex(shown["predicted"]["bottleneck"], "compute|link|all-reduce")
+
+    def test_memory_decides_about_recomputation(self):
+        free = self.dry("--gpus", "1x2", "--strategy", "gpipe", "--stages", "2")
+        self.assertFalse(free["recompute"])
+        tight = ("--gpus", "1x2", "--strategy", "gpipe", "--stages", "2", "--memory-limit",
+                 str(max(rank["peak_bytes"] for rank in free["ranks"]) * 7 // 10))
+        self.assertTrue(self.dry(*tight)["recompute"])
+        self.assertIn("nothing fits", self.dry(*tight, "--recompute", "none", code=79))
+
+    def test_what_if(self):
+        shown = self.dry("--gpus", "1x4", "--strategy", "1f1b", "--what-if", "devices,bandwidth,microbatches")
+        values = {(row["axis"], row["value"]): row["step_s"] for row in shown["what_if"]}
+        self.assertLess(values["bandwidth", "x10"], values["bandwidth", "x0.1"])
+        self.assertIn(("devices", "8"), values)
+        text = call("pipec", self.golden.model, *self.golden.arguments(), "--gpus", "1x4", "--dry-run",
+                    "--what-if", "memory").stdout
+        self.assertIn("as asked", text)
+        self.assertIn("weather", self.dry("--gpus", "4", "--what-if", "weather", code=USAGE))
+        self.assertIn("twice", self.dry("--gpus", "4", "--what-if", "memory,memory", code=USAGE))
+
+    def test_drawing(self):
+        drawing = self.folder / "plan.dot"
+        self.dry("--cpus", "1x2", "--stages", "2", "--dot", drawing)
+        text = drawing.read_text()
+        self.assertTrue(text.startswith("digraph"))
+        self.assertIn('tooltip="stage 1"', text)
+        self.dry("--cpus", "2", "--dot", self.folder / "no" / "plan.dot", code=CANNOT_WRITE)
+
+
+class ProfileTest(PipelineTest):
+    def setUp(self):
+        super().setUp()
+        self.golden = Golden("mlp")
+        self.flags = [*self.golden.arguments(), "--cpus", "1x2", "--strategy", "1f1b", "--stages", "2"]
+
+    def planned(self, *arguments, code=0):
+        process = call("pipec", self.golden.model, *self.flags, *arguments, "--dry-run", "--format", "json")
+        self.check_exit(process, code)
+        return json.loads(process.stdout) if code == 0 else process.stderr
+
+    def test_measured_stages_replace_the_model(self):
+        plan = self.compile(self.golden.model, *self.flags)
+        file = self.folder / "profile.json"
+        self.train(plan, self.golden.data, 4, "--profile-out", file)
+        profile = json.loads(file.read_text())
+        self.assertEqual(profile["microbatch_size"], read_plan(plan)["training"]["microbatch_size"])
+        self.assertEqual(len(profile["stages"]), 2)
+        self.assertTrue(all(stage["forward_s"] > 0 and stage["update_s"] > 0 for stage in profile["stages"]))
+        cuts = self.folder / "stages.json"
+        cuts.write_text(json.dumps({"stages": [{"first_node": s["first_node"]} for s in profile["stages"]]}))
+        shown = self.planned("--profile", file, "--stage-file", cuts)
+        for stage, measured in zip(shown["stages"], profile["stages"]):
+            self.assertAlmostEqual(stage["forward_s"], measured["forward_s"], delta=1e-9)
+            self.assertAlmostEqual(stage["backward_input_s"], measured["backward_input_s"], delta=1e-9)
+        work = sum(s["forward_s"] + s["backward_input_s"] + s["backward_weight_s"] for s in profile["stages"])
+        self.assertGreater(shown["predicted"]["step_s"], work)
+
+    def test_profiles_that_do_not_fit(self):
+        file = self.folder / "profile.json"
+        self.assertIn("profile.json", self.planned("--profile", file, code=NO_INPUT))
+        times = '"forward_s": 1, "backward_input_s": 1, "backward_weight_s": 1'
+        for text, part in (("{", "not JSON"), ("{}", "version"),
+                           ('{"version": 1, "microbatch_size": 77}', "microbatches of 77"),
+                           ('{"version": 1, "nodes": [{"id": "x", %s}]}' % times, "no node 'x'"),
+                           ('{"version": 1, "nodes": [{"id": "0", "forward_s": 1}]}', "backward_input_s"),
+                           ('{"version": 1, "stages": [{"first_node": 0, "last_node": 999, %s}]}' % times, "999"),
+                           ('{"version": 1, "nodes": [{"id": "0", %s}]}' % times.replace("1,", "-1,", 1),
+                            "at least 0")):
+            file.write_text(text)
+            self.assertIn(part, self.planned("--profile", file, code=BAD_PLAN))
+
+    def test_not_with_the_oracle(self):
+        plan = self.compile(self.golden.model, *self.flags)
+        self.train(plan, self.golden.data, 1, "--oracle", "--profile-out", self.folder / "p.json", code=USAGE)
+
+
+class CalibrationTest(PipelineTest):
+    def test_its_file_is_a_cluster(self):
+        file = self.folder / "cluster.json"
+        process = call("pipec", "calibrate", "--cpus", "1x2", "-o", file)
+        self.check_exit(process, 0)
+        self.assertIn("mean error", process.stdout)
+        cluster = json.loads(file.read_text())
+        self.assertEqual([level["count"] for level in cluster["levels"]], [1, 2])
+        self.assertGreater(cluster["device"]["flops"]["fp32"], 1e8)
+        golden = Golden("mlp")
+        flags = [*golden.arguments(), "--cluster", file, "--strategy", "1f1b", "--stages", "2"]
+        run = self.train(self.compile(golden.model, *flags), golden.data, 2)
+        self.assertEqual(len(run.losses), 2)
+
+    def test_refusals(self):
+        self.check_exit(call("pipec", "calibrate", "--cpus", "0x2"), USAGE)
+        self.check_exit(call("pipec", "calibrate", "-o", self.folder / "no" / "cluster.json"), CANNOT_WRITE)
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+
+if __name__ == "__main__":
+    unittest.main()

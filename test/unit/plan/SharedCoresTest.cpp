@@ -1,0 +1,106 @@
+#include "compiler/schedule/SharedCores.h"
+#include "RandomGraphs.h"
+#include "compiler/schedule/Generator.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+using namespace pipec;
+using namespace pipec::plan;
+using namespace pipec::plan::test;
+
+namespace {
+
+schedule::Schedule order(const char *name, int devices, int microbatches) {
+  schedule::ScheduleRequest request;
+  request.devices = devices;
+  request.microbatches = microbatches;
+  return schedule::generate(name, request);
+}
+
+schedule::Costs randomCosts(Random &random, int stages) {
+  schedule::Costs costs;
+  for (int s = 0; s < stages; ++s) {
+    costs.forward.push_back(random.real(0.5, 2));
+    costs.backwardInput.push_back(random.real(0.5, 2));
+    costs.backwardWeight.push_back(random.real(0.5, 2));
+  }
+  costs.comm = {0.1};
+  costs.memoryForward.assign(stages, 1);
+  costs.memoryInput.assign(stages, 0);
+  costs.memoryWeight.assign(stages, -1);
+  return costs;
+}
+
+schedule::CoreSharing oneServerOf(int devices, int cores) {
+  schedule::CoreSharing sharing;
+  sharing.cores = cores;
+  sharing.server.assign(devices, 0);
+  return sharing;
+}
+
+} // namespace
+
+/// A core for each device: the times are the plain simulator's.
+TEST(SharedCores, EnoughCoresChangeNothing) {
+  Random random(3);
+  for (const char *name : {"gpipe", "1f1b", "zb-h1", "zb-v"})
+    for (int devices : {1, 2, 4}) {
+      schedule::Schedule s = order(name, devices, 2 * devices);
+      schedule::Costs costs = randomCosts(random, s.stages);
+      schedule::Timeline plain = simulate(s, costs);
+      auto shared = simulateShared(s, costs, oneServerOf(devices, devices));
+      EXPECT_NEAR(shared.line.makespan, plain.makespan, 1e-9) << name;
+      for (int d = 0; d < devices; ++d)
+        for (size_t i = 0; i < s.order[d].size(); ++i)
+          EXPECT_NEAR(shared.line.end[d][i], plain.end[d][i], 1e-9) << name;
+      EXPECT_EQ(shared.line.peak, plain.peak);
+    }
+}
+
+/// With one core nothing ever waits but for the work itself, so that the order
+/// does not matter; with fewer cores no step gets shorter, nor slower than the
+/// cores that are missing.
+TEST(SharedCores, OneCoreDoesAllTheWork) {
+  Random random(4);
+  for (const char *name : {"gpipe", "1f1b", "zb-h1"}) {
+    schedule::Schedule s = order(name, 4, 8);
+    schedule::Costs costs = randomCosts(random, s.stages);
+    costs.comm = {0};
+    double work = 0, path = simulate(s, costs).makespan;
+    for (const auto &actions : s.order)
+      for (const schedule::Action &a : actions)
+        work += costs.time(a.kind, a.stage);
+    std::vector<double> tail(4, 0.5);
+    auto one = simulateShared(s, costs, oneServerOf(4, 1), tail);
+    EXPECT_NEAR(one.finish, work + 2, 1e-9) << name;
+    auto two = simulateShared(s, costs, oneServerOf(4, 2));
+    EXPECT_GE(two.finish, std::max(path, work / 2) - 1e-9) << name;
+    EXPECT_LE(two.finish, 2 * path + 1e-9) << name;
+    EXPECT_LT(two.finish, one.finish) << name;
+  }
+}
+
+/// Four ranks on two cores: the plan is slower than on four cores, but by less
+/// than half, since idle ranks leave their core to others.
+TEST(SharedCores, PlansKnowThatRanksTakeTurns) {
+  PlanRequest r;
+  r.graph = uniformChain(16, 1e-3, 0, 1000);
+  r.topology = oneServer(4, 1e12, 0);
+  r.strategy = strategyFacts("1f1b");
+  r.microbatches = 4;
+  r.replication = false;
+  r.stages = 4;
+  double apart = makePlan(r).stepSeconds;
+  r.topology.cores = 2;
+  PlanResult shared = makePlan(r);
+  EXPECT_GT(shared.stepSeconds, 1.05 * apart);
+  EXPECT_LT(shared.stepSeconds, 1.8 * apart);
+  // No faster than the work of a step on two cores.
+  EXPECT_GE(shared.stepSeconds, 16 * 3e-3 * 4 / 2);
+  r.strategy = strategyFacts("dp");
+  r.stages.reset();
+  r.replication = true;
+  EXPECT_NEAR(makePlan(r).stepSeconds, 16 * 3e-3 * 4 / 2, 1e-3);
+}
