@@ -242,6 +242,29 @@ double longestPath(const schedule::Schedule &order, const PlanRequest &request,
   return end;
 }
 
+/// The step of `order` is its longest path. Ranks that share cores take turns:
+/// no task is faster than that, and none slower than ranks / cores.
+void checkStepOf(const schedule::Schedule &order, const PlanRequest &request,
+                 const PlanResult &result) {
+  double path = longestPath(order, request, result);
+  int ranks = 1; // on the fullest server
+  std::map<int, std::set<int>> onServer;
+  for (const StagePlan &stage : result.stages)
+    for (int device : stage.devices) {
+      auto &there = onServer[request.topology.server(device)];
+      there.insert(device);
+      ranks = std::max(ranks, static_cast<int>(there.size()));
+    }
+  if (request.topology.cores == 0 || ranks <= request.topology.cores) {
+    expectClose(result.stepSeconds, path, "the step time");
+    return;
+  }
+  double slowed = path * ranks / request.topology.cores;
+  expect(result.stepSeconds >= path * (1 - 1e-9) &&
+             result.stepSeconds <= slowed * (1 + 1e-9),
+         "the step time of ranks that share cores is outside its bounds");
+}
+
 void checkStep(const PlanRequest &request, const PlanResult &result) {
   // The quadratic map-based replay is for plans a person could look at; larger
   // ones rest on their parts, which have been checked above.
@@ -255,9 +278,7 @@ void checkStep(const PlanRequest &request, const PlanResult &result) {
         return s.replicas == result.stages.front().replicas;
       });
   if (request.strategy.order) {
-    expectClose(result.stepSeconds,
-                longestPath(*request.strategy.order, request, result),
-                "the step time");
+    checkStepOf(*request.strategy.order, request, result);
     return;
   }
   schedule::ScheduleRequest wanted;
@@ -275,22 +296,7 @@ void checkStep(const PlanRequest &request, const PlanResult &result) {
   }
   schedule::Schedule order =
       schedule::generate(request.strategy.schedule, wanted);
-  double path = longestPath(order, request, result);
-  int ranks = 1; ///< on the fullest server, of ranks that share its cores
-  std::map<int, int> onServer;
-  for (const StagePlan &stage : result.stages)
-    for (int device : stage.devices)
-      ranks = std::max(ranks, ++onServer[request.topology.server(device)]);
-  if (request.topology.cores == 0 || ranks <= request.topology.cores) {
-    expectClose(result.stepSeconds, path, "the step time");
-    return;
-  }
-  // Taking turns slows every task by at most ranks / cores, and none below the
-  // path on cores of their own.
-  double slowed = path * ranks / request.topology.cores;
-  expect(result.stepSeconds >= path * (1 - 1e-9) &&
-             result.stepSeconds <= slowed * (1 + 1e-9),
-         "the step time of ranks that share cores is outside its bounds");
+  checkStepOf(order, request, result);
 }
 
 } // namespace

@@ -1,8 +1,9 @@
 """Planners, what-if tables, profiles, calibration: what `pipec` plans with, and what it says about it."""
+import importlib.util
 import json
 import unittest
 
-from pipeline import BAD_PLAN, CANNOT_WRITE, NO_INPUT, USAGE, Golden, PipelineTest, call, read_plan
+from pipeline import BAD_PLAN, CANNOT_WRITE, NO_INPUT, SOURCE, USAGE, Golden, PipelineTest, call, read_plan
 
 
 class PlanningTest(PipelineTest):
@@ -118,6 +119,24 @@ class ProfileTest(PipelineTest):
     def test_not_with_the_oracle(self):
         plan = self.compile(self.golden.model, *self.flags)
         self.train(plan, self.golden.data, 1, "--oracle", "--profile-out", self.folder / "p.json", code=USAGE)
+
+
+class LargeModelTest(PipelineTest):
+    def test_weights_that_are_not_there_are_not_read(self):
+        """Models of test/bench/large_models.py: sparse files of zeros, too large to be looked through."""
+        spec = importlib.util.spec_from_file_location("large_models", SOURCE / "test/bench/large_models.py")
+        large = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(large)
+        for model, loss, flags in ((large.gpt3(layers=4), "next-token", ("--gpus", "2x2", "--microbatches", "8")),
+                                   (large.llama(layers=2), "next-token", ("--gpus", "1x4", "--microbatches", "8")),
+                                   (large.operators(count=2000), "mse", ("--cpus", "1x2"))):
+            folder = self.fresh()
+            model.save(folder)
+            process = call("pipec", folder / "model.onnx", *flags, "--dim", "batch=1", "--loss", loss, "--dry-run",
+                           "--format", "json")
+            self.check_exit(process, 0)
+            shown = json.loads(process.stdout)
+            self.assertGreater(sum(stage["parameters"] for stage in shown["stages"]), 2e6)
 
 
 class CalibrationTest(PipelineTest):
