@@ -116,6 +116,49 @@ Job product(int64_t batch, int64_t m, int64_t n, int64_t k) {
           }};
 }
 
+/// A square convolution of `images` pictures, forward or one of its gradients.
+Job convolution(int which, int64_t images, int64_t c, int64_t o, int64_t size,
+                int64_t kernel) {
+  const double pixels = static_cast<double>(images * size * size);
+  const auto taps = static_cast<double>(c * kernel * kernel);
+  const double elements =
+      pixels * static_cast<double>(c + o) + taps * static_cast<double>(o);
+  return {
+      OpKind::Convolution, 2 * pixels * static_cast<double>(o) * taps,
+      4 * elements, [=] {
+        PipecConv d = {};
+        d.spatial_rank = 2, d.groups = 1;
+        d.n = images, d.c = c, d.o = o;
+        for (int i = 0; i < 2; ++i) {
+          d.in[i] = d.out[i] = size, d.kernel[i] = kernel;
+          d.stride[i] = d.dilation[i] = 1;
+          d.pad_lo[i] = d.pad_hi[i] = kernel / 2;
+        }
+        pipec_prepare_conv(&d, which);
+        auto shape =
+            std::shared_ptr<PipecConv>(new PipecConv(d), [](PipecConv *p) {
+              pipec_release_conv(p);
+              delete p;
+            });
+        auto x = std::make_shared<Array>(makeArray(images * c * size * size));
+        auto y = std::make_shared<Array>(makeArray(images * o * size * size));
+        auto w = std::make_shared<Array>(makeArray(o * c * kernel * kernel));
+        auto scratch = std::make_shared<Array>(
+            makeArray(pipec_conv_scratch_bytes(&d, which) / 4));
+        return [=] {
+          float *t = scratch->get();
+          if (which == PIPEC_CONV_FORWARD)
+            pipec_conv_forward(shape.get(), x->get(), w->get(), y->get(), t);
+          else if (which == PIPEC_CONV_BACKWARD_INPUT)
+            pipec_conv_backward_input(shape.get(), y->get(), w->get(), x->get(),
+                                      t);
+          else
+            pipec_conv_backward_weight(shape.get(), x->get(), y->get(),
+                                       w->get(), t);
+        };
+      }};
+}
+
 Job addition(int64_t n) {
   return {OpKind::Elementwise, static_cast<double>(n),
           12.0 * static_cast<double>(n), [=] {
@@ -134,6 +177,11 @@ std::vector<plan::CalibrationSample> measureKernels(int workers, int threads) {
   for (int64_t n : {32, 64, 128, 256, 512, 1024})
     jobs.push_back(product(1, n, n, n));
   jobs.push_back(product(16, 64, 64, 32));
+  for (int which = 0; which < 3; ++which) {
+    jobs.push_back(convolution(which, 4, 8, 16, 16, 3));
+    jobs.push_back(convolution(which, 4, 64, 64, 28, 3));
+    jobs.push_back(convolution(which, 4, 64, 256, 28, 1));
+  }
   std::vector<plan::CalibrationSample> samples;
   for (const Job &job : jobs)
     samples.push_back(measure(job, workers, threads));

@@ -40,6 +40,17 @@ static int countRanks(const std::string &grid) {
   return std::max(1, n);
 }
 
+/// Of the kernels that this machine runs (runtime/kernels/cpu/level).
+static int vectorBits() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl"))
+    return 512;
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    return 256;
+#endif
+  return 128;
+}
+
 plan::Topology topologyOf(const CompileOptions &o) {
   if (!o.clusterFile.empty())
     return plan::readTopology(o.clusterFile);
@@ -52,8 +63,8 @@ plan::Topology topologyOf(const CompileOptions &o) {
       static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
   int cores = std::max(1u, std::thread::hardware_concurrency());
   return plan::shareCores(
-      plan::gridTopology(o.cpus,
-                         plan::nativeCpu(3.0, 512, memory, countRanks(o.cpus))),
+      plan::gridTopology(o.cpus, plan::nativeCpu(3.0, vectorBits(), memory,
+                                                 countRanks(o.cpus))),
       cores);
 }
 

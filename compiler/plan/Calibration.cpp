@@ -52,10 +52,14 @@ contractions(const DeviceModel &device,
              DType dtype) {
   std::vector<std::pair<double, double>> points;
   for (const CalibrationSample &s : samples)
-    if (s.kind == kind && s.dtype == dtype &&
-        s.bytes / (device.memoryEfficiency * device.memoryBandwidth) <
-            0.7 * s.seconds)
-      points.push_back({s.flops, s.seconds});
+    if (s.kind == kind && s.dtype == dtype) {
+      double memory = memoryWork(device, s.bytes) /
+                      (device.memoryEfficiency * device.memoryBandwidth);
+      // A CPU moves and computes in turn.
+      double rest = device.kind == "cpu" ? s.seconds - memory : s.seconds;
+      if (memory < 0.7 * s.seconds)
+        points.push_back({s.flops, rest});
+    }
   return points;
 }
 
@@ -81,7 +85,7 @@ void fitMemory(DeviceModel &device,
   for (const CalibrationSample &s : samples)
     if (s.kind == OpKind::Copy || s.kind == OpKind::Elementwise ||
         s.kind == OpKind::Reduction)
-      points.push_back({s.bytes, s.seconds});
+      points.push_back({memoryWork(device, s.bytes), s.seconds});
   if (points.empty())
     return;
   if (!twoSizes(points))

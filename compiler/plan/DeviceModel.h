@@ -65,6 +65,10 @@ DeviceModel nativeCpu(double gigahertz, int vectorBits, int64_t memoryBytes,
 /// The device with another number of threads working together.
 DeviceModel withThreads(DeviceModel device, int threads);
 
+/// What moving `bytes` costs, as bytes of main memory: a CPU's caches are
+/// faster, so that what fits them counts less.
+double memoryWork(const DeviceModel &device, double bytes);
+
 /// Seconds of one operator that does `flops` floating-point operations and
 /// moves `bytes` to and from memory.
 double opSeconds(const DeviceModel &device, double flops, double bytes,
