@@ -180,8 +180,9 @@ size_t mostStarts(const PlanRequest &request) {
   // Exact up to a few thousand places; beyond that the judge's refinement moves
   // cuts between the coarse ones.
   size_t wanted = request.stages ? static_cast<size_t>(*request.stages) : 1;
-  return std::max<size_t>(
-      request.stages || !request.replicas.empty() ? 4096 : 768, 2 * wanted);
+  double most = request.stages || !request.replicas.empty() ? 4096 : 768;
+  auto places = static_cast<size_t>(std::max(256.0, most * request.effort));
+  return std::max(places, 2 * wanted);
 }
 
 } // namespace pipec::plan
