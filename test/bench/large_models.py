@@ -155,7 +155,8 @@ def llama(layers=32, width=4096, heads=32, length=2048, wide=11008, vocabulary=3
         scale = m.op("Reciprocal", m.op("Sqrt", m.op("Add", mean, m.scalar(1e-5))))
         return m.op("Mul", m.op("Mul", x, scale), m.weight(name, width))
 
-    at = m.op("Cast", m.op("Range", m.constant([0], INT64), m.constant([length], INT64), m.constant([1], INT64)), to=FLOAT)
+    zero, one, end = (m.constant([v], INT64) for v in (0, 1, length))
+    at = m.op("Cast", m.op("Range", zero, end, one), to=FLOAT)
     speeds = m.constant([10000.0 ** (-2 * i / size) for i in range(size // 2)], FLOAT, size // 2)
     angle = m.op("Mul", m.op("Unsqueeze", at, m.ints(1)), speeds)
     angle = m.op("Concat", angle, angle, axis=-1)
