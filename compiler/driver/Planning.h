@@ -45,7 +45,7 @@ void applyProfileFile(const CompileOptions &options, const ModelFacts &facts,
 /// order. On CPUs one stage a rank, unless the options say otherwise. With
 /// `ranks`, on exactly so many ranks, whatever the options say of stages.
 Decision decideForward(const CompileOptions &options,
-                       const plan::CostGraph &graph,
-                       const ModelFacts &facts, std::optional<int> ranks = std::nullopt);
+                       const plan::CostGraph &graph, const ModelFacts &facts,
+                       std::optional<int> ranks = std::nullopt);
 
 } // namespace pipec

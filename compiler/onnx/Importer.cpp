@@ -250,6 +250,12 @@ void Importer::checkOperator(const Node &node, const Scope &scope) {
                     "export the model again with that opset or a newer one"};
 }
 
+bool Importer::holdsStrings(const std::string &name) const {
+  return llvm::any_of(model.graph.initializers, [&](const TensorData &t) {
+    return t.name == name && t.type == ElementType::String;
+  });
+}
+
 void Importer::importNode(const Node &node, Scope &scope) {
   if (++nodesImported > kMostNodes)
     throw NodeError{"loops and functions unroll to more than " +
@@ -264,6 +270,10 @@ void Importer::importNode(const Node &node, Scope &scope) {
     if (!input.empty() && !v)
       throw NodeError{"its input '" + input + "' is not defined",
                       "the file is malformed; export the model again"};
+    if (v && !*v && holdsStrings(input))
+      throw NodeError{"its input '" + input + "' holds strings",
+                      "strings are not supported; leave them out of the "
+                      "export"};
     if (v && !*v) {
       // The node that makes it was reported; nothing to say here.
       for (const std::string &output : node.outputs)

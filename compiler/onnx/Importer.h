@@ -50,6 +50,8 @@ private:
   void importNodes(const std::vector<Node> &nodes,
                    const std::set<std::string> &results, Scope &scope);
   void importNode(const Node &node, Scope &scope);
+  /// Whether the name is an initializer of strings.
+  bool holdsStrings(const std::string &name) const;
   /// Throws NodeError for an operator or a version that is not supported.
   void checkOperator(const Node &node, const Scope &scope);
   /// Reports all such nodes of the main graph.

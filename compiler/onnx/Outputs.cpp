@@ -21,7 +21,12 @@ bool Importer::makeOutputs(const Scope &scope) {
   for (const ValueInfo &output : model.graph.outputs) {
     const Val *v = scope.find(output.name);
     if (!v || !*v) {
-      ok = false; // reported where it should have been made
+      if (diagnostics.empty()) // else reported where it should have been made
+        diagnostics.add(Exit::BadModel,
+                        "output '" + output.name +
+                            "' is no tensor of a supported type",
+                        "leave it out of the export");
+      ok = false;
       continue;
     }
     if (v->isSequence()) {

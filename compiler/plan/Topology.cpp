@@ -246,7 +246,7 @@ std::string writeTopology(const Topology &topology) {
         {"bf16", d.flopsBF16}}},
       {"memory_GBps", d.memoryBandwidth / 1e9},
       {"threads", d.threads},
-      {"launch_us", d.launchSeconds * 1e6},
+      {"launch_us", std::round(d.launchSeconds * 1e12) / 1e6},
       {"half_efficiency_flops", d.halfEfficiencyFlops},
       {"efficiency",
        {{"matmul", d.matmulEfficiency},

@@ -13,6 +13,7 @@
 #include <functional>
 #include <mutex>
 #include <string>
+#include <utility>
 
 namespace pipec {
 
@@ -84,14 +85,28 @@ public:
   };
   Snapshot snapshot() const;
 
-  /// Called again and again during every wait.
-  std::function<void()> idle;
-
 private:
+  friend class WhileWaiting;
+  std::function<void()> idle;
   Alarm &alarm;
   mutable std::mutex mutex;
   Operation current;
   uint64_t progress = 0;
+};
+
+/// While it lives, `work` is done again and again during every wait of the
+/// rank.
+class WhileWaiting {
+public:
+  WhileWaiting(Watch &watch, std::function<void()> work)
+      : watch(watch), before(std::exchange(watch.idle, std::move(work))) {}
+  ~WhileWaiting() { watch.idle = std::move(before); }
+  WhileWaiting(const WhileWaiting &) = delete;
+  WhileWaiting &operator=(const WhileWaiting &) = delete;
+
+private:
+  Watch &watch;
+  std::function<void()> before;
 };
 
 } // namespace pipec

@@ -78,11 +78,14 @@ void LossLedger::poll() {
 void LossLedger::waitFor(int64_t step) {
   Operation operation;
   operation.what = "waiting for the loss";
-  if (watch.rank != 0) {
-    for (; !outgoing.empty(); outgoing.pop_front())
-      watch.wait(transport, outgoing.front().request, operation);
-    return;
-  }
+  // Idle waiting polls too: no reference into `outgoing` may be kept meanwhile.
+  if (watch.rank != 0)
+    return watch.until(
+        [&] {
+          poll();
+          return outgoing.empty();
+        },
+        operation);
   operation.step = next;
   watch.until(
       [&] {

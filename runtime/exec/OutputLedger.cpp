@@ -85,11 +85,13 @@ Operation OutputLedger::operation(const char *what) const {
 }
 
 void OutputLedger::send(const Wanted &entry, int64_t number, const char *data) {
-  while (outgoing.size() >= kOutgoing) {
-    watch.wait(transport, outgoing.front().request,
-               operation("waiting to send an output"));
-    outgoing.pop_front();
-  }
+  // Idle waiting polls too: no reference into `outgoing` is kept meanwhile.
+  watch.until(
+      [&] {
+        poll();
+        return outgoing.size() < kOutgoing;
+      },
+      operation("waiting to send an output"));
   Message &message = outgoing.emplace_back();
   const auto bytes = static_cast<size_t>(entry.output->bytes);
   message.bytes.resize(sizeof number + bytes);
@@ -142,9 +144,12 @@ void OutputLedger::poll() {
 }
 
 void OutputLedger::drain() {
-  for (; !outgoing.empty(); outgoing.pop_front())
-    watch.wait(transport, outgoing.front().request,
-               operation("waiting to send an output"));
+  watch.until(
+      [&] {
+        poll();
+        return outgoing.empty();
+      },
+      operation("waiting to send an output"));
 }
 
 void OutputLedger::finish() {

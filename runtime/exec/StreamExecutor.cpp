@@ -23,11 +23,11 @@ int64_t StreamExecutor::run(int64_t from, int64_t last,
   if (crew.state.rank != 0)
     haltRequest =
         crew.transport.receive(0, kTagHalt, &haltMessage, sizeof haltMessage);
-  crew.watch.idle = [&] {
+  const WhileWaiting polling(crew.watch, [&] {
     crew.losses.poll();
     if (crew.state.rank != 0)
       pollHalt(stop);
-  };
+  });
   TaskRunner::zeroGradients(*unit);
   traffic.start(whole, first);
   for (int64_t i = 0; i < sequence.size(); ++i) {
@@ -57,7 +57,6 @@ int64_t StreamExecutor::run(int64_t from, int64_t last,
     finishRound(rounds - 1, nullptr);
   traffic.finish();
   crew.transport.cancel(haltRequest);
-  crew.watch.idle = nullptr;
   return end;
 }
 

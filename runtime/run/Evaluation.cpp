@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <optional>
 #include <unistd.h>
 
 namespace pipec {
@@ -36,7 +37,8 @@ void Session::evaluate() {
   StepExecutor executor(
       {*state, transport, watch, ledger, runner, recorder, outputs.get()});
   outputs->start();
-  watch.idle = [&] { ledger.poll(), outputs->poll(); };
+  std::optional<WhileWaiting> polling;
+  polling.emplace(watch, [&] { ledger.poll(), outputs->poll(); });
   const double start = now();
   for (; stepsDone < lastStep && !stopped; ++stepsDone) {
     executor.tasks(stepsDone);
@@ -51,7 +53,7 @@ void Session::evaluate() {
     ledger.waitFor(lastStep);
   if (!stopped)
     outputs->finish();
-  watch.idle = nullptr;
+  polling.reset();
   outputs->close();
   ledger.close();
   if (stopped)

@@ -169,7 +169,7 @@ void Session::trainSteps() {
                     });
   TaskRunner runner(*state, watch, *data, recorder, numbers);
   StepExecutor executor({*state, transport, watch, ledger, runner, recorder});
-  watch.idle = [&] { ledger.poll(); };
+  const WhileWaiting polling(watch, [&] { ledger.poll(); });
   while (stepsDone < lastStep && !stopped) {
     executor.tasks(stepsDone);
     executor.update(stepsDone, leads() && stopRequested());
@@ -188,7 +188,6 @@ void Session::trainSteps() {
       executor.settle();
     checkpoint(due);
   }
-  watch.idle = nullptr;
   ledger.close();
 }
 
@@ -208,7 +207,7 @@ void Session::trainStream() {
       end = std::min(end, (next + round - 1) / round * round);
     }
     stepsDone = executor.run(stepsDone, end, stopRequested);
-    watch.idle = [&] { ledger.poll(); };
+    const WhileWaiting polling(watch, [&] { ledger.poll(); });
     ledger.waitFor(stepsDone);
     stopped = decideToStop();
     if (stepsDone % round == 0)
@@ -220,7 +219,6 @@ void Session::trainStream() {
                    static_cast<long long>(stepsDone),
                    static_cast<long long>(round));
   }
-  watch.idle = nullptr;
   ledger.close();
 }
 
