@@ -107,6 +107,9 @@ void check(const CompileOptions &o) {
     throw Failure(Exit::Usage,
                   "say for which devices to compile, with exactly one of "
                   "--cpus NxM, --gpus NxM and --cluster FILE");
+  if (!o.clusterFile.empty() && !o.device.empty())
+    throw Failure(Exit::Usage, "--device and --cluster exclude each other: the "
+                               "cluster file says which device it has");
   if (o.microbatches < 1 || o.microbatches > 1000000)
     throw Failure(Exit::Usage, "--microbatches must be between 1 and 1000000");
   if (!std::isfinite(o.clipNorm))

@@ -4,10 +4,9 @@
 #include "compiler/schedule/Csv.h"
 #include "compiler/strategy/Strategy.h"
 #include "support/Failure.h"
+#include "support/ReadFile.h"
 
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
 namespace pipec {
 
@@ -18,18 +17,8 @@ std::optional<std::string> orderFileOf(const std::string &strategy) {
   return strategy.substr(prefix.size());
 }
 
-static std::string readText(const std::string &path) {
-  std::ifstream in(path, std::ios::binary);
-  std::stringstream text;
-  if (in)
-    text << in.rdbuf();
-  if (!in || std::filesystem::is_directory(path))
-    throw Failure(Exit::NoInput, "--strategy file: cannot read '" + path + "'");
-  return text.str();
-}
-
 schedule::Schedule readOrderFile(const std::string &path) {
-  const std::string text = readText(path);
+  const std::string text = readFile(path, "the order of --strategy file:");
   schedule::Schedule order = schedule::readCsv(text, path);
   for (int rank = 0; rank < order.devices(); ++rank)
     if (order.order[rank].empty())

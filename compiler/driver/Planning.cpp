@@ -7,11 +7,11 @@
 #include "compiler/plan/Profile.h"
 #include "compiler/plan/StrategyFacts.h"
 #include "support/Failure.h"
+#include "support/ReadFile.h"
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <fstream>
 #include <sstream>
 #include <thread>
 #include <unistd.h>
@@ -31,13 +31,15 @@ std::vector<int64_t> Decision::cuts() const {
 
 /// Ranks in "NxM" or "M"; 1 when it cannot be read (gridTopology complains).
 static int countRanks(const std::string &grid) {
-  int n = 1, m = 1;
+  int64_t n = 1, m = 1;
   char x = 0;
   std::stringstream in(grid);
   in >> n;
-  if (in >> x >> m)
-    return std::max(1, n * m);
-  return std::max(1, n);
+  if (in >> x && !(in >> m))
+    m = 1;
+  return static_cast<int>(std::clamp<int64_t>(
+      std::clamp<int64_t>(n, 1, 1 << 20) * std::clamp<int64_t>(m, 1, 1 << 20),
+      1, 1 << 20));
 }
 
 /// Of the kernels that this machine runs (runtime/kernels/cpu/level).
@@ -74,18 +76,31 @@ plan::Topology topologyOf(const CompileOptions &o) {
 
 /// A plan.json, or the part of it that says where stages begin.
 static void readStageFile(const std::string &path, plan::PlanRequest &request) {
-  std::ifstream file(path);
-  if (!file)
-    throw Failure(Exit::NoInput, "cannot read the stage file " + path);
+  const std::string text = readFile(path, "the stage file");
+  const auto copies = static_cast<size_t>(std::max(1, request.strategy.copies));
+  const auto bad = [&](const std::string &why) {
+    return Failure(Exit::BadPlan, "stage file " + path + ": " + why);
+  };
   try {
-    auto json = nlohmann::json::parse(file);
+    auto json = nlohmann::json::parse(text);
     request.cuts.clear();
     request.replicas.clear();
     for (const auto &stage : json.at("stages")) {
-      request.cuts.push_back(stage.at("first_node").get<size_t>());
-      int replicas = stage.contains("ranks") ? stage["ranks"].size()
-                                             : stage.value("replicas", 1);
-      request.replicas.push_back(replicas);
+      const nlohmann::json &first = stage.at("first_node");
+      if (!first.is_number_unsigned())
+        throw bad("first_node must be a whole number of 0 or more, not " +
+                  first.dump());
+      request.cuts.push_back(first.get<size_t>());
+      if (stage.contains("ranks") && !stage["ranks"].is_array())
+        throw bad("ranks must be a list, not " + stage["ranks"].dump());
+      const nlohmann::json replicas =
+          stage.contains("ranks")
+              ? nlohmann::json(stage["ranks"].size() / copies)
+              : stage.value("replicas", nlohmann::json(1u));
+      if (!replicas.is_number_unsigned() || replicas.get<uint64_t>() < 1 ||
+          replicas.get<uint64_t>() > 100000)
+        throw bad("a stage has a whole number of replicas from 1 to 100000");
+      request.replicas.push_back(replicas.get<int>());
     }
   } catch (const nlohmann::json::exception &e) {
     throw Failure(
@@ -99,10 +114,8 @@ static void readStageFile(const std::string &path, plan::PlanRequest &request) {
                                std::greater_equal<>()) == request.cuts.end() &&
             request.cuts.back() < nodes;
   if (!ok)
-    throw Failure(Exit::BadPlan,
-                  "stage file " + path +
-                      ": first_node must start at 0, ascend and stay below " +
-                      std::to_string(nodes));
+    throw bad("first_node must start at 0, ascend and stay below " +
+              std::to_string(nodes));
 }
 
 static std::vector<int> parseReplicas(const std::string &text) {
@@ -120,7 +133,6 @@ static std::vector<int> parseReplicas(const std::string &text) {
 }
 
 static void readStages(const CompileOptions &o, plan::PlanRequest &request) {
-  int devices = request.topology.devices();
   if (!o.stageFile.empty())
     readStageFile(o.stageFile, request);
   if (!o.replicas.empty()) {
@@ -141,13 +153,6 @@ static void readStages(const CompileOptions &o, plan::PlanRequest &request) {
                                      " name different numbers of stages");
     request.stages = n;
   }
-  int used = 0;
-  for (int r : request.replicas)
-    used += r;
-  if (used > devices)
-    throw Failure(Exit::Usage, "the stages need " + std::to_string(used) +
-                                   " devices, there are " +
-                                   std::to_string(devices));
 }
 
 //===----------------------------------------------------------------------===//

@@ -7,17 +7,17 @@
 #include "compiler/schedule/Render.h"
 #include "compiler/schedule/Simulator.h"
 #include "compiler/schedule/Verifier.h"
+#include "support/Clock.h"
 #include "support/Failure.h"
+#include "support/ReadFile.h"
 
 #include <nlohmann/json.hpp>
 
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <sstream>
 
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -46,16 +46,6 @@ std::string percent(double value) {
   char text[40];
   std::snprintf(text, sizeof text, "%.2f %%", 100 * value + 0.0);
   return text;
-}
-
-std::string readFile(const std::string &path) {
-  std::ifstream in(path, std::ios::binary);
-  std::stringstream text;
-  if (in)
-    text << in.rdbuf();
-  if (!in || std::filesystem::is_directory(path))
-    throw Failure(Exit::NoInput, "cannot read " + path);
-  return text.str();
 }
 
 /// All or nothing: written beside its place, then moved there.
@@ -91,12 +81,10 @@ void checkLimits(const Answer &answer) {
 }
 
 Answer generated(const ScheduleOptions &options) {
-  auto begin = std::chrono::steady_clock::now();
+  const double begin = now();
   Answer answer;
   answer.schedule = generate(options.name, options.request);
-  answer.seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)
-          .count();
+  answer.seconds = now() - begin;
   answer.costs = costsFor(answer.schedule, options.request);
   check(answer.costs, answer.schedule.stages, answer.schedule.devices());
   answer.timeline = simulate(answer.schedule, answer.costs);
@@ -107,10 +95,10 @@ Answer generated(const ScheduleOptions &options) {
 
 /// A schedule from a file, held against the command line and the verifier.
 Answer checked(const ScheduleOptions &options) {
-  auto begin = std::chrono::steady_clock::now();
+  const double begin = now();
   const ScheduleRequest &request = options.request;
   Answer answer;
-  const std::string text = readFile(options.check);
+  const std::string text = readFile(options.check, "the schedule");
   answer.schedule = readCsv(text, options.check);
   Schedule &schedule = answer.schedule;
   if (schedule.devices() != request.devices)
@@ -131,9 +119,7 @@ Answer checked(const ScheduleOptions &options) {
   limits.costs = &answer.costs;
   verifyCsv(schedule, text, limits);
   answer.timeline = simulate(schedule, answer.costs);
-  answer.seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)
-          .count();
+  answer.seconds = now() - begin;
   return answer;
 }
 

@@ -2,13 +2,13 @@
 #include "compiler/driver/ScheduleOptions.h"
 
 #include "support/Failure.h"
+#include "support/ReadFile.h"
 #include "support/Version.h"
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include <cmath>
-#include <fstream>
 #include <iostream>
 #include <map>
 #include <sstream>
@@ -221,11 +221,9 @@ class CostsFile {
 public:
   CostsFile(const std::string &file, ScheduleRequest &request)
       : file(file), request(request) {
-    std::ifstream in(file);
-    if (!in)
-      throw Failure(Exit::NoInput, "cannot read " + file);
+    const std::string text = readFile(file, "the costs");
     try {
-      root = nlohmann::json::parse(in);
+      root = nlohmann::json::parse(text);
     } catch (const nlohmann::json::parse_error &e) {
       throw Failure(Exit::BadPlan, file + ": " + e.what());
     }

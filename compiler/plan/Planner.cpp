@@ -6,10 +6,10 @@
 #include "compiler/plan/PlanVerifier.h"
 #include "compiler/plan/Refine.h"
 #include "compiler/plan/planners/Planners.h"
+#include "support/Clock.h"
 #include "support/Failure.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -128,7 +128,7 @@ PlanResult evaluatePlan(const PlanRequest &request,
 }
 
 PlanResult makePlan(const PlanRequest &request) {
-  auto began = std::chrono::steady_clock::now();
+  const double began = now();
   checkRequest(request);
   IntervalCosts costs(request.graph);
   StepModel model(request, costs);
@@ -150,9 +150,7 @@ PlanResult makePlan(const PlanRequest &request) {
   if (request.baselines)
     result.baselines = priceBaselines(request, result);
   verifyPlan(request, result);
-  result.searchSeconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - began)
-          .count();
+  result.searchSeconds = now() - began;
   return result;
 }
 

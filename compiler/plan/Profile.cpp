@@ -1,13 +1,12 @@
 #include "compiler/plan/Profile.h"
 
 #include "support/Failure.h"
+#include "support/ReadFile.h"
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
-#include <iterator>
 #include <unordered_map>
 
 namespace pipec::plan {
@@ -133,11 +132,7 @@ Profile parseProfile(const std::string &text, const std::string &origin) {
 }
 
 Profile readProfile(const std::string &path) {
-  std::ifstream in(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(in), {}};
-  if (!in.is_open() || in.bad())
-    throw Failure(Exit::NoInput, "cannot read the profile " + path);
-  return parseProfile(text, path);
+  return parseProfile(readFile(path, "the profile"), path);
 }
 
 std::string writeProfile(const Profile &profile) {

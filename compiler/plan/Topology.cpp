@@ -1,13 +1,12 @@
 #include "compiler/plan/Topology.h"
 
 #include "support/Failure.h"
+#include "support/ReadFile.h"
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
-#include <sstream>
 
 namespace pipec::plan {
 
@@ -88,15 +87,28 @@ double positive(const Json &object, const char *key, const std::string &origin,
   return value;
 }
 
+std::string text(const Json &object, const char *key,
+                 const std::string &otherwise, const std::string &origin,
+                 const std::string &where) {
+  if (!object.contains(key))
+    return otherwise;
+  if (!object[key].is_string())
+    bad(origin, where + " \"" + key + "\" is not a text");
+  return object[key].get<std::string>();
+}
+
 DeviceModel customDevice(const Json &device, const std::string &origin) {
-  DeviceModel d =
-      deviceModel(device.value("kind", "gpu") == "cpu" ? "cpu" : "a100-80g");
-  d.kind = device.value("kind", "gpu");
-  d.name = device.value("name", "custom");
+  const std::string kind = text(device, "kind", "gpu", origin, "\"device\"");
+  if (kind != "cpu" && kind != "gpu")
+    bad(origin, "\"device\" \"kind\" must be \"cpu\" or \"gpu\"");
+  DeviceModel d = deviceModel(kind == "cpu" ? "cpu" : "a100-80g");
+  d.kind = kind;
+  d.name = text(device, "name", "custom", origin, "\"device\"");
   d.describe = "from " + origin;
-  d.memoryBytes = static_cast<int64_t>(
-      positive(device, "memory_GiB", origin, "\"device\"") *
-      (int64_t(1) << 30));
+  const double memory = positive(device, "memory_GiB", origin, "\"device\"");
+  if (memory > 1e9)
+    bad(origin, "\"device\" \"memory_GiB\" must be at most 1e9");
+  d.memoryBytes = static_cast<int64_t>(memory * (int64_t(1) << 30));
   d.memoryBandwidth =
       positive(device, "memory_GBps", origin, "\"device\"") * 1e9;
   if (!device.contains("flops") || !device["flops"].is_object())
@@ -114,7 +126,10 @@ DeviceModel customDevice(const Json &device, const std::string &origin) {
   if (device.contains("half_efficiency_flops"))
     d.halfEfficiencyFlops =
         number(device, "half_efficiency_flops", origin, "\"device\"");
-  if (device.contains("efficiency") && device["efficiency"].is_object()) {
+  if (device.contains("efficiency")) {
+    if (!device["efficiency"].is_object())
+      bad(origin, "\"efficiency\" is not an object such as "
+                  "{\"matmul\": 0.8}");
     const Json &efficiency = device["efficiency"];
     auto share = [&](const char *key, double &into) {
       if (efficiency.contains(key))
@@ -180,7 +195,8 @@ Topology parseTopology(const std::string &json, const std::string &origin) {
     double latency = entry.contains("latency_us")
                          ? number(entry, "latency_us", origin, where)
                          : 0.0;
-    t.levels.push_back({entry.value("name", where), static_cast<int>(count),
+    t.levels.push_back({text(entry, "name", where, origin, where),
+                        static_cast<int>(count),
                         positive(entry, "bandwidth_GBps", origin, where) * 1e9,
                         latency * 1e-6});
   }
@@ -215,12 +231,7 @@ Topology parseTopology(const std::string &json, const std::string &origin) {
 }
 
 Topology readTopology(const std::string &path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in)
-    throw Failure(Exit::NoInput, "cannot read the cluster file " + path);
-  std::ostringstream text;
-  text << in.rdbuf();
-  return parseTopology(text.str(), path);
+  return parseTopology(readFile(path, "the cluster file"), path);
 }
 
 std::string writeTopology(const Topology &topology) {

@@ -1,6 +1,7 @@
 //===- ControlClient.cpp - a rank's line to who watches it ----------------===//
 #include "runtime/control/ControlClient.h"
 #include "runtime/control/Stop.h"
+#include "support/Clock.h"
 
 #include <algorithm>
 #include <chrono>
@@ -11,12 +12,6 @@
 
 namespace pipec {
 namespace {
-
-double seconds() {
-  return std::chrono::duration<double>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 LineSocket dial(const std::string &address, const std::string &server,
                 double timeout, std::string &token) {
@@ -44,7 +39,7 @@ ControlClient::ControlClient(const std::string &address,
     : server(server), timeout(timeout), watch(watch), alarm(alarm), socket(-1) {
   std::string token;
   socket = dial(address, server, timeout, token);
-  heard = seconds();
+  heard = now();
   say("hello " + token + " " + std::to_string(watch.rank) + " " +
       std::to_string(getpid()));
   thread = std::thread([this] { talk(); });
@@ -80,7 +75,7 @@ void ControlClient::talk() {
       std::lock_guard lock(mutex);
       alive = socket.receive([&](const std::string &line) { handle(line); });
     }
-    const double now = seconds();
+    const double now = pipec::now();
     if (finished) // the others may leave first
       ;
     else if (!alive)
@@ -111,7 +106,7 @@ void ControlClient::handle(const std::string &line) {
   std::istringstream words(line);
   std::string kind, text;
   words >> kind;
-  heard = seconds();
+  heard = now();
   if (kind == "lost") {
     std::getline(words >> std::ws, text);
     alarm.raise(Exit::PeerLost, text, -1);

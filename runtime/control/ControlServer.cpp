@@ -1,9 +1,9 @@
 //===- ControlServer.cpp - who watches the ranks --------------------------===//
 #include "runtime/control/ControlServer.h"
+#include "support/Clock.h"
 
 #include <algorithm>
 #include <arpa/inet.h>
-#include <chrono>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <poll.h>
@@ -14,12 +14,6 @@
 
 namespace pipec {
 namespace {
-
-double seconds() {
-  return std::chrono::duration<double>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 /// An address of this host that other hosts may reach.
 std::string outsideAddress() {
@@ -46,7 +40,7 @@ std::string outsideAddress() {
 ControlServer::ControlServer(int ranks, double timeout, bool everywhere,
                              std::function<std::string(int)> nameOf)
     : count(ranks), timeout(timeout), nameOf(std::move(nameOf)),
-      began(seconds()), moved(began), views(ranks) {
+      began(now()), moved(began), views(ranks) {
   unsigned char random[16];
   if (getrandom(random, sizeof random, 0) != sizeof random)
     throw Failure(Exit::Unavailable, "no random numbers from the system");
@@ -103,7 +97,7 @@ void ControlServer::serve() {
         closed(*client);
       client = alive ? std::next(client) : clients.erase(client);
     }
-    const double now = seconds();
+    const double now = pipec::now();
     lookForSilence(now);
     lookForStall(now);
     if (auto trouble = this->trouble(); trouble && !announced) {
@@ -135,7 +129,7 @@ void ControlServer::accept() {
     if (fd < 0)
       return;
     clients.emplace_back(LineSocket(fd));
-    clients.back().heard = seconds();
+    clients.back().heard = now();
   }
 }
 
@@ -143,7 +137,7 @@ void ControlServer::handle(Client &client, const std::string &line) {
   std::istringstream words(line);
   std::string kind;
   words >> kind;
-  client.heard = seconds();
+  client.heard = now();
   if (client.rank < 0) { // nothing is believed before the right hello
     std::string given;
     int rank = -1;

@@ -1,26 +1,12 @@
 //===- Recorder.h - how a rank spent its time -------------------*- C++ -*-===//
 #pragma once
 
-#include <chrono>
+#include "support/Clock.h"
+
 #include <cstdint>
-#include <ctime>
 #include <vector>
 
 namespace pipec {
-
-/// Seconds of a clock that all ranks of a machine share.
-inline double now() {
-  return std::chrono::duration<double>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
-/// Seconds the calling thread has had a core.
-inline double coreSeconds() {
-  timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * time.tv_nsec;
-}
 
 /// Something a rank did. `kind`: F B I W, U (update), R (sums over replicas and
 /// uses), T (running statistics).

@@ -2,6 +2,7 @@
 #include "runtime/transport/TcpMesh.h"
 #include "runtime/control/LineSocket.h"
 #include "runtime/control/Stop.h"
+#include "support/Clock.h"
 #include "support/Failure.h"
 
 #include <algorithm>
@@ -19,12 +20,6 @@
 namespace pipec {
 namespace {
 
-double seconds() {
-  return std::chrono::duration<double>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
 [[noreturn]] void unavailable(const std::string &what) {
   throw Failure(Exit::Unavailable, what);
 }
@@ -32,7 +27,7 @@ double seconds() {
 /// Blocking exchanges with a deadline, while the mesh is being made.
 class Exchange {
 public:
-  explicit Exchange(double limit) : deadline(seconds() + limit) {}
+  explicit Exchange(double limit) : deadline(now() + limit) {}
 
   void write(int fd, const void *data, size_t size) const {
     auto *next = static_cast<const char *>(data);
@@ -84,7 +79,7 @@ public:
   }
 
 private:
-  double left() const { return deadline - seconds(); }
+  double left() const { return deadline - now(); }
   void ready(int fd, short event) const {
     pollfd waiting{fd, event, 0};
     while (true) { // a signal ends the waiting of poll, not ours

@@ -29,9 +29,9 @@ class LayoutTest(unittest.TestCase):
         self.complain(path for path in sources(*PLAIN) if banned.search(path.read_text()))
 
     def test_every_pass_is_documented_and_tested(self):
-        text = (SOURCE / "passes" / "Passes.td").read_text()
+        text = "".join(file.read_text() for file in sources() if file.name == "Passes.td")
         flags = re.findall(r': Pass<"([\w-]+)"', text)
-        self.assertGreater(len(flags), 5)
+        self.assertGreater(len(flags), 12)
         self.assertEqual(len(flags), text.count("let summary"))
         self.assertEqual(len(flags), text.count("let description"))
         for flag in flags:

@@ -75,8 +75,12 @@ static void inferenceBatchNorm(NodeContext &c) {
             inverseDeviation(c, e.cast(c.in(4), x.getElementType())));
   const Val centered =
       e.sub(x, perChannel(c, e.cast(c.in(3), x.getElementType()), x));
-  c.out(e.add(e.mul(centered, perChannel(c, scale, x)),
-              perChannel(c, e.cast(c.in(2), x.getElementType()), x)));
+  c.out(0, e.add(e.mul(centered, perChannel(c, scale, x)),
+                 perChannel(c, e.cast(c.in(2), x.getElementType()), x)));
+  // A file in training form that only infers: the averages stay what they are.
+  for (size_t i = 1; i <= 4; ++i)
+    if (c.wants(i))
+      c.out(i, c.in(i % 2 ? 3 : 4));
 }
 
 /// Batch statistics, and running averages as PyTorch keeps them: the variance

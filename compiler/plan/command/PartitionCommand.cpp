@@ -2,6 +2,7 @@
 
 #include "compiler/plan/command/PartitionOutput.h"
 #include "support/Failure.h"
+#include "support/ReadFile.h"
 
 #include <CLI/CLI.hpp>
 
@@ -9,7 +10,6 @@
 #include <cstdio>
 #include <fstream>
 #include <iostream>
-#include <iterator>
 
 namespace pipec {
 
@@ -29,14 +29,6 @@ struct Arguments {
 
 [[noreturn]] void usage(const std::string &message) {
   throw Failure(Exit::Usage, message);
-}
-
-std::string readFile(const std::string &path) {
-  std::ifstream in(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(in), {}};
-  if (!in.is_open() || in.bad())
-    throw Failure(Exit::NoInput, "cannot read the graph " + path);
-  return text;
 }
 
 int parseCount(const std::string &text, const std::string &option) {
@@ -119,7 +111,7 @@ PartitionOptions interpret(const Arguments &a) {
   o.contiguous = a.shape == "contiguous";
   o.straddle = a.straddle == "on";
   o.strategy = a.strategy;
-  o.text = readFile(a.graph);
+  o.text = readFile(a.graph, "the graph");
   return o;
 }
 

@@ -4,10 +4,10 @@
 #include "compiler/plan/published/PublishedVerifier.h"
 #include "compiler/plan/published/StepObjective.h"
 #include "compiler/plan/published/StraddleSearch.h"
+#include "support/Clock.h"
 #include "support/Failure.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <ctime>
@@ -354,7 +354,7 @@ GraphFormat guessFormat(const std::string &text, const std::string &path) {
 }
 
 Partition partitionGraph(const PartitionOptions &options) {
-  auto began = std::chrono::steady_clock::now();
+  const double began = now();
   double processorBegan = processorSeconds();
   GraphFormat format = options.format ? *options.format
                                       : guessFormat(options.text, options.path);
@@ -376,9 +376,7 @@ Partition partitionGraph(const PartitionOptions &options) {
   else
     result = partitionPiper(options);
   result.seconds = processorSeconds() - processorBegan;
-  result.wallSeconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - began)
-          .count();
+  result.wallSeconds = now() - began;
   return result;
 }
 

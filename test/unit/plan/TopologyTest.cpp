@@ -102,6 +102,18 @@ TEST(Topology, BadFilesSayWhere) {
           R"({"levels":[{"count":1,"bandwidth_GBps":1}],"device":{"memory_GiB":1}})")
           .find("memory_GBps"),
       std::string::npos);
+  auto device = [&](const std::string &fields) {
+    return message(R"({"levels":[{"count":1,"bandwidth_GBps":1}],"device":{)" +
+                   fields + R"("memory_GBps":1,"flops":{"fp32":1e12}}})");
+  };
+  for (auto [fields, part] : {
+           std::pair(R"("kind":3,"memory_GiB":1,)", "\"kind\" is not a text"),
+           std::pair(R"("kind":"tpu","memory_GiB":1,)", "\"cpu\" or \"gpu\""),
+           std::pair(R"("name":[],"memory_GiB":1,)", "\"name\" is not a text"),
+           std::pair(R"("memory_GiB":1e30,)", "at most 1e9"),
+           std::pair(R"("memory_GiB":1,"efficiency":2,)", "\"efficiency\""),
+       })
+    EXPECT_NE(device(fields).find(part), std::string::npos) << fields;
   try {
     readTopology("/nonexistent/cluster.json");
     FAIL();
