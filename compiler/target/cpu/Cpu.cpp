@@ -2,7 +2,7 @@
 #include "compiler/target/cpu/Cpu.h"
 #include "compiler/target/cpu/Codegen.h"
 #include "compiler/target/cpu/EmitTask.h"
-#include "compiler/target/cpu/Expand.h"
+#include "compiler/target/fusion/Expand.h"
 #include "dialects/pipe/Pipe.h"
 
 #include "mlir/IR/Verifier.h"
@@ -12,25 +12,14 @@
 using namespace mlir;
 using namespace pipec;
 using namespace pipec::cpu;
+using namespace pipec::fusion;
 
-static LogicalResult planTask(func::FuncOp func, StringRef name,
-                              const PlanOptions &options, TaskPlan &plan) {
-  if (func.getNumArguments() || func.getNumResults() ||
-      !llvm::hasSingleElement(func.getBody()))
-    return func.emitError("a task has one block, no arguments and no results");
-  plan.func = func;
-  plan.name = name.str();
-  expandComposedOps(func);
-  plan.groups = formGroups(func, options);
-  if (failed(placeTask(plan)) || failed(orderUnits(plan)))
-    return failure();
-  layoutArena(plan);
-  return success();
-}
-
-LogicalResult cpu::emitStage(ModuleOp stage, ModuleOp code,
-                             const PlanOptions &options, const Machine &machine,
+LogicalResult cpu::emitStage(ModuleOp stage, ModuleOp code, bool fuse,
+                             const Machine &machine,
                              target::StageCode &result) {
+  PlanOptions options;
+  options.fuse = fuse;
+  options.scratch = libraryScratch;
   settleStash(stage);
   StageEmitter emitter(code, machine);
   for (auto func : stage.getOps<func::FuncOp>()) {
@@ -62,11 +51,9 @@ public:
     Machine features;
     features.avx512 =
         (*machine)->getMCSubtargetInfo()->checkFeatures("+avx512f");
-    PlanOptions planOptions;
-    planOptions.fuse = options.fuse;
     OwningOpRef<ModuleOp> source = stage.clone();
     OwningOpRef<ModuleOp> code = ModuleOp::create(stage.getLoc());
-    if (failed(emitStage(*source, *code, planOptions, features, result)))
+    if (failed(emitStage(*source, *code, options.fuse, features, result)))
       return failure();
     if (options.keepKernels) {
       llvm::raw_string_ostream os(result.kernels);

@@ -2,16 +2,14 @@
 #pragma once
 
 #include "compiler/target/Target.h"
-#include "compiler/target/cpu/Math.h"
-#include "compiler/target/cpu/Plan.h"
+#include "compiler/target/fusion/Math.h"
 
 namespace pipec::cpu {
 
 /// Emits the kernels and tasks of `stage` into the empty module `code`, and
 /// says what each task needs. Rewrites the tasks of `stage` on the way.
 mlir::LogicalResult emitStage(mlir::ModuleOp stage, mlir::ModuleOp code,
-                              const PlanOptions &options,
-                              const Machine &machine,
+                              bool fuse, const fusion::Machine &machine,
                               target::StageCode &result);
 
 } // namespace pipec::cpu

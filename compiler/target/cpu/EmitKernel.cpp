@@ -1,13 +1,12 @@
 //===- EmitKernel.cpp - a kernel plan as a function -----------------------===//
 //
 // Loops are scf, values are scalars or vectors of up to 64 lanes, memory is
-// reached through pointers. A value is emitted at the outermost loop that it
-// does not depend on more deeply.
+// reached through pointers.
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/target/cpu/EmitKernel.h"
-#include "compiler/target/cpu/EmitElementwise.h"
 #include "compiler/target/cpu/KernelEmitter.h"
+#include "compiler/target/fusion/EmitElementwise.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "llvm/Support/MathExtras.h"
@@ -15,15 +14,13 @@
 using namespace mlir;
 using namespace pipec;
 using namespace pipec::cpu;
+using namespace pipec::fusion;
 using nn::tensorType;
 
 KernelEmitter::KernelEmitter(ModuleOp module, StringRef name,
                              const KernelPlan &plan, const Machine &machine)
-    : plan(plan), machine(machine),
-      b(UnknownLoc::get(module.getContext()), module.getContext()),
-      math(b, machine), phases(*plan.group) {
+    : PointEmitter(module.getContext(), plan, machine) {
   b.setInsertionPointToEnd(module.getBody());
-  pointerType = LLVM::LLVMPointerType::get(module.getContext());
   Type i64 = b.getI64Type();
   code.function = func::FuncOp::create(
       b, name, b.getFunctionType({i64, i64, pointerType}, {}));
@@ -31,8 +28,6 @@ KernelEmitter::KernelEmitter(ModuleOp module, StringRef name,
   width = plan.lane <= 1
               ? 1
               : std::min<int64_t>(kLanes, llvm::PowerOf2Ceil(plan.lane));
-  rowLoops = plan.outer.size() + plan.rows.size();
-  columnOps = plan.nest.columnReductions;
 }
 
 FailureOr<KernelCode> KernelEmitter::run() {
@@ -54,6 +49,7 @@ FailureOr<KernelCode> KernelEmitter::run() {
     return unsupported->emitError("no CPU code for ")
            << unsupported->getName() << " on this element type";
   setRange();
+  code.arguments = arguments;
   return code;
 }
 
@@ -61,62 +57,8 @@ FailureOr<KernelCode> KernelEmitter::run() {
 // Set-up
 //===----------------------------------------------------------------------===//
 
-int KernelEmitter::argument(const Placement &at, Type element) {
-  KernelArgument wanted{at.buffer, at.offset * elementBytes(element)};
-  auto *it = llvm::find(code.arguments, wanted);
-  if (it != code.arguments.end())
-    return it - code.arguments.begin();
-  code.arguments.push_back(wanted);
-  return code.arguments.size() - 1;
-}
-
-void KernelEmitter::collectAccesses() {
-  auto access = [&](Value value, const Placement &at, Strides strides) {
-    Access access;
-    access.strides = strides;
-    access.element = tensorType(value).getElementType();
-    if (at.buffer >= 0)
-      access.argument = argument(at, access.element);
-    return access;
-  };
-  for (const auto &[value, leaf] : plan.leaves)
-    leaves[value] =
-        access(value, leaf.place, plan.leafStrides.find(value)->second);
-  for (auto [target, strides] :
-       llvm::zip_equal(plan.targets, plan.targetStrides)) {
-    bool contiguous = strides.back() == 1 || plan.lane == 1;
-    targets.push_back(access(target.value, target.place, strides));
-    if (!target.accumulate && contiguous && !isRowTarget(targets.size() - 1))
-      stored.insert({target.value, targets.size() - 1});
-  }
-  for (auto [spill, strides] :
-       llvm::zip_equal(plan.spills, plan.spillStrides)) {
-    stored.insert({spill.value, targets.size()});
-    targets.push_back(access(spill.value, spill.place, strides));
-  }
-  for (auto [op, place] : llvm::zip_equal(columnOps, plan.partials))
-    partials.push_back(access(op.getY(), place, {}));
-  // Partial sums are kept as they are accumulated.
-  for (Access &partial : partials)
-    partial.element = accumulatorType(partial.element);
-  for (auto &[value, leaf] : leaves)
-    if (plan.leaves.find(value)->second.kind == Leaf::Partials)
-      leaf.element = accumulatorType(leaf.element);
-}
-
-Value KernelEmitter::valueOf(size_t target) const {
-  size_t n = plan.targets.size();
-  return target < n ? plan.targets[target].value
-                    : plan.spills[target - n].value;
-}
-
-bool KernelEmitter::isRowTarget(size_t target) const {
-  return (!plan.walk.empty() || plan.lane != 1) &&
-         levelOf(targets[target].strides) < Level::Point;
-}
-
 void KernelEmitter::loadPointers(Value array) {
-  for (size_t i = 0; i < code.arguments.size(); ++i) {
+  for (size_t i = 0; i < arguments.size(); ++i) {
     Value at =
         LLVM::GEPOp::create(b, pointerType, pointerType, array,
                             ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(i)});
@@ -138,55 +80,6 @@ void KernelEmitter::setRange() {
     code.count = plan.rowCount();
     code.grain = llvm::divideCeil(kLeast, row);
   }
-}
-
-static int64_t product(ArrayRef<int64_t> sizes) {
-  int64_t n = 1;
-  for (int64_t size : sizes)
-    n *= size;
-  return n;
-}
-int64_t KernelEmitter::outerCount() const { return product(plan.outer); }
-int64_t KernelEmitter::columns() const {
-  return product(plan.walk) * plan.lane;
-}
-
-void KernelEmitter::countPhases() {
-  phaseCount = 1;
-  for (nn::ReduceOp op : plan.nest.rowReductions)
-    phaseCount = std::max(phaseCount, phaseOf(op.getX()) + 1);
-  for (nn::ReduceOp op : columnOps)
-    phaseCount = std::max(phaseCount, phaseOf(op.getX()) + 1);
-  for (size_t i = 0; i < targets.size(); ++i)
-    if (!isRowTarget(i))
-      phaseCount = std::max(phaseCount, phaseOf(valueOf(i)) + 1);
-}
-
-Level KernelEmitter::levelOf(Strides strides) const {
-  auto moves = [](Strides some) {
-    return llvm::any_of(some, [](int64_t s) { return s != 0; });
-  };
-  if (strides.back() != 0)
-    return Level::Lane;
-  if (moves(strides.drop_front(rowLoops)))
-    return Level::Point;
-  return moves(strides.take_front(rowLoops)) ? Level::Row : Level::Entry;
-}
-
-Level KernelEmitter::levelOf(Value value) {
-  auto known = levels.find(value);
-  if (known != levels.end())
-    return known->second;
-  Level level = Level::Entry;
-  Operation *op = value.getDefiningOp();
-  if (auto it = leaves.find(value); it != leaves.end())
-    level = levelOf(it->second.strides);
-  else if (plan.group->ops.contains(op) && isa<nn::ReduceOp>(op))
-    level = Level::Row;
-  else if (!isImmediate(value))
-    for (Value operand : op->getOperands())
-      level = std::max(level, levelOf(operand));
-  return levels[value] = level;
 }
 
 //===----------------------------------------------------------------------===//
@@ -301,30 +194,10 @@ void KernelEmitter::clearPartials(StringRef kind, Access &access) {
 
 /// Sets the row's indices and pointers from its number.
 void KernelEmitter::enterRow(Value row) {
-  rowIndices.clear();
   SmallVector<int64_t> sizes(plan.outer);
   sizes.append(plan.rows);
-  SmallVector<Value> reversed;
-  for (size_t d = sizes.size(); d-- > 0;) {
-    if (d == 0) {
-      reversed.push_back(row);
-      break;
-    }
-    Value size = integer(std::max<int64_t>(sizes[d], 1));
-    reversed.push_back(arith::RemUIOp::create(b, row, size));
-    row = arith::DivUIOp::create(b, row, size);
-  }
-  rowIndices.assign(reversed.rbegin(), reversed.rend());
-  auto place = [&](Access &access) {
-    access.rowPointer =
-        advance(pointers[access.argument], access.element,
-                offset(rowIndices, access.strides.take_front(rowLoops)));
-  };
-  for (auto &[value, access] : leaves)
-    if (plan.leaves.find(value)->second.kind != Leaf::Index)
-      place(access);
-  for (Access &access : targets)
-    place(access);
+  rowIndices = indicesOf(row, sizes);
+  placeRow();
 }
 
 void KernelEmitter::emitRow() {
@@ -425,18 +298,6 @@ void KernelEmitter::emitPoint(Running &running) {
   for (size_t i = 0; i < targets.size(); ++i)
     if (!isRowTarget(i) && phaseOf(valueOf(i)) == phase)
       write(i);
-}
-
-void KernelEmitter::write(size_t target) {
-  Value value = evaluate(valueOf(target));
-  if (target < plan.targets.size() && plan.targets[target].accumulate) {
-    Value old = loadAt(targets[target]);
-    if (isa<VectorType>(old.getType()))
-      value = spread(value);
-    value = emitCombine(b, "sum", widened(b, old), widened(b, value));
-    value = narrowed(b, value, targets[target].element);
-  }
-  storeAt(targets[target], value);
 }
 
 FailureOr<KernelCode> cpu::emitKernel(ModuleOp module, StringRef name,

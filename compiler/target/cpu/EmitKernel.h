@@ -1,22 +1,14 @@
 //===- EmitKernel.h - a kernel plan as a function --------------*- C++ -*-===//
 #pragma once
 
-#include "compiler/target/cpu/Math.h"
-#include "compiler/target/cpu/Plan.h"
+#include "compiler/target/fusion/PointEmitter.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 namespace pipec::cpu {
 
-/// A pointer that a kernel is given.
-struct KernelArgument {
-  int buffer;
-  int64_t byteOffset;
-  bool operator==(const KernelArgument &) const = default;
-};
-
 struct KernelCode {
   mlir::func::FuncOp function;
-  llvm::SmallVector<KernelArgument> arguments;
+  llvm::SmallVector<fusion::KernelArgument> arguments;
   /// The range that the calls together cover, and the least part of it.
   int64_t count = 0, grain = 1;
 };
@@ -25,7 +17,7 @@ struct KernelCode {
 /// [lo, hi) of `count`. Fails with a diagnostic at an op without code.
 mlir::FailureOr<KernelCode> emitKernel(mlir::ModuleOp module,
                                        llvm::StringRef name,
-                                       const KernelPlan &plan,
-                                       const Machine &machine);
+                                       const fusion::KernelPlan &plan,
+                                       const fusion::Machine &machine);
 
 } // namespace pipec::cpu

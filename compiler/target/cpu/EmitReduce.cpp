@@ -5,14 +5,15 @@
 // reduced shape alone.
 //
 //===----------------------------------------------------------------------===//
-#include "compiler/target/cpu/EmitElementwise.h"
 #include "compiler/target/cpu/KernelEmitter.h"
+#include "compiler/target/fusion/EmitElementwise.h"
 
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
 using namespace pipec;
 using namespace pipec::cpu;
+using namespace pipec::fusion;
 using nn::tensorType;
 
 /// Max and min of floats carry a second value, whether a NaN was met: the

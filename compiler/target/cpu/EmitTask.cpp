@@ -14,60 +14,21 @@
 using namespace mlir;
 using namespace pipec;
 using namespace pipec::cpu;
+using namespace pipec::fusion;
 using nn::tensorType;
 
 //===----------------------------------------------------------------------===//
 // What a stage has once
 //===----------------------------------------------------------------------===//
 
-static llvm::hash_code structureOf(func::FuncOp function) {
-  llvm::hash_code hash(0);
-  function.getBody().walk([&](Operation *op) {
-    hash =
-        llvm::hash_combine(hash, OperationEquivalence::computeHash(
-                                     op, OperationEquivalence::ignoreHashValue,
-                                     OperationEquivalence::ignoreHashValue,
-                                     OperationEquivalence::IgnoreLocations));
-  });
-  return hash;
-}
-
 FailureOr<KernelCode> StageEmitter::kernel(const KernelPlan &plan,
                                            StringRef task) {
-  std::string name = ("kernel" + Twine(count)).str();
+  std::string name = ("kernel" + Twine(kernels.count())).str();
   FailureOr<KernelCode> code = emitKernel(module, name, plan, machine);
   if (failed(code))
     return failure();
-  size_t hash = structureOf(code->function);
-  auto [first, last] = kernels.equal_range(hash);
-  for (auto it = first; it != last; ++it)
-    if (OperationEquivalence::isRegionEquivalentTo(
-            &it->second.getBody(), &code->function.getBody(),
-            OperationEquivalence::IgnoreLocations)) {
-      code->function.erase();
-      code->function = it->second;
-      return code;
-    }
-  kernels.emplace(hash, code->function);
-  ++count;
+  code->function = kernels.unique(code->function);
   return code;
-}
-
-/// Little-endian bytes of a constant; i1 takes a byte an element.
-static std::string bytesOf(DenseElementsAttr value) {
-  std::string bytes;
-  Type element = value.getElementType();
-  if (element.isInteger(1)) {
-    for (bool b : value.getValues<bool>())
-      bytes.push_back(b);
-    return bytes;
-  }
-  ArrayRef<char> raw = value.getRawData();
-  if (!value.isSplat())
-    return std::string(raw.begin(), raw.end());
-  for (int64_t i = 0; i < value.getNumElements(); ++i)
-    bytes.append(raw.begin(), raw.end());
-  return bytes;
 }
 
 static void bytesGlobal(OpBuilder &b, StringRef name, StringRef bytes,
@@ -82,15 +43,8 @@ std::string StageEmitter::constant(ElementsAttr value) {
   std::string &name = constants[value];
   if (name.empty()) {
     name = "constant" + std::to_string(constants.size() - 1);
-    std::string bytes;
-    if (auto resource = dyn_cast<DenseResourceElementsAttr>(value)) {
-      ArrayRef<char> raw = resource.getData();
-      bytes.assign(raw.begin(), raw.end());
-    } else {
-      bytes = bytesOf(cast<DenseElementsAttr>(value));
-    }
     OpBuilder b = OpBuilder::atBlockBegin(module.getBody());
-    bytesGlobal(b, name, bytes, /*isConstant=*/true);
+    bytesGlobal(b, name, constantBytes(value), /*isConstant=*/true);
   }
   return name;
 }

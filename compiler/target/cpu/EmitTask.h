@@ -3,6 +3,7 @@
 
 #include "compiler/target/cpu/EmitKernel.h"
 #include "compiler/target/cpu/Library.h"
+#include "compiler/target/fusion/StageData.h"
 
 namespace pipec::cpu {
 
@@ -10,29 +11,28 @@ namespace pipec::cpu {
 /// constants and descriptors, a function for each task, `pipec_load`.
 class StageEmitter {
 public:
-  StageEmitter(mlir::ModuleOp module, const Machine &machine)
+  StageEmitter(mlir::ModuleOp module, const fusion::Machine &machine)
       : module(module), machine(machine) {}
 
-  mlir::LogicalResult emitTask(const TaskPlan &plan);
+  mlir::LogicalResult emitTask(const fusion::TaskPlan &plan);
   /// The functions and data every stage has, after the last task.
   void finish();
-  int kernelCount() const { return count; }
+  int kernelCount() const { return kernels.count(); }
 
 private:
-  mlir::FailureOr<KernelCode> kernel(const KernelPlan &plan,
+  mlir::FailureOr<KernelCode> kernel(const fusion::KernelPlan &plan,
                                      llvm::StringRef task);
   std::string constant(mlir::ElementsAttr value);
   std::string descriptor(const LibraryCall &call);
   friend class TaskEmitter;
 
   mlir::ModuleOp module;
-  Machine machine;
-  std::multimap<size_t, mlir::func::FuncOp> kernels; // by structure
+  fusion::Machine machine;
+  fusion::KernelTable kernels;
   llvm::DenseMap<mlir::Attribute, std::string> constants;
   std::map<std::string, std::string> descriptors; // bytes -> symbol
   /// Descriptor symbols that loading prepares, with the kind of call.
   std::vector<std::pair<std::string, int32_t>> prepared;
-  int count = 0;
 };
 
 } // namespace pipec::cpu

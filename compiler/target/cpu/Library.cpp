@@ -6,14 +6,8 @@
 using namespace mlir;
 using namespace pipec;
 using namespace pipec::cpu;
+using namespace pipec::fusion;
 using nn::tensorType;
-
-bool cpu::isLibraryOp(Operation *op) {
-  return isa<nn::MatmulOp, nn::ConvOp, nn::ConvGradInputOp,
-             nn::ConvGradWeightOp, nn::MaxPoolOp, nn::MaxPoolGradOp,
-             nn::AvgPoolOp, nn::AvgPoolGradOp, nn::GatherOp, nn::ScatterAddOp>(
-      op);
-}
 
 template <typename T> static std::string bytesOf(const T &descriptor) {
   return std::string(reinterpret_cast<const char *>(&descriptor), sizeof(T));

@@ -1,11 +1,13 @@
 //===- Library.h - ops that call runtime/kernels/cpu -----------*- C++ -*-===//
 #pragma once
 
-#include "compiler/target/cpu/View.h"
+#include "compiler/target/fusion/View.h"
 #include "mlir/Support/LLVM.h"
 #include <string>
 
 namespace pipec::cpu {
+
+using fusion::Placement;
 
 /// One call of the kernel library.
 struct LibraryCall {
@@ -20,8 +22,6 @@ struct LibraryCall {
   /// The first result is cleared before the call.
   bool clears = false;
 };
-
-bool isLibraryOp(mlir::Operation *op);
 
 /// `places`: operands, then results.
 mlir::FailureOr<LibraryCall> libraryCall(mlir::Operation *op,

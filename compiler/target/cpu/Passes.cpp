@@ -1,7 +1,7 @@
 //===- Passes.cpp - the CPU target's steps as passes ----------------------===//
 #include "compiler/target/cpu/Passes.h"
 #include "compiler/target/cpu/Cpu.h"
-#include "compiler/target/cpu/Expand.h"
+#include "compiler/target/fusion/Expand.h"
 #include "dialects/nn/NN.h"
 #include "dialects/pipe/Pipe.h"
 
@@ -23,11 +23,13 @@ using namespace pipec::cpu;
 
 namespace {
 struct CpuExpand : public pipec::cpu::impl::CpuExpandBase<CpuExpand> {
-  void runOnOperation() override { expandComposedOps(getOperation()); }
+  void runOnOperation() override {
+    pipec::fusion::expandComposedOps(getOperation());
+  }
 };
 
 struct CpuStash : public pipec::cpu::impl::CpuStashBase<CpuStash> {
-  void runOnOperation() override { settleStash(getOperation()); }
+  void runOnOperation() override { pipec::fusion::settleStash(getOperation()); }
 };
 
 struct CpuKernels : public pipec::cpu::impl::CpuKernelsBase<CpuKernels> {
@@ -35,12 +37,10 @@ struct CpuKernels : public pipec::cpu::impl::CpuKernelsBase<CpuKernels> {
   void runOnOperation() override {
     ModuleOp stage = getOperation();
     OwningOpRef<ModuleOp> code = ModuleOp::create(stage.getLoc());
-    PlanOptions options;
-    options.fuse = fuse;
-    Machine machine;
+    pipec::fusion::Machine machine;
     machine.avx512 = avx512;
     pipec::target::StageCode result;
-    if (failed(emitStage(stage, *code, options, machine, result)))
+    if (failed(emitStage(stage, *code, fuse, machine, result)))
       return signalPassFailure();
     for (const pipec::target::TaskCode &task : result.tasks)
       code->lookupSymbol("pipec_" + task.name)

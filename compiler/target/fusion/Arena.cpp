@@ -1,13 +1,13 @@
 //===- Arena.cpp - order of units, offsets in the workspace ---------------===//
-#include "compiler/target/cpu/Plan.h"
+#include "compiler/target/fusion/Plan.h"
 
 #include <queue>
 
 using namespace mlir;
 using namespace pipec;
-using namespace pipec::cpu;
+using namespace pipec::fusion;
 
-LogicalResult cpu::orderUnits(TaskPlan &plan) {
+LogicalResult fusion::orderUnits(TaskPlan &plan) {
   size_t n = plan.units.size();
   std::vector<SmallVector<int>> next(n);
   std::vector<int> missing(n, 0);
@@ -40,7 +40,7 @@ LogicalResult cpu::orderUnits(TaskPlan &plan) {
   return success();
 }
 
-void cpu::layoutArena(TaskPlan &plan) {
+void fusion::layoutArena(TaskPlan &plan) {
   struct Range {
     int buffer;
     int64_t first, last;

@@ -5,12 +5,12 @@
 // its own group.
 //
 //===----------------------------------------------------------------------===//
-#include "compiler/target/cpu/Group.h"
-#include "compiler/target/cpu/View.h"
+#include "compiler/target/fusion/Group.h"
+#include "compiler/target/fusion/View.h"
 
 using namespace mlir;
 using namespace pipec;
-using namespace pipec::cpu;
+using namespace pipec::fusion;
 using nn::tensorType;
 
 namespace {
@@ -238,6 +238,6 @@ private:
 };
 } // namespace
 
-std::optional<Group> cpu::unite(const Group &a, const Group &b) {
+std::optional<Group> fusion::unite(const Group &a, const Group &b) {
   return Uniter(a, b).run();
 }

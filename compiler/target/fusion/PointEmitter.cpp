@@ -1,14 +1,127 @@
-//===- EmitValue.cpp - values at a point of a kernel ----------------------===//
-#include "compiler/target/cpu/EmitElementwise.h"
-#include "compiler/target/cpu/KernelEmitter.h"
+//===- PointEmitter.cpp - the values of a kernel at a point ---------------===//
+#include "compiler/target/fusion/PointEmitter.h"
+#include "compiler/target/fusion/EmitElementwise.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
 using namespace pipec;
-using namespace pipec::cpu;
+using namespace pipec::fusion;
 using nn::tensorType;
+
+//===----------------------------------------------------------------------===//
+// Set-up
+//===----------------------------------------------------------------------===//
+
+PointEmitter::PointEmitter(MLIRContext *context, const KernelPlan &plan,
+                           const Machine &machine)
+    : plan(plan), machine(machine), b(UnknownLoc::get(context), context),
+      math(b, machine), pointerType(LLVM::LLVMPointerType::get(context)),
+      rowLoops(plan.outer.size() + plan.rows.size()),
+      columnOps(plan.nest.columnReductions), phases(*plan.group) {}
+
+int PointEmitter::argument(const Placement &at, Type element) {
+  KernelArgument wanted{at.buffer, at.offset * elementBytes(element)};
+  auto *it = llvm::find(arguments, wanted);
+  if (it != arguments.end())
+    return it - arguments.begin();
+  arguments.push_back(wanted);
+  return arguments.size() - 1;
+}
+
+void PointEmitter::collectAccesses() {
+  auto access = [&](Value value, const Placement &at, Strides strides) {
+    Access access;
+    access.strides = strides;
+    access.element = tensorType(value).getElementType();
+    if (at.buffer >= 0)
+      access.argument = argument(at, access.element);
+    return access;
+  };
+  for (const auto &[value, leaf] : plan.leaves)
+    leaves[value] =
+        access(value, leaf.place, plan.leafStrides.find(value)->second);
+  for (auto [target, strides] :
+       llvm::zip_equal(plan.targets, plan.targetStrides)) {
+    bool contiguous = strides.back() == 1 || plan.lane == 1;
+    targets.push_back(access(target.value, target.place, strides));
+    if (!target.accumulate && contiguous && !isRowTarget(targets.size() - 1))
+      stored.insert({target.value, targets.size() - 1});
+  }
+  for (auto [spill, strides] :
+       llvm::zip_equal(plan.spills, plan.spillStrides)) {
+    stored.insert({spill.value, targets.size()});
+    targets.push_back(access(spill.value, spill.place, strides));
+  }
+  for (auto [op, place] : llvm::zip_equal(columnOps, plan.partials))
+    partials.push_back(access(op.getY(), place, {}));
+  // Partial sums are kept as they are accumulated.
+  for (Access &partial : partials)
+    partial.element = accumulatorType(partial.element);
+  for (auto &[value, leaf] : leaves)
+    if (plan.leaves.find(value)->second.kind == Leaf::Partials)
+      leaf.element = accumulatorType(leaf.element);
+}
+
+Value PointEmitter::valueOf(size_t target) const {
+  size_t n = plan.targets.size();
+  return target < n ? plan.targets[target].value
+                    : plan.spills[target - n].value;
+}
+
+bool PointEmitter::isRowTarget(size_t target) const {
+  return (!plan.walk.empty() || plan.lane != 1) &&
+         levelOf(targets[target].strides) < Level::Point;
+}
+
+int64_t fusion::product(ArrayRef<int64_t> sizes) {
+  int64_t n = 1;
+  for (int64_t size : sizes)
+    n *= size;
+  return n;
+}
+int64_t PointEmitter::outerCount() const { return product(plan.outer); }
+int64_t PointEmitter::columns() const { return product(plan.walk) * plan.lane; }
+
+void PointEmitter::countPhases() {
+  phaseCount = 1;
+  for (nn::ReduceOp op : plan.nest.rowReductions)
+    phaseCount = std::max(phaseCount, phaseOf(op.getX()) + 1);
+  for (nn::ReduceOp op : columnOps)
+    phaseCount = std::max(phaseCount, phaseOf(op.getX()) + 1);
+  for (size_t i = 0; i < targets.size(); ++i)
+    if (!isRowTarget(i))
+      phaseCount = std::max(phaseCount, phaseOf(valueOf(i)) + 1);
+}
+
+Level PointEmitter::levelOf(Strides strides) const {
+  auto moves = [](Strides some) {
+    return llvm::any_of(some, [](int64_t s) { return s != 0; });
+  };
+  if (strides.back() != 0)
+    return Level::Lane;
+  if (moves(strides.drop_front(rowLoops)))
+    return Level::Point;
+  return moves(strides.take_front(rowLoops)) ? Level::Row : Level::Entry;
+}
+
+Level PointEmitter::levelOf(Value value) {
+  auto known = levels.find(value);
+  if (known != levels.end())
+    return known->second;
+  Level level = Level::Entry;
+  Operation *op = value.getDefiningOp();
+  if (auto it = leaves.find(value); it != leaves.end())
+    level = levelOf(it->second.strides);
+  else if (plan.group->ops.contains(op) && isa<nn::ReduceOp>(op))
+    level = Level::Row;
+  else if (!isImmediate(value))
+    for (Value operand : op->getOperands())
+      level = std::max(level, levelOf(operand));
+  return levels[value] = level;
+}
 
 //===----------------------------------------------------------------------===//
 // Memory
@@ -16,7 +129,7 @@ using nn::tensorType;
 
 /// sum(index * stride); null when nothing moves. Outside their loops indices
 /// are missing, and their strides zero.
-Value KernelEmitter::offset(ArrayRef<Value> indices, Strides strides) {
+Value PointEmitter::offset(ArrayRef<Value> indices, Strides strides) {
   Value sum;
   for (size_t i = 0; i < strides.size(); ++i) {
     if (strides[i] == 0)
@@ -27,53 +140,40 @@ Value KernelEmitter::offset(ArrayRef<Value> indices, Strides strides) {
   return sum;
 }
 
-Value KernelEmitter::advance(Value pointer, Type element, Value elements) {
+Value PointEmitter::advance(Value pointer, Type element, Value elements) {
   if (!elements)
     return pointer;
   return LLVM::GEPOp::create(b, pointerType, memoryType(element), pointer,
                              ArrayRef<LLVM::GEPArg>{elements});
 }
 
-Value KernelEmitter::spread(Value value) {
+Value PointEmitter::spread(Value value) {
   if (width == 1 || isa<VectorType>(value.getType()))
     return value;
   return vector::BroadcastOp::create(b, laneType(value.getType()), value);
 }
 
-Value KernelEmitter::zeros(Type type) {
+Value PointEmitter::zeros(Type type) {
   return isa<FloatType>(getElementTypeOrSelf(type)) ? math.constant(type, 0)
                                                     : math.integer(type, 0);
 }
 
-Value KernelEmitter::fromMemory(Value value, Type element) {
+Value PointEmitter::fromMemory(Value value, Type element) {
   if (!element.isInteger(1))
     return value;
   return arith::CmpIOp::create(b, arith::CmpIPredicate::ne, value,
                                math.integer(value.getType(), 0));
 }
 
-Value KernelEmitter::toMemory(Value value) {
+Value PointEmitter::toMemory(Value value) {
   if (!getElementTypeOrSelf(value.getType()).isInteger(1))
     return value;
   return arith::ExtUIOp::create(b, withElement(value.getType(), b.getI8Type()),
                                 value);
 }
 
-/// Pointers of the lanes of a strided access.
-Value KernelEmitter::lanePointers(Value pointer, Type element, int64_t stride) {
-  SmallVector<int64_t> steps;
-  for (int64_t i = 0; i < width; ++i)
-    steps.push_back(i * stride);
-  auto type = VectorType::get({width}, b.getI64Type());
-  Value offsets = arith::ConstantOp::create(
-      b, DenseElementsAttr::get(type, ArrayRef<int64_t>(steps)));
-  return LLVM::GEPOp::create(b, VectorType::get({width}, pointerType),
-                             memoryType(element), pointer,
-                             ArrayRef<LLVM::GEPArg>{offsets});
-}
-
 /// Where the first lane of the current point is.
-Value KernelEmitter::pointerAt(const Access &access) {
+Value PointEmitter::pointerAt(const Access &access) {
   auto inner = access.strides.drop_front(rowLoops);
   Value pointer = advance(access.rowPointer, access.element,
                           offset(walkIndices, inner.drop_back()));
@@ -82,45 +182,33 @@ Value KernelEmitter::pointerAt(const Access &access) {
   return advance(pointer, access.element, times(laneIndex, inner.back()));
 }
 
-/// The elements at the current point; `extra` is added to the address.
-Value KernelEmitter::loadAt(const Access &access, Value extra) {
-  int64_t stride = access.strides.back();
-  Value pointer = advance(pointerAt(access), access.element, extra);
-  Type memory = memoryType(access.element), type = laneType(memory);
-  unsigned alignment = elementBytes(access.element);
-  Value loaded;
-  if (stride == 0 || width == 1)
-    loaded = LLVM::LoadOp::create(b, memory, pointer, alignment);
-  else if (stride != 1)
-    loaded = LLVM::masked_gather::create(
-        b, type, lanePointers(pointer, access.element, stride),
-        mask ? mask : allLanes(), ValueRange{zeros(type)},
-        b.getI32IntegerAttr(alignment));
-  else if (mask)
-    loaded =
-        LLVM::MaskedLoadOp::create(b, type, pointer, mask, zeros(type),
-                                   b.getI32IntegerAttr(alignment), UnitAttr());
-  else
-    loaded = LLVM::LoadOp::create(b, type, pointer, alignment);
-  return fromMemory(loaded, access.element);
+/// The index in each of `sizes` of element `number` in row-major order.
+SmallVector<Value> PointEmitter::indicesOf(Value number,
+                                           ArrayRef<int64_t> sizes) {
+  SmallVector<Value> reversed;
+  for (size_t d = sizes.size(); d-- > 0;) {
+    if (d == 0) {
+      reversed.push_back(number);
+      break;
+    }
+    Value size = integer(std::max<int64_t>(sizes[d], 1));
+    reversed.push_back(arith::RemUIOp::create(b, number, size));
+    number = arith::DivUIOp::create(b, number, size);
+  }
+  return SmallVector<Value>(reversed.rbegin(), reversed.rend());
 }
 
-void KernelEmitter::storeAt(const Access &access, Value value) {
-  int64_t stride = access.strides.back();
-  Value pointer = pointerAt(access);
-  unsigned alignment = elementBytes(access.element);
-  value = toMemory(stride == 0 ? value : spread(value));
-  if (stride == 0 || width == 1)
-    LLVM::StoreOp::create(b, value, pointer, alignment);
-  else if (stride != 1)
-    LLVM::masked_scatter::create(
-        b, value, lanePointers(pointer, access.element, stride),
-        mask ? mask : allLanes(), b.getI32IntegerAttr(alignment));
-  else if (mask)
-    LLVM::MaskedStoreOp::create(b, value, pointer, mask,
-                                b.getI32IntegerAttr(alignment));
-  else
-    LLVM::StoreOp::create(b, value, pointer, alignment);
+void PointEmitter::placeRow() {
+  auto place = [&](Access &access) {
+    access.rowPointer =
+        advance(pointers[access.argument], access.element,
+                offset(rowIndices, access.strides.take_front(rowLoops)));
+  };
+  for (auto &[value, access] : leaves)
+    if (plan.leaves.find(value)->second.kind != Leaf::Index)
+      place(access);
+  for (Access &access : targets)
+    place(access);
 }
 
 //===----------------------------------------------------------------------===//
@@ -129,7 +217,7 @@ void KernelEmitter::storeAt(const Access &access, Value value) {
 
 /// The value of an nn tensor at the current point: a scalar when all lanes
 /// agree, otherwise a vector.
-Value KernelEmitter::evaluate(Value value) {
+Value PointEmitter::evaluate(Value value) {
   Level level = levelOf(value);
   auto &known = level == Level::Entry ? atEntry
                 : level == Level::Row ? atRow
@@ -149,7 +237,7 @@ Value KernelEmitter::evaluate(Value value) {
   return result;
 }
 
-Value KernelEmitter::compute(Value value) {
+Value PointEmitter::compute(Value value) {
   Operation *op = value.getDefiningOp();
   if (leaves.count(value))
     return readLeaf(value);
@@ -162,7 +250,7 @@ Value KernelEmitter::compute(Value value) {
   return computeOp(op);
 }
 
-Value KernelEmitter::computeOp(Operation *op) {
+Value PointEmitter::computeOp(Operation *op) {
   if (auto compare = dyn_cast<nn::CompareOp>(op))
     if (Value narrow = compareWithIndex(compare))
       return narrow;
@@ -179,7 +267,7 @@ Value KernelEmitter::computeOp(Operation *op) {
 
 /// An i64 number against the index of each lane: indices fit in i32, and a
 /// number that does not lies beyond all of them.
-Value KernelEmitter::compareWithIndex(nn::CompareOp op) {
+Value PointEmitter::compareWithIndex(nn::CompareOp op) {
   auto isIndex = [&](Value value) {
     auto leaf = plan.leaves.find(value);
     return leaf != plan.leaves.end() && leaf->second.kind == Leaf::Index &&
@@ -202,7 +290,19 @@ Value KernelEmitter::compareWithIndex(nn::CompareOp op) {
                                : ArrayRef<Value>{narrow, lanes});
 }
 
-Value KernelEmitter::readLeaf(Value value) {
+void PointEmitter::write(size_t target) {
+  Value value = evaluate(valueOf(target));
+  if (target < plan.targets.size() && plan.targets[target].accumulate) {
+    Value old = loadAt(targets[target]);
+    if (isa<VectorType>(old.getType()))
+      value = spread(value);
+    value = emitCombine(b, "sum", widened(b, old), widened(b, value));
+    value = narrowed(b, value, targets[target].element);
+  }
+  storeAt(targets[target], value);
+}
+
+Value PointEmitter::readLeaf(Value value) {
   const Leaf &leaf = plan.leaves.find(value)->second;
   const Access &access = leaves[value];
   switch (leaf.kind) {
@@ -217,8 +317,8 @@ Value KernelEmitter::readLeaf(Value value) {
 }
 
 /// The partial column sums in order.
-Value KernelEmitter::sumPartials(nn::ReduceOp op, const Leaf &leaf,
-                                 const Access &access) {
+Value PointEmitter::sumPartials(nn::ReduceOp op, const Leaf &leaf,
+                                const Access &access) {
   bool lanes = access.strides.back() != 0;
   Value none = emitIdentity(b, op.getKind(),
                             lanes ? laneType(access.element) : access.element);
@@ -236,7 +336,7 @@ Value KernelEmitter::sumPartials(nn::ReduceOp op, const Leaf &leaf,
 
 /// The index that an iota names, as `element`. Indices below 2^31 are exact in
 /// i32, and converted faster from there.
-Value KernelEmitter::indexAt(const Access &access, Type element) {
+Value PointEmitter::indexAt(const Access &access, Type element) {
   SmallVector<Value> indices(rowIndices);
   indices.append(walkIndices);
   Value sum = offset(indices, access.strides.drop_back());

@@ -4,19 +4,19 @@
 // its part of a concat or pad, or in the order that a later reshape needs.
 //
 //===----------------------------------------------------------------------===//
-#include "compiler/target/cpu/Plan.h"
+#include "compiler/target/fusion/Plan.h"
 #include "dialects/pipe/Pipe.h"
 
 using namespace mlir;
 using namespace pipec;
-using namespace pipec::cpu;
+using namespace pipec::fusion;
 using nn::tensorType;
 
-int64_t cpu::elementBytes(Type element) {
+int64_t fusion::elementBytes(Type element) {
   return llvm::divideCeil(element.getIntOrFloatBitWidth(), 8);
 }
 
-bool cpu::mayAlias(Operation *load, Operation *store) {
+bool fusion::mayAlias(Operation *load, Operation *store) {
   auto from = cast<pipe::LoadOp>(load);
   auto to = cast<pipe::StoreOp>(store);
   StringRef read = from.getRegion(), written = to.getRegion();
@@ -28,7 +28,7 @@ bool cpu::mayAlias(Operation *load, Operation *store) {
          static_cast<int64_t>(to.getOffset()) < readEnd;
 }
 
-bool cpu::isMatrixPlace(ArrayRef<int64_t> shape, const Placement &place) {
+bool fusion::isMatrixPlace(ArrayRef<int64_t> shape, const Placement &place) {
   size_t rank = shape.size();
   if (rank < 2 || llvm::is_contained(shape, 0))
     return true;
@@ -45,7 +45,7 @@ bool cpu::isMatrixPlace(ArrayRef<int64_t> shape, const Placement &place) {
                       [](int64_t s) { return s >= 0; });
 }
 
-int cpu::batchLoops(ArrayRef<int64_t> shape, ArrayRef<Placement> places) {
+int fusion::batchLoops(ArrayRef<int64_t> shape, ArrayRef<Placement> places) {
   int loops = 0, last = -1;
   for (int i = 0, n = static_cast<int>(shape.size()) - 2; i < n; ++i) {
     if (shape[i] == 1)
@@ -59,8 +59,8 @@ int cpu::batchLoops(ArrayRef<int64_t> shape, ArrayRef<Placement> places) {
   return loops;
 }
 
-Placement cpu::partPlace(Operation *op, unsigned index,
-                         const Placement &whole) {
+Placement fusion::partPlace(Operation *op, unsigned index,
+                            const Placement &whole) {
   Placement part = whole;
   if (auto concat = dyn_cast<nn::ConcatOp>(op)) {
     int64_t before = 0;
@@ -369,4 +369,4 @@ private:
 };
 } // namespace
 
-Homes cpu::chooseHomes(TaskPlan &plan) { return HomeFinder(plan).run(); }
+Homes fusion::chooseHomes(TaskPlan &plan) { return HomeFinder(plan).run(); }

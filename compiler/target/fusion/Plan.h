@@ -1,11 +1,13 @@
 //===- Plan.h - a task as a list of units over buffers ---------*- C++ -*-===//
 #pragma once
 
-#include "compiler/target/cpu/Group.h"
-#include "compiler/target/cpu/View.h"
+#include "compiler/target/fusion/Group.h"
+#include "compiler/target/fusion/View.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
-namespace pipec::cpu {
+#include <functional>
+
+namespace pipec::fusion {
 
 struct Buffer {
   enum Kind {
@@ -99,12 +101,23 @@ struct TaskPlan {
 
 struct PlanOptions {
   bool fuse = true;
+  /// Bytes of scratch that the target's call for a library op needs.
+  std::function<mlir::FailureOr<int64_t>(mlir::Operation *)> scratch;
 };
+
+/// Plans one task: groups, units, their order, the workspace. Rewrites composed
+/// ops of `func` on the way.
+mlir::LogicalResult planTask(mlir::func::FuncOp func, llvm::StringRef name,
+                             const PlanOptions &options, TaskPlan &plan);
+
+/// Contractions, windows and rows by index: units of their own, for which a
+/// target has a call or a kernel.
+bool isLibraryOp(mlir::Operation *op);
 
 /// Groups the ops of a task (Fuse.cpp).
 std::vector<Group> formGroups(mlir::func::FuncOp func, const PlanOptions &);
 /// Buffers and units (Place.cpp).
-mlir::LogicalResult placeTask(TaskPlan &plan);
+mlir::LogicalResult placeTask(TaskPlan &plan, const PlanOptions &options);
 /// Where results are written, chosen so that what reads them needs no copy
 /// (Homes.cpp).
 struct Homes {
@@ -162,4 +175,4 @@ constexpr int kMostBatchLoops = 4;
 /// Bytes of an element in memory; i1 takes one.
 int64_t elementBytes(mlir::Type element);
 
-} // namespace pipec::cpu
+} // namespace pipec::fusion

@@ -1,9 +1,9 @@
 //===- EmitElementwise.h - one nn op at one point --------------*- C++ -*-===//
 #pragma once
 
-#include "compiler/target/cpu/Math.h"
+#include "compiler/target/fusion/Math.h"
 
-namespace pipec::cpu {
+namespace pipec::fusion {
 
 /// The arith and math ops of an elementwise nn op on scalars or vectors. Scalar
 /// operands are spread when another is a vector. Null when the op has no code
@@ -24,4 +24,4 @@ mlir::Value emitCombine(mlir::ImplicitLocOpBuilder &b, llvm::StringRef kind,
 mlir::Value emitIdentity(mlir::ImplicitLocOpBuilder &b, llvm::StringRef kind,
                          mlir::Type type);
 
-} // namespace pipec::cpu
+} // namespace pipec::fusion

@@ -1,9 +1,9 @@
 //===- Loops.cpp - the loops of a kernel and its strides ------------------===//
-#include "compiler/target/cpu/Plan.h"
+#include "compiler/target/fusion/Plan.h"
 
 using namespace mlir;
 using namespace pipec;
-using namespace pipec::cpu;
+using namespace pipec::fusion;
 
 int64_t KernelPlan::rowCount() const {
   int64_t n = 1;
@@ -28,8 +28,8 @@ struct Level {
 using Strides = SmallVector<int64_t>; // by loop dimension id
 } // namespace
 
-SmallVector<int64_t> cpu::loopStrides(const Group &group, Value value,
-                                      ArrayRef<int64_t> strides) {
+SmallVector<int64_t> fusion::loopStrides(const Group &group, Value value,
+                                         ArrayRef<int64_t> strides) {
   const ValueMap &map = group.maps.find(value)->second;
   Strides result(group.extents.size(), 0);
   for (auto [dims, stride] : llvm::zip_equal(map, strides)) {
@@ -66,7 +66,7 @@ static Level levelOf(const Group &group, const DimList &dims) {
   return level;
 }
 
-Misfits cpu::settleLoops(KernelPlan &plan) {
+Misfits fusion::settleLoops(KernelPlan &plan) {
   const Group &group = *plan.group;
   llvm::MapVector<Value, Strides> leaves;
   for (auto &[value, leaf] : plan.leaves)

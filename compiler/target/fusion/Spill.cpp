@@ -5,11 +5,11 @@
 // the like) are kept in memory, if possible where a result will be written.
 //
 //===----------------------------------------------------------------------===//
-#include "compiler/target/cpu/Plan.h"
+#include "compiler/target/fusion/Plan.h"
 
 using namespace mlir;
 using namespace pipec;
-using namespace pipec::cpu;
+using namespace pipec::fusion;
 
 /// Whether one element costs more than writing and reading it.
 static bool isDear(Operation *op) {
@@ -109,6 +109,6 @@ private:
 };
 } // namespace
 
-SmallVector<Spill> cpu::chooseSpills(const KernelPlan &plan) {
+SmallVector<Spill> fusion::chooseSpills(const KernelPlan &plan) {
   return SpillFinder(plan).run();
 }

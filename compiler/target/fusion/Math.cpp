@@ -4,7 +4,7 @@
 // to f32) of the function named beside them.
 //
 //===----------------------------------------------------------------------===//
-#include "compiler/target/cpu/Math.h"
+#include "compiler/target/fusion/Math.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -14,20 +14,20 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
-using namespace pipec::cpu;
+using namespace pipec::fusion;
 using arith::CmpFPredicate;
 
-Type pipec::cpu::withElement(Type type, Type element) {
+Type pipec::fusion::withElement(Type type, Type element) {
   if (auto vector = dyn_cast<VectorType>(type))
     return vector.clone(element);
   return element;
 }
 
-bool pipec::cpu::isNarrow(Type element) {
+bool pipec::fusion::isNarrow(Type element) {
   return element.isF16() || element.isBF16();
 }
 
-Type pipec::cpu::accumulatorType(Type element) {
+Type pipec::fusion::accumulatorType(Type element) {
   return isNarrow(element) ? Float32Type::get(element.getContext()) : element;
 }
 
@@ -272,16 +272,31 @@ static func::FuncOp declare(ImplicitLocOpBuilder &b, StringRef name,
   return function;
 }
 
+/// A call for each of the few lanes of a thread.
+Value MathEmitter::lanewise(func::FuncOp callee, ValueRange arguments,
+                            VectorType type) {
+  SmallVector<Value> results;
+  for (int64_t i = 0; i < type.getNumElements(); ++i) {
+    SmallVector<Value> lane;
+    for (Value argument : arguments)
+      lane.push_back(vector::ExtractOp::create(b, argument, i));
+    results.push_back(func::CallOp::create(b, callee, lane).getResult(0));
+  }
+  return vector::FromElementsOp::create(b, type, results);
+}
+
 Value MathEmitter::library(StringRef name, ValueRange arguments) {
   Type type = arguments.front().getType();
   Type element = getElementTypeOrSelf(type);
   SmallVector<Type> types(arguments.size(), element);
-  func::FuncOp callee =
-      declare(b, element.isF32() ? (name + "f").str() : name.str(),
-              b.getFunctionType(types, element));
+  std::string symbol = element.isF32() ? (name + "f").str() : name.str();
+  func::FuncOp callee = declare(b, machine.nvptx ? "__nv_" + symbol : symbol,
+                                b.getFunctionType(types, element));
   auto vector = dyn_cast<VectorType>(type);
   if (!vector)
     return func::CallOp::create(b, callee, arguments).getResult(0);
+  if (machine.nvptx)
+    return lanewise(callee, arguments, vector);
 
   // Lanes go through memory on the stack of the kernel.
   auto pointer = LLVM::LLVMPointerType::get(b.getContext());

@@ -7,14 +7,17 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 
-namespace pipec::cpu {
+namespace pipec::fusion {
 
 /// What generated code may use of the processor. The results are the same bits
 /// with and without.
 struct Machine {
   bool avx512 = false;
+  /// Library functions are those of NVIDIA's libdevice.
+  bool nvptx = false;
 };
 
 /// Writes arithmetic at a builder's place. Every function takes scalars or
@@ -38,6 +41,8 @@ public:
   mlir::Value integer(mlir::Type type, int64_t value);
 
 private:
+  mlir::Value lanewise(mlir::func::FuncOp callee, mlir::ValueRange arguments,
+                       mlir::VectorType type);
   mlir::Value polynomial(mlir::Value x, llvm::ArrayRef<double> coefficients);
   mlir::Value fma(mlir::Value x, mlir::Value y, mlir::Value z);
   mlir::Value bitcast(mlir::Value x, mlir::Type element);
@@ -64,4 +69,4 @@ mlir::Type accumulatorType(mlir::Type element);
 /// `type` with another element.
 mlir::Type withElement(mlir::Type type, mlir::Type element);
 
-} // namespace pipec::cpu
+} // namespace pipec::fusion

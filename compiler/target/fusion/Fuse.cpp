@@ -5,7 +5,7 @@
 // values that flow between them, then where they read the same tensor.
 //
 //===----------------------------------------------------------------------===//
-#include "compiler/target/cpu/Plan.h"
+#include "compiler/target/fusion/Plan.h"
 #include "dialects/pipe/Pipe.h"
 
 #include <numeric>
@@ -13,7 +13,7 @@
 
 using namespace mlir;
 using namespace pipec;
-using namespace pipec::cpu;
+using namespace pipec::fusion;
 using nn::tensorType;
 
 namespace {
@@ -262,8 +262,8 @@ private:
 };
 } // namespace
 
-std::vector<Group> cpu::formGroups(func::FuncOp func,
-                                   const PlanOptions &options) {
+std::vector<Group> fusion::formGroups(func::FuncOp func,
+                                      const PlanOptions &options) {
   if (options.fuse)
     return Fuser(func).run();
   std::vector<Group> groups;

@@ -1,6 +1,6 @@
 //===- EmitElementwise.cpp - one nn op at one point -----------------------===//
-#include "compiler/target/cpu/EmitElementwise.h"
-#include "compiler/target/cpu/Math.h"
+#include "compiler/target/fusion/EmitElementwise.h"
+#include "compiler/target/fusion/Math.h"
 #include "dialects/nn/NN.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -12,7 +12,7 @@
 
 using namespace mlir;
 using namespace pipec;
-using namespace pipec::cpu;
+using namespace pipec::fusion;
 using arith::CmpFPredicate;
 using arith::CmpIPredicate;
 
@@ -301,8 +301,8 @@ private:
 };
 } // namespace
 
-Value cpu::emitElementwise(ImplicitLocOpBuilder &b, const Machine &machine,
-                           Operation *op, ArrayRef<Value> operands) {
+Value fusion::emitElementwise(ImplicitLocOpBuilder &b, const Machine &machine,
+                              Operation *op, ArrayRef<Value> operands) {
   SmallVector<Value> same(operands);
   VectorType vector;
   for (Value value : same)
@@ -328,7 +328,7 @@ Value cpu::emitElementwise(ImplicitLocOpBuilder &b, const Machine &machine,
   return result;
 }
 
-Value cpu::widened(ImplicitLocOpBuilder &b, Value value) {
+Value fusion::widened(ImplicitLocOpBuilder &b, Value value) {
   Type element = getElementTypeOrSelf(value);
   if (!isNarrow(element))
     return value;
@@ -336,15 +336,15 @@ Value cpu::widened(ImplicitLocOpBuilder &b, Value value) {
                                value);
 }
 
-Value cpu::narrowed(ImplicitLocOpBuilder &b, Value value, Type element) {
+Value fusion::narrowed(ImplicitLocOpBuilder &b, Value value, Type element) {
   if (getElementTypeOrSelf(value) == element)
     return value;
   return arith::TruncFOp::create(b, withElement(value.getType(), element),
                                  value);
 }
 
-Value cpu::emitCombine(ImplicitLocOpBuilder &b, StringRef kind, Value x,
-                       Value y) {
+Value fusion::emitCombine(ImplicitLocOpBuilder &b, StringRef kind, Value x,
+                          Value y) {
   OpEmitter emitter(b, Machine(), {x, y});
   if (kind == "sum")
     return emitter.arithmetic<arith::AddFOp, arith::AddIOp>();
@@ -353,7 +353,7 @@ Value cpu::emitCombine(ImplicitLocOpBuilder &b, StringRef kind, Value x,
   return emitter.extreme(kind == "max");
 }
 
-Value cpu::emitIdentity(ImplicitLocOpBuilder &b, StringRef kind, Type type) {
+Value fusion::emitIdentity(ImplicitLocOpBuilder &b, StringRef kind, Type type) {
   MathEmitter math(b, Machine());
   Type element = getElementTypeOrSelf(type);
   if (isa<FloatType>(element))

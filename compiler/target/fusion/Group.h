@@ -11,7 +11,7 @@
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
 
-namespace pipec::cpu {
+namespace pipec::fusion {
 
 /// The loop dimensions that one tensor dimension runs over, slowest first.
 /// Empty for a dimension of size 1.
@@ -79,4 +79,4 @@ bool isSplat(mlir::Value value);
 /// What a value is a view of.
 mlir::Value viewBase(mlir::Value value);
 
-} // namespace pipec::cpu
+} // namespace pipec::fusion

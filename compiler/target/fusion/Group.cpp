@@ -1,36 +1,36 @@
 //===- Group.cpp - ops that become one kernel -----------------------------===//
-#include "compiler/target/cpu/Group.h"
-#include "compiler/target/cpu/View.h"
+#include "compiler/target/fusion/Group.h"
+#include "compiler/target/fusion/View.h"
 
 using namespace mlir;
 using namespace pipec;
-using namespace pipec::cpu;
+using namespace pipec::fusion;
 using nn::tensorType;
 
-DimList cpu::flatten(const ValueMap &map) {
+DimList fusion::flatten(const ValueMap &map) {
   DimList all;
   for (const DimList &dims : map)
     all.append(dims.begin(), dims.end());
   return all;
 }
 
-bool cpu::isSplat(Value value) {
+bool fusion::isSplat(Value value) {
   auto constant = dyn_cast_or_null<nn::ConstantOp>(value.getDefiningOp());
   return constant && isa<SplatElementsAttr>(constant.getValue());
 }
 
-bool cpu::isImmediate(Value value) {
+bool fusion::isImmediate(Value value) {
   return isa_and_nonnull<nn::IotaOp>(value.getDefiningOp()) || isSplat(value);
 }
 
-bool cpu::isGenerated(Operation *op) {
+bool fusion::isGenerated(Operation *op) {
   if (isView(op) ||
       isImmediate(op->getNumResults() ? op->getResult(0) : Value()))
     return false;
   return op->hasTrait<nn::Elementwise>() || isa<nn::ReduceOp>(op);
 }
 
-Value cpu::viewBase(Value value) {
+Value fusion::viewBase(Value value) {
   while (Operation *op = value.getDefiningOp()) {
     if (!isView(op))
       break;
@@ -171,7 +171,7 @@ static bool keepsRun(const Group &group, Value value, ArrayRef<int> run) {
          llvm::equal(run, ArrayRef<int>(at, run.size()));
 }
 
-std::optional<Nest> cpu::nestOf(const Group &group) {
+std::optional<Nest> fusion::nestOf(const Group &group) {
   Nest nest;
   // Row reductions first: column reductions adapt to them.
   for (bool rows : {true, false})

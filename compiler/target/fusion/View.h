@@ -10,7 +10,7 @@
 #include "llvm/ADT/SmallVector.h"
 #include <optional>
 
-namespace pipec::cpu {
+namespace pipec::fusion {
 
 /// The tensor element at index i is at `offset + sum(i[d] * strides[d])` of
 /// `buffer`, a number in the task's list of buffers.
@@ -45,4 +45,4 @@ std::optional<Placement> throughView(mlir::Operation *view,
 std::optional<Placement> backThroughView(mlir::Operation *view,
                                          const Placement &result);
 
-} // namespace pipec::cpu
+} // namespace pipec::fusion

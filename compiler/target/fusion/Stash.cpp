@@ -1,12 +1,12 @@
 //===- Stash.cpp - the order of what tasks keep for each other ------------===//
-#include "compiler/target/cpu/Expand.h"
-#include "compiler/target/cpu/View.h"
+#include "compiler/target/fusion/Expand.h"
+#include "compiler/target/fusion/View.h"
 #include "dialects/nn/NN.h"
 #include "dialects/pipe/Pipe.h"
 
 using namespace mlir;
 using namespace pipec;
-using namespace pipec::cpu;
+using namespace pipec::fusion;
 using nn::tensorType;
 
 namespace {
@@ -85,7 +85,7 @@ static void reorder(Slot &slot, ArrayRef<Operation *> views) {
   }
 }
 
-void cpu::settleStash(ModuleOp stage) {
+void fusion::settleStash(ModuleOp stage) {
   std::map<std::pair<std::string, int64_t>, Slot> slots;
   auto slotOf = [&](StringRef region, int64_t offset) -> Slot * {
     if (region != "stash" && region != "wstash")

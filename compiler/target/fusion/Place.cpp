@@ -5,9 +5,8 @@
 // reader cannot address its operand.
 //
 //===----------------------------------------------------------------------===//
-#include "compiler/target/cpu/Library.h"
-#include "compiler/target/cpu/Math.h"
-#include "compiler/target/cpu/Plan.h"
+#include "compiler/target/fusion/Math.h"
+#include "compiler/target/fusion/Plan.h"
 #include "dialects/pipe/Pipe.h"
 #include "runtime/StageAbi.h"
 
@@ -15,7 +14,7 @@
 
 using namespace mlir;
 using namespace pipec;
-using namespace pipec::cpu;
+using namespace pipec::fusion;
 using nn::tensorType;
 
 namespace {
@@ -29,7 +28,8 @@ struct Placed {
 
 class Placer {
 public:
-  Placer(TaskPlan &plan) : plan(plan) {}
+  Placer(TaskPlan &plan, const PlanOptions &options)
+      : plan(plan), options(options) {}
 
   LogicalResult run() {
     homes = chooseHomes(plan);
@@ -500,7 +500,7 @@ private:
         plan.units[unit].touches.push_back(at.buffer);
     }
     plan.units[unit].accumulate = homes.accumulated.contains(op->getResult(0));
-    FailureOr<int64_t> scratch = libraryScratch(op);
+    FailureOr<int64_t> scratch = options.scratch(op);
     if (failed(scratch))
       return failure();
     if (*scratch > 0) {
@@ -621,6 +621,7 @@ private:
   }
 
   TaskPlan &plan;
+  const PlanOptions &options;
   Homes homes;
   llvm::DenseMap<Operation *, int64_t> order;
   llvm::DenseMap<Operation *, int> unitOf;
@@ -630,4 +631,13 @@ private:
 };
 } // namespace
 
-LogicalResult cpu::placeTask(TaskPlan &plan) { return Placer(plan).run(); }
+bool fusion::isLibraryOp(Operation *op) {
+  return isa<nn::MatmulOp, nn::ConvOp, nn::ConvGradInputOp,
+             nn::ConvGradWeightOp, nn::MaxPoolOp, nn::MaxPoolGradOp,
+             nn::AvgPoolOp, nn::AvgPoolGradOp, nn::GatherOp, nn::ScatterAddOp>(
+      op);
+}
+
+LogicalResult fusion::placeTask(TaskPlan &plan, const PlanOptions &options) {
+  return Placer(plan, options).run();
+}

@@ -1,5 +1,5 @@
 //===- Expand.cpp - composed ops in terms of simpler ones -----------------===//
-#include "compiler/target/cpu/Expand.h"
+#include "compiler/target/fusion/Expand.h"
 #include "dialects/nn/Build.h"
 
 #include "mlir/Interfaces/SideEffectInterfaces.h"
@@ -119,7 +119,7 @@ static bool isInnerSum(nn::AddOp op) {
          collectParts(op->user_begin()->getOperand(1), parts);
 }
 
-void cpu::expandComposedOps(func::FuncOp func) {
+void fusion::expandComposedOps(func::FuncOp func) {
   for (Operation &op : llvm::make_early_inc_range(func.getBody().front())) {
     nn::NNBuilder b(op.getLoc(), &op);
     Value simpler;

@@ -4,7 +4,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 
-namespace pipec::cpu {
+namespace pipec::fusion {
 
 /// softmax as a row group, cumsum as log2(n) shifted additions, sums of padded
 /// parts that do not overlap as one concat.
@@ -14,4 +14,4 @@ void expandComposedOps(mlir::func::FuncOp func);
 /// the later task needs, when that saves it a copy.
 void settleStash(mlir::ModuleOp stage);
 
-} // namespace pipec::cpu
+} // namespace pipec::fusion

@@ -1,15 +1,15 @@
 //===- View.cpp - where the elements of a tensor are ----------------------===//
-#include "compiler/target/cpu/View.h"
+#include "compiler/target/fusion/View.h"
 #include "dialects/nn/NN.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 using namespace pipec;
-using namespace pipec::cpu;
+using namespace pipec::fusion;
 using nn::tensorType;
 
-SmallVector<int64_t> cpu::denseStrides(ArrayRef<int64_t> shape) {
+SmallVector<int64_t> fusion::denseStrides(ArrayRef<int64_t> shape) {
   SmallVector<int64_t> strides(shape.size());
   int64_t stride = 1;
   for (int64_t d = shape.size(); d-- > 0;) {
@@ -20,8 +20,8 @@ SmallVector<int64_t> cpu::denseStrides(ArrayRef<int64_t> shape) {
 }
 
 std::optional<SmallVector<int64_t>>
-cpu::reshapeStrides(ArrayRef<int64_t> from, ArrayRef<int64_t> strides,
-                    ArrayRef<int64_t> to) {
+fusion::reshapeStrides(ArrayRef<int64_t> from, ArrayRef<int64_t> strides,
+                       ArrayRef<int64_t> to) {
   SmallVector<int64_t> result = denseStrides(to);
   if (llvm::is_contained(from, 0))
     return result;
@@ -64,13 +64,13 @@ static bool isIdentity(Operation *op) {
   return isa<nn::StopGradientOp>(op);
 }
 
-bool cpu::isView(Operation *op) {
+bool fusion::isView(Operation *op) {
   return isa<nn::BroadcastOp, nn::ReshapeOp, nn::TransposeOp, nn::SliceOp,
              nn::ReverseOp>(op) ||
          isIdentity(op);
 }
 
-bool cpu::isBijectiveView(Operation *op) {
+bool fusion::isBijectiveView(Operation *op) {
   return isa<nn::ReshapeOp, nn::TransposeOp, nn::ReverseOp>(op) ||
          isIdentity(op);
 }
@@ -83,8 +83,8 @@ static void reverse(Placement &at, ArrayRef<int64_t> shape,
   }
 }
 
-std::optional<Placement> cpu::throughView(Operation *view,
-                                          const Placement &source) {
+std::optional<Placement> fusion::throughView(Operation *view,
+                                             const Placement &source) {
   Placement at = source;
   ArrayRef<int64_t> from = tensorType(view->getOperand(0)).getShape();
   ArrayRef<int64_t> to = tensorType(view->getResult(0)).getShape();
@@ -111,8 +111,8 @@ std::optional<Placement> cpu::throughView(Operation *view,
   return at;
 }
 
-std::optional<Placement> cpu::backThroughView(Operation *view,
-                                              const Placement &result) {
+std::optional<Placement> fusion::backThroughView(Operation *view,
+                                                 const Placement &result) {
   Placement at = result;
   ArrayRef<int64_t> from = tensorType(view->getOperand(0)).getShape();
   ArrayRef<int64_t> to = tensorType(view->getResult(0)).getShape();
