@@ -235,6 +235,20 @@ static void splitWholeBackwards(schedule::Schedule &s) {
   }
 }
 
+/// The planner's facts of a strategy that trains with `schedule`.
+static plan::StrategyFacts factsOf(const strategy::StrategyRow &row,
+                                   const std::string &schedule) {
+  plan::StrategyFacts facts = plan::strategyFacts(schedule);
+  facts.barrier = row.update != strategy::Update::Validated;
+  return facts;
+}
+
+/// Whether other stages, schedules or recomputation may do what this cannot;
+/// anything else is a mistake of the user's or ours.
+static bool isRefusal(const Failure &failure) {
+  return failure.code == Exit::NoFit || failure.code == Exit::Usage;
+}
+
 static schedule::Schedule scheduleFor(const Decision &d) {
   schedule::ScheduleRequest request;
   request.microbatches = d.request.microbatches;
@@ -283,7 +297,7 @@ static Decision decideSearched(const CompileOptions &o, const Decision &asked) {
   for (const std::string &schedule : cutFor(*asked.strategy))
     try {
       Decision d = asked;
-      d.request.strategy = plan::strategyFacts(schedule);
+      d.request.strategy = factsOf(*asked.strategy, schedule);
       chooseShape(o, d);
       plan::PlanResult cut = plan::makePlan(d.request);
       plan::OrderedPlan plan =
@@ -293,6 +307,8 @@ static Decision decideSearched(const CompileOptions &o, const Decision &asked) {
       if (!best || d.result.stepSeconds < best->result.stepSeconds)
         best = std::move(d);
     } catch (const Failure &failure) {
+      if (!isRefusal(failure))
+        throw;
       if (!refusal)
         refusal.emplace(failure);
     }
@@ -320,6 +336,7 @@ static Decision askFor(const strategy::StrategyRow &row,
   d.request.optimizerBytesPerParameterByte = facts.optimizerBytes;
   d.request.memoryLimit = o.memoryLimit;
   d.request.planner = o.planner;
+  d.request.clips = o.clipNorm > 0;
   d.request.recompute =
       d.recompute ? plan::Recompute::Full : plan::Recompute::None;
   return d;
@@ -345,7 +362,7 @@ static Decision decideNamed(const CompileOptions &o,
     splitWholeBackwards(d.schedule);
     d.request.strategy = plan::factsOfOrder(d.schedule);
   } else {
-    d.request.strategy = plan::strategyFacts(row.schedule);
+    d.request.strategy = factsOf(row, row.schedule);
   }
   chooseShape(o, d);
   d.result = plan::makePlan(d.request);
@@ -378,7 +395,7 @@ static Decision decideBest(const CompileOptions &o,
   for (const strategy::StrategyRow *row : strategiesToCompare())
     try {
       Decision d = askFor(*row, o, graph, facts, recompute);
-      d.request.strategy = plan::strategyFacts(row->schedule);
+      d.request.strategy = factsOf(*row, row->schedule);
       chooseShape(o, d);
       requests.push_back(d.request);
       asked.push_back(std::move(d));
@@ -408,7 +425,9 @@ Decision decide(const CompileOptions &o, const plan::CostGraph &graph,
     // What does not fit otherwise computes its activations again.
     try {
       return plan(o, graph, facts, true);
-    } catch (const Failure &) {
+    } catch (const Failure &again) {
+      if (!isRefusal(again))
+        throw;
     }
     throw;
   }

@@ -13,6 +13,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -33,6 +34,8 @@ struct Answer {
   Costs costs;
   Timeline timeline;
   std::optional<double> bound; ///< of the metric, over all orders
+  Metric metric = Metric::Makespan;
+  bool everyPlacement = false; ///< the bound holds beyond this placement
   double seconds = 0;
 };
 
@@ -80,6 +83,18 @@ void checkLimits(const Answer &answer) {
   }
 }
 
+Timeline timelineOf(const Answer &answer, const ScheduleOptions &options) {
+  const auto &pairs = answer.schedule.pairs;
+  if (options.fusePairs && std::all_of(pairs.begin(), pairs.end(),
+                                       [](auto &list) { return list.empty(); }))
+    throw Failure(Exit::Usage,
+                  "--fuse-pairs: no actions of " + answer.schedule.name +
+                      " stand together; those of dualpipe and dualpipe-v do");
+  SimulateOptions simulated;
+  simulated.fusePairs = options.fusePairs;
+  return simulate(answer.schedule, answer.costs, simulated);
+}
+
 Answer generated(const ScheduleOptions &options) {
   const double begin = now();
   Answer answer;
@@ -87,8 +102,10 @@ Answer generated(const ScheduleOptions &options) {
   answer.seconds = now() - begin;
   answer.costs = costsFor(answer.schedule, options.request);
   check(answer.costs, answer.schedule.stages, answer.schedule.devices());
-  answer.timeline = simulate(answer.schedule, answer.costs);
+  answer.timeline = timelineOf(answer, options);
   checkLimits(answer);
+  answer.metric = options.request.metric;
+  answer.everyPlacement = options.name == "auto";
   answer.bound = lowerBound(options.name, answer.schedule, options.request);
   return answer;
 }
@@ -118,7 +135,7 @@ Answer checked(const ScheduleOptions &options) {
   VerifyOptions limits;
   limits.costs = &answer.costs;
   verifyCsv(schedule, text, limits);
-  answer.timeline = simulate(schedule, answer.costs);
+  answer.timeline = timelineOf(answer, options);
   answer.seconds = now() - begin;
   return answer;
 }
@@ -171,7 +188,19 @@ std::string asText(const Answer &answer) {
     text += " " + number(line.peak[d]);
   if (line.peak.size() > kShown)
     text += " … " + number(line.maxPeak()) + " at most";
-  return text + "\n";
+  text += "\n";
+  if (answer.bound) {
+    double cost = answer.metric == Metric::Makespan ? line.makespan : line.span;
+    text += "  no order on " +
+            std::string(answer.everyPlacement ? "any placement searched"
+                                              : "this placement") +
+            " has a " +
+            (answer.metric == Metric::Makespan ? "makespan" : "span") +
+            " below " + number(*answer.bound) +
+            " (this one: " + percent(std::max(0.0, cost / *answer.bound - 1)) +
+            " above)\n";
+  }
+  return text;
 }
 
 RenderOptions terminal() {

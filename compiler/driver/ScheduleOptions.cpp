@@ -135,6 +135,9 @@ void declare(CLI::App &app, ScheduleOptions &o, Typed &typed) {
   app.add_option("--slices", r.slices, "seq1f1b: pieces of a sequence");
   app.add_option("--group-size", r.groupSize,
                  "interleaved schedules: microbatches in a turn");
+  app.add_flag("--fuse-pairs", o.fusePairs,
+               "dualpipe, dualpipe-v, OVERLAP_F_B in a CSV: a forward and a "
+               "backward that stand together start and end together");
   app.add_option("--check", o.check, "verify this CSV instead of generating");
   app.add_option("-o,--output", o.csv, "write the order as CSV");
   app.add_flag("--timeline", o.timeline, "draw it in the terminal");

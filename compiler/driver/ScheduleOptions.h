@@ -13,6 +13,7 @@ struct ScheduleOptions {
   std::string check; ///< a CSV file to verify instead
   schedule::ScheduleRequest request;
   std::string csv, html, perfetto; ///< files to write, empty: none
+  bool fusePairs = false;          ///< pairs of a schedule run as one action
   bool timeline = false, json = false, quiet = false;
 };
 

@@ -60,9 +60,8 @@ ChainSearch::Slots ChainSearch::slots(const std::vector<int> &replicas,
     fromHere += r;
   bool same = true;
   for (int s = 0; s < count; ++s) {
-    slots.keeps.push_back(
-        keepsAt(request.strategy,
-                {s, count, replicas[s], fromHere, request.microbatches}));
+    slots.keeps.push_back(keepsAt(
+        request, {s, count, replicas[s], fromHere, request.microbatches}));
     fromHere -= replicas[s];
     slots.incoming.push_back(
         s == 0 ? Link{}
@@ -81,12 +80,12 @@ bool ChainSearch::recomputes(const ByteRates &bytes, const Keeps &keeps,
                              int64_t limit, bool &recompute) const {
   Recompute wanted = model.request().recompute;
   recompute = wanted == Recompute::Full;
-  if (bytes.total(keeps.inFlight, keeps.versions, recompute) <= limit)
+  if (bytes.total(keeps, recompute) <= limit)
     return true;
   if (wanted != Recompute::Auto)
     return false;
   recompute = true;
-  return bytes.total(keeps.inFlight, keeps.versions, true) <= limit;
+  return bytes.total(keeps, true) <= limit;
 }
 
 Pace ChainSearch::extend(const Pace &suffix, const StageCost &cost,

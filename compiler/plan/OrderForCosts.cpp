@@ -59,9 +59,23 @@ OrderedPlan orderForCosts(const std::string &schedule, const PlanRequest &asked,
   for (const StagePlan &stage : result.stages)
     plan.request.cuts.push_back(stage.firstNode);
   plan.request.replicas.clear();
-  plan.request.strategy = factsOfOrder(
-      schedule::generate(schedule, requestFor(asked, result.stages)));
-  plan.result = makePlan(plan.request);
+  // Without a barrier the span decides more than the makespan does, but a step
+  // also waits for the norm and the verdict: the judge takes the better of
+  // both.
+  std::vector<schedule::Metric> metrics{schedule::Metric::Makespan};
+  if (!asked.strategy.barrier)
+    metrics.push_back(schedule::Metric::Span);
+  schedule::ScheduleRequest wanted = requestFor(asked, result.stages);
+  for (schedule::Metric metric : metrics) {
+    wanted.metric = metric;
+    OrderedPlan other{plan.request, {}};
+    other.request.strategy = factsOfOrder(schedule::generate(schedule, wanted));
+    other.request.strategy.barrier = asked.strategy.barrier;
+    other.result = makePlan(other.request);
+    if (plan.result.stages.empty() ||
+        other.result.stepSeconds < plan.result.stepSeconds)
+      plan = std::move(other);
+  }
   return plan;
 }
 

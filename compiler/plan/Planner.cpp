@@ -154,4 +154,11 @@ PlanResult makePlan(const PlanRequest &request) {
   return result;
 }
 
+std::string replicasText(const std::vector<int> &replicas) {
+  std::string text;
+  for (int r : replicas)
+    text += (text.empty() ? "" : "-") + std::to_string(r);
+  return text;
+}
+
 } // namespace pipec::plan

@@ -43,6 +43,9 @@ struct PlanRequest {
   /// Use every device even when fewer would do (fixed rank counts).
   bool useAllDevices = false;
   Recompute recompute = Recompute::None;
+  /// The update needs the norm of all gradients. Without a barrier a device
+  /// then keeps what an update may have to go back to.
+  bool clips = false;
   /// Share of the usual search effort, which is counted in simulated actions,
   /// so that results do not depend on the machine's speed.
   double effort = 1;
@@ -59,8 +62,10 @@ struct MemoryParts {
   int64_t stash =
       0; ///< in-flight microbatches' activations and received values
   int64_t workspace = 0;
+  int64_t undo = 0; ///< weights and optimizer state from before an update that
+                    ///< may not stand
   int64_t total() const {
-    return weights + state + gradients + optimizer + stash + workspace;
+    return weights + state + gradients + optimizer + stash + workspace + undo;
   }
 };
 
@@ -112,6 +117,9 @@ PlanResult evaluatePlan(const PlanRequest &request,
                         const std::vector<size_t> &firstNodes,
                         const std::vector<int> &replicas,
                         const std::vector<bool> &recompute = {});
+
+/// "3-1": the replicas of each stage.
+std::string replicasText(const std::vector<int> &replicas);
 
 /// The limit in bytes that the request means; INT64_MAX for none.
 int64_t memoryLimitOf(const PlanRequest &request);

@@ -22,8 +22,8 @@ std::vector<bool> chooseRecompute(const StepModel &model, const Split &split) {
     int64_t limit =
         model.limit() / std::max(1, model.request().strategy.chunks);
     recompute[s] =
-        model.memory(cost, keepsAt(model.request().strategy, position), false)
-            .total() > limit;
+        model.memory(cost, keepsAt(model.request(), position), false).total() >
+        limit;
   }
   return recompute;
 }

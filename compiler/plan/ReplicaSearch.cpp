@@ -88,9 +88,8 @@ const Search::Place &Search::placeOf(int replicas, int devicesAfter) const {
                         static_cast<size_t>(devicesAfter)];
   if (place.keeps.inFlight != 0)
     return place;
-  place.keeps =
-      keepsAt(request.strategy,
-              {0, 1, replicas, devicesAfter + replicas, request.microbatches});
+  place.keeps = keepsAt(
+      request, {0, 1, replicas, devicesAfter + replicas, request.microbatches});
   int firstDevice = devices_ - devicesAfter - replicas;
   std::vector<int> group(static_cast<size_t>(replicas));
   std::iota(group.begin(), group.end(), firstDevice);
@@ -106,11 +105,11 @@ bool Search::price(Suffix &s, const StageCost &cost, const ByteRates &bytes,
   const Place &place = placeOf(replicas, devicesAfter);
   const Keeps &keeps = place.keeps;
   bool recompute = request.recompute == Recompute::Full;
-  if (bytes.total(keeps.inFlight, keeps.versions, recompute) > model.limit()) {
+  if (bytes.total(keeps, recompute) > model.limit()) {
     if (request.recompute != Recompute::Auto)
       return false;
     recompute = true;
-    if (bytes.total(keeps.inFlight, keeps.versions, true) > model.limit())
+    if (bytes.total(keeps, true) > model.limit())
       return false;
   }
   double after = place.reduce.seconds(cost.parameterBytes) +

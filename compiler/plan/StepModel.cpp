@@ -15,6 +15,10 @@ namespace pipec::plan {
 
 namespace {
 
+/// Steps that are executed to see how fast they follow each other without a
+/// barrier; the first ones fill the pipeline.
+constexpr int kSteps = 4, kFilling = 2;
+
 bool uniform(const std::vector<StagePlan> &stages) {
   return std::all_of(stages.begin(), stages.end(), [&](const StagePlan &s) {
     return s.replicas == stages.front().replicas;
@@ -78,8 +82,21 @@ double StepModel::updateSeconds(int64_t parameterBytes) const {
   return traffic / (0.8 * asked.topology.device.memoryBandwidth);
 }
 
-Keeps keepsAt(const StrategyFacts &facts, const StagePosition &position) {
-  return {facts.inFlight(position), facts.versions(position)};
+/// Whether the stage is on the device that learns the gradients' norm first.
+static bool onLastDevice(const StrategyFacts &facts,
+                         const StagePosition &position) {
+  size_t stage = static_cast<size_t>(position.stage);
+  if (facts.order)
+    return facts.order->placement[stage][0] + 1 == facts.order->devices();
+  std::vector<int> one(static_cast<size_t>(position.stages), 1);
+  return assignDevices(facts, one, false)[stage][0] + 1 ==
+         position.stages / std::max(1, facts.chunks);
+}
+
+Keeps keepsAt(const PlanRequest &request, const StagePosition &position) {
+  const StrategyFacts &facts = request.strategy;
+  return {facts.inFlight(position), facts.versions(position),
+          !facts.barrier && request.clips && !onLastDevice(facts, position)};
 }
 
 MemoryParts StepModel::memory(const StageCost &cost, const Keeps &keeps,
@@ -98,14 +115,16 @@ MemoryParts StepModel::memory(const StageCost &cost, const Keeps &keeps,
   // runs again, one microbatch's activations.
   m.workspace = cost.workspaceBytes + cost.receiveBytes +
                 cost.receiveGradientBytes + (recompute ? cost.stashBytes : 0);
+  m.undo = keeps.undo ? cost.parameterBytes + m.optimizer : 0;
   return m;
 }
 
 ByteRates StepModel::byteRates(const StageCost &cost) const {
   MemoryParts none = memory(cost, {0, 0}, false);
   MemoryParts again = memory(cost, {0, 0}, true);
-  return {none.total(), cost.parameterBytes, cost.stashBytes, again.total(),
-          cost.receiveBytes};
+  return {none.total(),      cost.parameterBytes,
+          cost.stashBytes,   again.total(),
+          cost.receiveBytes, cost.parameterBytes + none.optimizer};
 }
 
 std::vector<StagePlan> StepModel::layOut(const Split &split) const {
@@ -137,7 +156,7 @@ std::vector<StagePlan> StepModel::layOut(const Split &split) const {
     fromHere += stage.replicas;
     StagePosition position{static_cast<int>(s), static_cast<int>(count),
                            stage.replicas, fromHere, asked.microbatches};
-    Keeps keeps = keepsAt(asked.strategy, position);
+    Keeps keeps = keepsAt(asked, position);
     stage.inFlight = keeps.inFlight;
     stage.versions = keeps.versions;
     stage.memory = memory(cost, keeps, stage.recompute);
@@ -165,7 +184,8 @@ int64_t StepModel::effort(const std::vector<int> &replicas) const {
     return layout;
   if (same)
     microbatches = (microbatches + replicas[0] - 1) / replicas[0];
-  return stages * microbatches * 2 + layout;
+  int64_t steps = asked.strategy.barrier ? 1 : kSteps;
+  return steps * stages * microbatches * 2 + layout;
 }
 
 schedule::Costs scheduleCosts(const Topology &topology,
@@ -257,6 +277,48 @@ StepModel::scheduleFor(const std::vector<StagePlan> &stages) const {
   return cached;
 }
 
+namespace {
+
+/// The longest that a few bytes take between devices that are neighbours.
+double hopLatency(const Topology &topology,
+                  const std::vector<StagePlan> &stages) {
+  double worst = 0;
+  for (size_t s = 1; s < stages.size(); ++s) {
+    int from = stages[s - 1].devices[0], to = stages[s].devices[0];
+    if (from != to)
+      worst = std::max(worst, topology.link(from, to).latency);
+  }
+  return worst;
+}
+
+/// When all devices have done each of `count` steps, `after` their last actions
+/// included. A device updates once those before it have handed on the norm.
+std::vector<double> finishes(const schedule::Schedule &order,
+                             const schedule::Costs &costs,
+                             const std::vector<double> &after, int count,
+                             double latency, schedule::Timeline &line) {
+  std::vector<double> result;
+  schedule::Handover handover{std::vector<double>(after.size(), 0),
+                              schedule::forwardsAhead(order), latency};
+  schedule::SimulateOptions options;
+  while (static_cast<int>(result.size()) < count) {
+    line = schedule::simulate(order, costs, options);
+    double norm = 0, last = 0;
+    for (size_t d = 0; d < after.size(); ++d) {
+      double end =
+          line.end[d].empty() ? handover.release[d] : line.end[d].back();
+      norm = count > 1 ? std::max(end, d ? norm + latency : 0) : end;
+      handover.release[d] = norm + after[d];
+      last = std::max(last, handover.release[d]);
+    }
+    result.push_back(last);
+    options.after = &handover;
+  }
+  return result;
+}
+
+} // namespace
+
 StepModel::Timing
 StepModel::synchronousStep(const std::vector<StagePlan> &stages) const {
   const schedule::Schedule &order = scheduleFor(stages);
@@ -267,20 +329,24 @@ StepModel::synchronousStep(const std::vector<StagePlan> &stages) const {
     for (int s : order.stagesOf(d))
       after[d] +=
           stages[s].allReduceSeconds + updateSeconds(stages[s].parameterBytes);
-  Timing timing;
+  const int count = asked.strategy.barrier ? 1 : kSteps;
+  const double latency = hopLatency(asked.topology, stages);
   schedule::Timeline line;
+  std::vector<double> finish;
   schedule::CoreSharing sharing = coreSharing(asked.topology, order, stages);
   if (sharing.scarce()) {
-    auto shared = schedule::simulateShared(order, priced, sharing, after);
+    auto shared = schedule::simulateShared(
+        order, priced, sharing, after,
+        {count, schedule::forwardsAhead(order), latency});
     line = std::move(shared.line);
-    timing.step = shared.finish;
+    finish = std::move(shared.finish);
   } else {
-    line = schedule::simulate(order, priced);
-    for (int d = 0; d < order.devices(); ++d)
-      timing.step =
-          std::max(timing.step,
-                   (line.end[d].empty() ? 0 : line.end[d].back()) + after[d]);
+    finish = finishes(order, priced, after, count, latency, line);
   }
+  Timing timing;
+  timing.step = count == 1 ? finish[0]
+                           : (finish[kSteps - 1] - finish[kFilling - 1]) /
+                                 (kSteps - kFilling);
   double busy = 0;
   int devices = order.devices();
   for (int d = 0; d < devices; ++d)

@@ -30,23 +30,25 @@ struct Split {
   bool operator==(const Split &) const = default;
 };
 
+/// What one replica of a stage keeps at its peak.
+struct Keeps {
+  int inFlight = 1, versions = 1;
+  bool undo = false; ///< weights and optimizer state from before an update
+};
+Keeps keepsAt(const PlanRequest &request, const StagePosition &position);
+
 /// Bytes of a candidate stage as a function of what it keeps: searches ask for
 /// many positions of one interval.
 struct ByteRates {
   int64_t fixed = 0, perVersion = 0, perFlight = 0;
   int64_t fixedAgain = 0, perFlightAgain = 0; ///< when the forward runs again
-  int64_t total(int inFlight, int versions, bool again) const {
-    return (again ? fixedAgain + perFlightAgain * inFlight
-                  : fixed + perFlight * inFlight) +
-           perVersion * versions;
+  int64_t undo = 0;                           ///< where an update may not stand
+  int64_t total(const Keeps &keeps, bool again) const {
+    return (again ? fixedAgain + perFlightAgain * keeps.inFlight
+                  : fixed + perFlight * keeps.inFlight) +
+           perVersion * keeps.versions + (keeps.undo ? undo : 0);
   }
 };
-
-/// What one replica of a stage keeps at its peak.
-struct Keeps {
-  int inFlight = 1, versions = 1;
-};
-Keeps keepsAt(const StrategyFacts &facts, const StagePosition &position);
 
 class StepModel {
 public:

@@ -136,11 +136,4 @@ StrategyFacts factsOfOrder(schedule::Schedule fixed) {
   return facts;
 }
 
-std::vector<std::string> strategyFactNames() {
-  std::vector<std::string> names;
-  for (const StrategyFacts &facts : rows())
-    names.push_back(facts.name);
-  return names;
-}
-
 } // namespace pipec::plan

@@ -51,9 +51,13 @@ struct StrategyFacts {
   int copies = 1;
   /// I and W are separate tasks.
   bool splitBackward = false;
-  /// Synchronous: a barrier ends every step, and gradients accumulate over the
-  /// step's microbatches. Asynchronous: the pipeline never drains.
+  /// Synchronous: gradients accumulate over the step's microbatches, and the
+  /// pipeline drains. Asynchronous: it never does.
   bool synchronous = true;
+  /// Of synchronous ones: a barrier ends every step. Without it a device
+  /// updates when it is done, and begins the next step's first forwards while
+  /// others still work (post-validation).
+  bool barrier = true;
   /// Copies of the gradients a device holds (1: an accumulator).
   double gradientCopies = 1;
   /// Microbatches whose stash one replica of the stage holds at the peak.
@@ -69,7 +73,6 @@ struct StrategyFacts {
 /// order keeps in flight. `chunks` (0: the schedule's default) counts where it
 /// has a choice. Failure(Exit::Usage) lists the names there are.
 StrategyFacts strategyFacts(const std::string &name, int chunks = 0);
-std::vector<std::string> strategyFactNames();
 
 /// The facts of one fixed synchronous order.
 StrategyFacts factsOfOrder(schedule::Schedule order);

@@ -13,10 +13,10 @@ namespace pipec::plan {
 namespace {
 
 std::string shapeOf(const PlanResult &result) {
-  std::string shape;
+  std::vector<int> replicas;
   for (const StagePlan &stage : result.stages)
-    shape += (shape.empty() ? "" : "-") + std::to_string(stage.replicas);
-  return shape;
+    replicas.push_back(stage.replicas);
+  return replicasText(replicas);
 }
 
 std::string times(double factor) {

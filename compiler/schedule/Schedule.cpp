@@ -2,7 +2,6 @@
 #include "compiler/schedule/Schedule.h"
 
 #include <algorithm>
-#include <map>
 
 namespace pipec::schedule {
 
@@ -88,21 +87,19 @@ std::vector<std::vector<int>> inFlight(const Schedule &schedule) {
   return result;
 }
 
-bool isFifo(const Schedule &schedule) {
-  for (const auto &order : schedule.order) {
-    // Next microbatch expected by (stage, kind); each kind must count up by the
-    // number of copies.
-    std::map<std::pair<int, Kind>, int> last;
-    for (const Action &a : order) {
-      int copies = schedule.replicas(a.stage);
-      auto [it, first] = last.try_emplace({a.stage, a.kind}, a.microbatch);
-      int expected = first ? a.microbatch % copies : it->second + copies;
-      if (a.microbatch != expected)
-        return false;
-      it->second = a.microbatch;
+std::vector<int> forwardsAhead(const Schedule &schedule) {
+  std::vector<int> ahead(schedule.devices(), 0);
+  std::vector<int> forwards(schedule.stages, 0); // ahead, by stage
+  for (int d = 0; d + 1 < schedule.devices(); ++d)
+    for (const Action &a : schedule.order[d]) {
+      int from = a.stage - 1;
+      bool fed = a.stage == 0 || (schedule.deviceOf(from, a.microbatch) <= d &&
+                                  forwards[from] > forwards[a.stage]);
+      if (a.kind != Kind::F || a.stage + 1 == schedule.stages || !fed)
+        break;
+      ++ahead[d], ++forwards[a.stage];
     }
-  }
-  return true;
+  return ahead;
 }
 
 } // namespace pipec::schedule

@@ -101,9 +101,10 @@ int inFlight(const Schedule &schedule, int device, int stage,
 /// inFlight for every (stage, copy): result[stage][copy].
 std::vector<std::vector<int>> inFlight(const Schedule &schedule);
 
-/// Whether each (device, stage) finishes its microbatches in the order it
-/// started them, so that local microbatch j can use stash slot j mod n with
-/// n = inFlight. Local microbatch j of copy c is microbatch j*replicas+c.
-bool isFifo(const Schedule &schedule);
+/// By device: the forwards at the head of its list that may run before it knows
+/// whether its last update stands (post-validation). What they need comes from
+/// such forwards of devices up to this one, none computes the loss, and the
+/// last device, which knows first, has none.
+std::vector<int> forwardsAhead(const Schedule &schedule);
 
 } // namespace pipec::schedule

@@ -31,10 +31,12 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 class SharedRun {
 public:
   SharedRun(const Schedule &schedule, const Costs &costs,
-            const CoreSharing &sharing, const std::vector<double> &tail)
+            const CoreSharing &sharing, const std::vector<double> &tail,
+            const SharedSteps &steps)
       : schedule(schedule), costs(costs), sharing(sharing), tail(tail),
-        devices(schedule.devices()), state(devices),
-        arrival(2ull * schedule.stages * schedule.microbatches, kNever) {}
+        steps(steps), devices(schedule.devices()), state(devices),
+        arrival(2ull * schedule.stages * schedule.microbatches, kNever),
+        finished(steps.count, 0) {}
 
   SharedTimeline run() {
     line.start.resize(devices), line.end.resize(devices);
@@ -51,14 +53,19 @@ public:
       left = finish();
     }
     summarize();
-    return {std::move(line), now};
+    return {std::move(line), std::move(finished)};
   }
 
 private:
   struct Device {
     std::size_t next = 0;
+    int step = 0;
     bool computing = false, done = false;
     double left = 0; ///< seconds of work, on a core of its own
+    /// When it began the tail of that many steps last, and when it passed on
+    /// the verdict on the last update of so many.
+    double tailAt = kNever, verdictAt = kNever;
+    int tails = 0, verdicts = 0;
   };
 
   std::size_t key(bool backward, int stage, int microbatch) const {
@@ -77,7 +84,36 @@ private:
   }
   bool atTail(int d) const { return state[d].next == schedule.order[d].size(); }
   double waitsUntil(int d) const {
-    return atTail(d) ? 0 : readyAt(schedule.order[d][state[d].next]);
+    const Device &device = state[d];
+    if (atTail(d))
+      return steps.count > 1 && d > 0 ? tailOf(d - 1, device.step) : 0;
+    const double ready = readyAt(schedule.order[d][device.next]);
+    return gated(d) ? std::max(ready, verdictOf(d + 1, device.step)) : ready;
+  }
+  /// Whether the device has yet to learn what its last update is worth.
+  bool gated(int d) const {
+    const Device &device = state[d];
+    return !device.done && device.verdicts < device.step &&
+           static_cast<int>(device.next) == steps.ahead[d];
+  }
+  double tailOf(int d, int step) const {
+    return state[d].tails > step ? state[d].tailAt + steps.latency : kNever;
+  }
+  double verdictOf(int d, int step) const {
+    if (d == devices)
+      return 0;
+    return state[d].verdicts >= step ? state[d].verdictAt + steps.latency
+                                     : kNever;
+  }
+  /// Verdicts go from the last device to the first, whatever else they wait
+  /// for.
+  void passVerdicts() {
+    for (int d = devices; d-- > 0;)
+      if (gated(d) && !state[d].computing &&
+          verdictOf(d + 1, state[d].step) <= now) {
+        state[d].verdictAt = now;
+        ++state[d].verdicts;
+      }
   }
   int copies(int d) const {
     return sharing.copies.empty() ? 1 : sharing.copies[d];
@@ -85,6 +121,7 @@ private:
 
   /// Starts whatever can start now.
   void begin() {
+    passVerdicts();
     for (int d = 0; d < devices; ++d) {
       Device &device = state[d];
       if (device.computing || device.done || waitsUntil(d) > now)
@@ -92,11 +129,15 @@ private:
       device.computing = true;
       if (atTail(d)) {
         device.left = tail.empty() ? 0 : tail[d];
+        device.tailAt = now;
+        ++device.tails;
         continue;
       }
       const Action &a = schedule.order[d][device.next];
       device.left = costs.time(a.kind, a.stage);
-      line.start[d].push_back(now);
+      take(a);
+      if (device.step == 0)
+        line.start[d].push_back(now);
     }
     load.clear();
     for (int d = 0; d < devices; ++d)
@@ -117,6 +158,8 @@ private:
         next = std::min(next, now + state[d].left / rate(d));
       else if (!state[d].done && waitsUntil(d) > now)
         next = std::min(next, waitsUntil(d));
+      if (!state[d].computing && gated(d))
+        next = std::min(next, verdictOf(d + 1, state[d].step));
     }
     return next;
   }
@@ -125,7 +168,8 @@ private:
     for (int d = 0; d < devices; ++d)
       if (state[d].computing) {
         state[d].left -= seconds * rate(d);
-        line.busy[d] += seconds;
+        if (state[d].step == 0)
+          line.busy[d] += seconds;
       }
   }
 
@@ -137,21 +181,38 @@ private:
       // Rounding: what is left of it would take no time.
       if (device.computing && now + device.left / rate(d) <= now) {
         device.computing = false;
-        if (atTail(d))
-          device.done = true;
-        else
+        if (atTail(d)) {
+          finished[device.step] = std::max(finished[device.step], now);
+          device.done = ++device.step == steps.count;
+          device.next = device.done ? device.next : 0;
+        } else {
           send(d, schedule.order[d][device.next++]);
+        }
       }
       left += !device.done;
     }
     return left;
   }
 
-  void send(int d, const Action &a) {
+  /// Uses the input up: the next step's arrives under the same key.
+  void take(const Action &a) {
+    if (a.kind == Kind::F && a.stage > 0)
+      arrival[key(false, a.stage - 1, a.microbatch)] = kNever;
+    else if ((a.kind == Kind::B || a.kind == Kind::I) &&
+             a.stage + 1 < schedule.stages)
+      arrival[key(true, a.stage + 1, a.microbatch)] = kNever;
+  }
+
+  void record(int d, const Action &a) {
     line.end[d].push_back(now);
     const double before = line.memory[d].empty() ? 0 : line.memory[d].back();
     line.memory[d].push_back(before + costs.memory(a.kind, a.stage));
     line.peak[d] = std::max(line.peak[d], line.memory[d].back());
+  }
+
+  void send(int d, const Action &a) {
+    if (state[d].step == 0)
+      record(d, a);
     const int to = a.kind == Kind::F ? a.stage + 1 : a.stage - 1;
     if (a.kind == Kind::W || to < 0 || to >= schedule.stages)
       return;
@@ -188,20 +249,23 @@ private:
   const Costs &costs;
   const CoreSharing &sharing;
   const std::vector<double> &tail;
+  const SharedSteps &steps;
   const int devices;
   std::vector<Device> state;
   std::vector<double> arrival; ///< by key
   std::map<int, int> load;     ///< server -> devices that compute
   double now = 0;
   Timeline line;
+  std::vector<double> finished; ///< by step
 };
 
 } // namespace
 
 SharedTimeline simulateShared(const Schedule &schedule, const Costs &costs,
                               const CoreSharing &sharing,
-                              const std::vector<double> &tail) {
-  return SharedRun(schedule, costs, sharing, tail).run();
+                              const std::vector<double> &tail,
+                              const SharedSteps &steps) {
+  return SharedRun(schedule, costs, sharing, tail, steps).run();
 }
 
 } // namespace pipec::schedule

@@ -24,16 +24,26 @@ struct CoreSharing {
 };
 
 struct SharedTimeline {
-  /// busy counts the time spent computing, also when it is slow.
+  /// Of the first step. busy counts the time spent computing, also when it is
+  /// slow.
   Timeline line;
-  double finish = 0; ///< when every device has done its tail
+  std::vector<double> finish; ///< step -> when every device has done its tail
+};
+
+/// Steps without a barrier between them, as in Handover.
+struct SharedSteps {
+  int count = 1;
+  std::vector<int> ahead; ///< of steps after the first
+  double latency = 0;     ///< of the norm's and the verdict's way, each
 };
 
 /// As simulate(), with the cores shared; costs are those of a device that has
 /// its core to itself. `tail` is what each device computes after its last
-/// action. O(actions x devices). Throws Failure(BadPlan) on a deadlock.
+/// action; of several steps a device does its tail when the one before it has
+/// begun its own. O(actions x devices). Throws Failure(BadPlan) on a deadlock.
 SharedTimeline simulateShared(const Schedule &schedule, const Costs &costs,
                               const CoreSharing &sharing,
-                              const std::vector<double> &tail = {});
+                              const std::vector<double> &tail = {},
+                              const SharedSteps &steps = {});
 
 } // namespace pipec::schedule

@@ -80,6 +80,7 @@ private:
   void advance(int device);
   bool compute(int device);
   bool arrived(int device, Key input);
+  bool settled(int device);
   bool pairStarts(int device, std::size_t position) const;
   bool send(int device);
   void take(int device, Key input, double at);
@@ -99,6 +100,7 @@ private:
   std::vector<std::size_t> next; ///< device -> position
   std::vector<char> sending;     ///< device -> its last action's send is open
   std::vector<Key> waitingFor;   ///< device -> Key, -1 none
+  std::vector<double> verdict;   ///< device -> when it passed its own on
   std::vector<int> ready;
   std::vector<Channel> channels;
 };
@@ -109,6 +111,10 @@ Timeline Simulation::run() {
   next.assign(devices, 0);
   sending.assign(devices, 0);
   waitingFor.assign(devices, -1);
+  if (options.after) {
+    freeAt = options.after->release;
+    verdict.assign(devices, kPending);
+  }
   if (!plainLinks)
     channels.resize(static_cast<std::size_t>(devices) * devices);
   line.start.resize(devices);
@@ -164,6 +170,23 @@ bool Simulation::arrived(int device, Key input) {
   return false;
 }
 
+/// Whether the device may go on, as far as the step before is concerned.
+bool Simulation::settled(int device) {
+  if (!options.after || verdict[device] != kPending ||
+      static_cast<int>(next[device]) != options.after->ahead[device])
+    return true;
+  if (device + 1 < devices) {
+    if (verdict[device + 1] == kPending)
+      return false;
+    freeAt[device] =
+        std::max(freeAt[device], verdict[device + 1] + options.after->latency);
+  }
+  verdict[device] = freeAt[device];
+  if (device > 0)
+    wake(device - 1);
+  return true;
+}
+
 bool Simulation::pairStarts(int device, std::size_t position) const {
   return options.fusePairs && !schedule.pairs.empty() &&
          std::binary_search(schedule.pairs[device].begin(),
@@ -174,9 +197,9 @@ bool Simulation::pairStarts(int device, std::size_t position) const {
 bool Simulation::compute(int device) {
   const Action &a = schedule.order[device][next[device]];
   Key input = inputOf(a);
-  double begin = freeAt[device];
-  if (!arrived(device, input))
+  if (!settled(device) || !arrived(device, input))
     return false;
+  double begin = freeAt[device];
   if (pairStarts(device, next[device])) {
     Key other = inputOf(schedule.order[device][next[device] + 1]);
     if (!arrived(device, other))

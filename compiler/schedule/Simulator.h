@@ -30,6 +30,15 @@ struct Timeline {
   /// @}
 };
 
+/// How a step follows another one without a barrier between them.
+struct Handover {
+  std::vector<double> release; ///< device -> when it has made its last update
+  /// device -> actions it may run before the verdict on that update, which goes
+  /// from the last device to the first, from each once it has run its own.
+  std::vector<int> ahead;
+  double latency = 0; ///< of the verdict's way from device to device
+};
+
 struct SimulateOptions {
   /// A directed link between two devices carries one transfer at a time, in
   /// the order the sender produces them.
@@ -42,6 +51,8 @@ struct SimulateOptions {
   /// Schedule::pairs start together when both have their inputs, take the sum
   /// of their times and give both results at the end.
   bool fusePairs = false;
+  /// The step before, if it may still run elsewhere.
+  const Handover *after = nullptr;
 };
 
 /// O(actions). Throws Failure(BadPlan) naming device and action when the order

@@ -46,6 +46,31 @@ class StrategiesTest(PipelineTest):
                 with self.subTest(strategy=name, limit=limit):
                     self.assertEqual(self.losses(name, RANKS, "--clip-norm", limit)[0], one)
 
+    def test_memory_of_updates_that_may_not_stand(self):
+        """What an update may have to go back to is predicted, in the limit, and in the arena, to the byte."""
+        golden = Golden("gpt")
+        words = golden.arguments()
+        words[words.index("--microbatches") + 1] = MICROBATCHES
+        words[words.index("--optimizer") + 1] = "adamw"
+        words += ["--cpus", RANKS]
+
+        def plan_of(strategy, *extra):
+            return self.compile(golden.model, *words, "--strategy", strategy, *extra)
+
+        for strategy in ("zb-h1", "zb-v"):
+            with self.subTest(strategy=strategy):
+                free = read_plan(plan_of(strategy))["ranks"]
+                plan = plan_of(strategy, "--clip-norm", "0.3")
+                clipped = read_plan(plan)["ranks"]
+                for rank, (before, after) in enumerate(zip(free, clipped)):
+                    undo = before["weights_bytes"] + before["optimizer_bytes"] if rank + 1 < RANKS else 0
+                    self.assertEqual(after["peak_bytes"] - before["peak_bytes"], undo)
+                measured = self.train(plan, golden.data, STEPS, "--transport", "inproc").summary["ranks"]
+                self.assertEqual([rank["peak_bytes"] for rank in measured], [rank["peak_bytes"] for rank in clipped])
+        # 1f1b ends its steps with a barrier: nothing to go back to.
+        free, clipped = (read_plan(plan_of("1f1b", *extra))["ranks"] for extra in ((), ("--clip-norm", "0.3")))
+        self.assertEqual([rank["peak_bytes"] for rank in free], [rank["peak_bytes"] for rank in clipped])
+
     def test_every_synchronous_strategy(self):
         one, _ = self.losses("1f1b", 1)
         names = [row["name"] for row in self.rows() if row["synchronous"] == "yes"]

@@ -163,16 +163,14 @@ double InterOperator::plan(double bound, std::vector<Stage> *stages) const {
             Entry &here = table[s][k * width + d];
             if (rest.sum + t >= here.sum)
               continue;
-            Keeps keeps = keepsAt(request.strategy,
-                                  {0, static_cast<int>(s), meshes[m],
-                                   static_cast<int>(d), request.microbatches});
+            Keeps keeps =
+                keepsAt(request, {0, static_cast<int>(s), meshes[m],
+                                  static_cast<int>(d), request.microbatches});
             const ByteRates &rates = bytes[k * (n + 1) + end];
             bool again = request.recompute == Recompute::Full;
-            bool fits = rates.total(keeps.inFlight, keeps.versions, again) <=
-                            model.limit() ||
+            bool fits = rates.total(keeps, again) <= model.limit() ||
                         (request.recompute == Recompute::Auto &&
-                         rates.total(keeps.inFlight, keeps.versions, true) <=
-                             model.limit());
+                         rates.total(keeps, true) <= model.limit());
             if (fits)
               here = {rest.sum + t, end, m};
           }

@@ -62,14 +62,11 @@ std::vector<Ranked> rankedSplits(const PlanRequest &request,
 }
 
 std::string secondPlace(const Split &split, double seconds, double best) {
-  std::string shape;
-  for (int r : split.replicas)
-    shape += (shape.empty() ? "" : "-") + std::to_string(r);
   char text[160];
   std::snprintf(text, sizeof text,
                 "%zu stages (replicas %.60s): %.4g ms a step, %+.1f %%",
-                split.starts.size(), shape.c_str(), seconds * 1e3,
-                best > 0 ? 100 * (seconds / best - 1) : 0.0);
+                split.starts.size(), replicasText(split.replicas).c_str(),
+                seconds * 1e3, best > 0 ? 100 * (seconds / best - 1) : 0.0);
   return text;
 }
 

@@ -32,16 +32,16 @@
 //   3 |......F0f0F1f1F2f2....i0I0w0W0F3f3i1I1i2I2w1W1i3I3w2W2w3W3
 //
 //   v-min, P = 4, M = 4:
-//   0 |F0F1..........f0i0f1w0F2i1w1F3....I0W0..f2i2I1W1w2f3i3w3..I2W2....I3W3
-//   1 |..F0F1......f0..f1i0w0..F2i1w1F3I0W0..f2..I1i2w2f3W1..i3I2w3W2..I3W3..
-//   2 |....F0F1..f0..f1....i0w0..F2i1I0W0w1f2F3I1W1..f3i2w2..I2i3W2w3I3W3....
-//   3 |......F0f0F1f1........i0I0W0F2w0f2i1I1W1w1F3f3....i2I2W2w2i3I3w3W3....
+//   0 |F0F1..........f0i0f1i1w0F2w1F3....I0W0..f2i2w2I1W1f3i3w3..I2W2....I3W3
+//   1 |..F0F1......f0..f1i0w0i1w1F2..F3I0W0..f2..I1i2W1f3w2..i3I2W2w3..I3W3..
+//   2 |....F0F1..f0..f1....i0w0i1w1F2I0W0F3f2..I1W1..f3i2w2..I2i3w3W2I3W3....
+//   3 |......F0f0F1f1........i0w0i1I0F2w1f2W0I1W1F3f3....i2I2W2w2i3I3W3w3....
 //
 //   1f1b-v, P = 4, M = 4:
-//   0 |FFFF...fb0fb1...fb2...fb3B0..B1..B2..B3
-//   1 |.FFFF.f.f.b0.b1f...b2fB0.b3B1..B2..B3..
-//   2 |..FFFfFf....b0fb1.B0fb2.B1.b3B2..B3....
-//   3 |...FfFfFf.....b0B0Ffb1B1b2B2.b3B3......
+//   0 |FFFF...fb0fb1...fb2...fb3....B0B1B2..B3
+//   1 |.FFFF.f.f.b0.b1f...b2f...b3B0B1B2..B3..
+//   2 |..FFFfFf....b0fb1...fb2B0B1b3B2..B3....
+//   3 |...FfFfFf.....b0Fb1fB0B1b2B2.b3B3......
 //
 //   v-flex, P = 4, M = 4:
 //   0 |F0F1F2F3......f0i0w0f1i1w1f2i2w2f3i3w3I0W0I1W1I2W2I3W3
@@ -82,17 +82,10 @@ static ScheduleRequest limited(ScheduleRequest request, int microbatches) {
   return request;
 }
 
-static std::vector<std::vector<int>> place(const search::Family &family,
-                                           int devices) {
-  return family.layout == Layout::Zigzag
-             ? zigzagPlacement(devices, family.chunks)
-             : loopedPlacement(devices, family.chunks);
-}
-
 static Schedule searched(const char *name, const ScheduleRequest &request,
                          const search::SearchOptions &options) {
   for (const search::Family &family : options.families) {
-    check(costsOn(place(family, request.devices), request),
+    check(costsOn(search::placementOf(family, request.devices), request),
           request.devices * family.chunks, request.devices);
   }
   auto found = search::findBest(request, options);
@@ -129,6 +122,7 @@ Schedule makeVMin(const ScheduleRequest &request) {
 Schedule make1F1BV(const ScheduleRequest &request) {
   search::SearchOptions options = kV;
   options.fused = true;
+  options.effort = 4; // few placements and policies to spread it over
   return searched("1f1b-v", limited(request, (2 * request.devices + 2) / 3),
                   options);
 }
@@ -174,7 +168,8 @@ std::optional<double> lowerBound(std::string_view name,
   if (name == "auto") {
     double least = search::kNever;
     for (const search::Family &family : autoFamilies(request.chunks))
-      least = std::min(least, bound(place(family, request.devices)));
+      least =
+          std::min(least, bound(search::placementOf(family, request.devices)));
     return least;
   }
   bool copies =

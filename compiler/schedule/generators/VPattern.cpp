@@ -143,25 +143,25 @@ Schedule wholeBackwardsV(const ScheduleRequest &request, int variant) {
   int p = request.devices;
   std::vector<Residues> at = fewestSteps(p, variant);
   std::vector<VBlock> blocks(p);
-  int slot = blocks[0].forward[0] = at[0].forward[0];
-  for (int d = 1; d < p; ++d)
-    slot = blocks[d].forward[0] =
-        slot + step(at[d - 1].forward[0], at[d].forward[0], 1);
-  slot = blocks[p - 1].forward[1] =
-      slot + step(at[p - 1].forward[0], at[p - 1].forward[1], 1);
-  for (int d = p - 2; d >= 0; --d)
-    slot = blocks[d].forward[1] =
-        slot + step(at[d + 1].forward[1], at[d].forward[1], 1);
-  slot = blocks[0].backward[1] =
-      slot + step(at[0].forward[1], at[0].backward[1], 1);
-  for (int d = 1; d < p; ++d)
-    slot = blocks[d].backward[1] =
-        slot + step(at[d - 1].backward[1], at[d].backward[1], 2);
-  slot = blocks[p - 1].backward[0] =
-      slot + step(at[p - 1].backward[1], at[p - 1].backward[0], 2);
-  for (int d = p - 2; d >= 0; --d)
-    slot = blocks[d].backward[0] =
-        slot + step(at[d + 1].backward[0], at[d].backward[0], 2);
+  // The way of microbatch 0: down and up forwards, down and up backwards.
+  struct Pass {
+    int residue, time, *slot;
+  };
+  std::vector<Pass> way;
+  for (int d = 0; d < p; ++d)
+    way.push_back({at[d].forward[0], 1, &blocks[d].forward[0]});
+  for (int d = p; d-- > 0;)
+    way.push_back({at[d].forward[1], 1, &blocks[d].forward[1]});
+  for (int d = 0; d < p; ++d)
+    way.push_back({at[d].backward[1], 2, &blocks[d].backward[1]});
+  for (int d = p; d-- > 0;)
+    way.push_back({at[d].backward[0], 2, &blocks[d].backward[0]});
+  int slot = way[0].residue;
+  for (std::size_t i = 0; i < way.size(); ++i) {
+    if (i > 0)
+      slot += step(way[i - 1].residue, way[i].residue, way[i - 1].time);
+    *way[i].slot = slot;
+  }
   Schedule schedule = begin(request, zigzagPlacement(p, 2));
   for (int d = 0; d < p; ++d) {
     std::vector<std::pair<int, Action>> placed;

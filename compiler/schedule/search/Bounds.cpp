@@ -116,6 +116,22 @@ static Wait drain(const Problem &p, int d, const std::vector<double> &at) {
   return wait;
 }
 
+/// From the end of a device's last forward to its own end, by stage of the
+/// device: the way to the last stage, back to one of its stages, and its weight
+/// gradient. What other devices do after that is no part of its span.
+static double wayToOwnEnd(const Problem &p, int d,
+                          const std::vector<double> &toLast,
+                          const std::vector<double> &back) {
+  double least = kNever, most = 0;
+  for (int row : p.rowsOf[d]) {
+    if (row % 3 == 0)
+      least = std::min(least, toLast[row / 3]);
+    if (row % 3 == 2)
+      most = std::max(most, back[row / 3] + p.rows[row].time);
+  }
+  return least + most;
+}
+
 /// Whether some input gradient must come before the last forward, because not
 /// all forwards fit in memory together.
 static bool mustInterleave(const Problem &p, int d) {
@@ -130,6 +146,16 @@ double lowerBound(const Problem &p) {
   std::vector<double> forward = earliest(p, p.rows);
   std::vector<double> backward = earliest(p, p.mirror);
   bool span = p.metric == Metric::Span;
+  // From a stage's forward to the last one's; from that to an input gradient.
+  std::vector<double> toLast(p.stages, 0), back(p.stages, 0);
+  for (int s = p.stages - 1; s >= 0; --s) {
+    const Row &i = p.rows[3 * s + 1];
+    back[s] = i.time;
+    if (s + 1 == p.stages)
+      continue;
+    toLast[s] = toLast[s + 1] + p.rows[3 * s].hop + p.rows[3 * s + 3].time;
+    back[s] += back[s + 1] + p.rows[3 * s + 4].hop;
+  }
   double bound = 0;
   for (int d = 0; d < p.devices; ++d) {
     double work = 0;
@@ -140,7 +166,12 @@ double lowerBound(const Problem &p) {
       return std::max(w.arrives - from, w.turns - from - w.most);
     };
     double before = idle(warmup(p, d, forward));
-    double after = idle(drain(p, d, backward));
+    Wait end = drain(p, d, backward);
+    if (span) {
+      end.arrives = 0;
+      end.turns = wayToOwnEnd(p, d, toLast, back);
+    }
+    double after = idle(end);
     bound = std::max(bound,
                      work + (mustInterleave(p, d) ? before + after
                                                   : std::max(before, after)));

@@ -7,8 +7,14 @@
 // it fits, to keep the room for a later one; that is one more branch. Tasks of
 // a row run in microbatch order, which loses nothing.
 //
-// A partial schedule is cut off when its bound reaches the best known length,
-// or when the same tasks were already done with no clock later (dominance).
+// A device's first task is the first microbatch's forward at its first stage,
+// fed by the first task of the device before: as soon as possible, it starts at
+// the same time in every order. So the span is the makespan on clocks that
+// start there, and the same search proves it.
+//
+// A partial schedule is cut off when its bound reaches the best known cost, or
+// when the same tasks were already done with no clock later (dominance). Both
+// rest on the heads: the earliest time at which each row can go on.
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/schedule/search/Exact.h"
@@ -26,44 +32,51 @@ class BranchAndBound {
 public:
   BranchAndBound(const Problem &problem, double incumbent, long long mostNodes)
       : p(problem), mostNodes(mostNodes), floor(lowerBound(problem)),
-        best(incumbent), placeOf(problem.rows.size()) {
-    for (const auto &list : p.rowsOf)
-      for (std::size_t i = 0; i < list.size(); ++i)
-        placeOf[list[i]] = static_cast<int>(i);
+        best(incumbent), done(problem.rows.size(), 0), devices(problem.devices),
+        arrival(problem.taskIds(), kNever), order(problem.devices) {
+    layOut();
   }
 
-  Exact run();
+  Exact run() {
+    visit();
+    found.proven = !gaveUp;
+    found.nodes = nodes;
+    return std::move(found);
+  }
 
 private:
   struct Device {
-    double freeAt = 0, held = 0, first = -1, left = 0;
+    double freeAt = 0, held = 0;
     uint32_t waiting = 0; ///< its rows, by place in rowsOf, not to come next
-  };
-  struct State {
-    std::vector<int> done; ///< by row
-    std::vector<Device> devices;
-    std::vector<double> arrival; ///< by task
-    int placed = 0;
   };
   /// A task that could come next.
   struct Choice {
     int row;
     double start, end;
   };
+  using Heads = std::vector<double>; ///< by row; kNever: the row is done
 
-  void visit(State &s);
-  bool next(const State &s, int row, Choice &choice) const;
-  std::vector<Choice> choices(const State &s, bool &mayWait) const;
-  void place(State &s, const Choice &c);
-  double bound(const State &s) const;
-  double length(const State &s) const;
-  bool dominated(const State &s);
-  uint32_t bit(int row) const { return 1u << placeOf[row]; }
-  bool waits(const State &s, int row) const {
-    return s.devices[p.rows[row].device].waiting & bit(row);
+  void layOut();
+  void visit();
+  void branch(const Choice &choice);
+  bool next(int row, Choice &choice) const;
+  std::vector<Choice> choices(bool &mayWait) const;
+  Heads heads() const;
+  double bound(const Heads &at) const;
+  bool dominated(const Heads &at);
+  double cost() const;
+
+  bool isDone(int row) const { return done[row] == p.microbatches; }
+  bool waits(int row) const {
+    return devices[p.rows[row].device].waiting & 1u << placeOf[row];
   }
-  double clock(const Device &d) const {
-    return p.metric == Metric::Span && d.first >= 0 ? d.first : 0;
+  bool fits(int row) const {
+    const Row &r = p.rows[row];
+    return r.memory <= 0 || p.fits(devices[r.device].held + r.memory, r.device);
+  }
+  /// When microbatch k of a row with that head can have run.
+  double ended(const Heads &at, int row, int k) const {
+    return at[row] + (k - done[row] + 1) * p.rows[row].time;
   }
 
   const Problem &p;
@@ -72,59 +85,82 @@ private:
   double best;
   long long nodes = 0;
   bool gaveUp = false;
-  std::vector<int> placeOf; ///< row -> its place among its device's rows
+
+  std::vector<int> placeOf;  ///< row -> its place among its device's rows
+  std::vector<int> source;   ///< row -> the one that feeds it, or -1
+  std::vector<int> flow;     ///< rows, each behind those it depends on
+  std::vector<double> entry; ///< device -> where its clock starts
+  std::vector<double> tail;  ///< row -> least cost beyond a task's end
+
+  std::vector<int> done; ///< by row
+  std::vector<Device> devices;
+  std::vector<double> arrival; ///< by task; of those that are made
+  int placed = 0;
   Order order;
   Exact found;
   /// Done counts -> clocks of states seen.
   std::unordered_map<std::string, std::vector<std::vector<double>>> seen;
-  static constexpr std::size_t kMostSeen = 400000;
+  static constexpr std::size_t kMostSeen = 400000, kMostOfOne = 64;
 };
 
-Exact BranchAndBound::run() {
-  State root;
-  root.done.assign(p.rows.size(), 0);
-  root.devices.resize(p.devices);
-  root.arrival.assign(p.taskIds(), kNever);
-  for (const Row &row : p.rows)
-    root.devices[row.device].left += row.time * p.microbatches;
-  order.resize(p.devices);
-  visit(root);
-  found.proven = !gaveUp && p.metric == Metric::Makespan;
-  found.nodes = nodes;
-  return std::move(found);
+void BranchAndBound::layOut() {
+  placeOf.resize(p.rows.size());
+  for (const auto &list : p.rowsOf)
+    for (std::size_t i = 0; i < list.size(); ++i)
+      placeOf[list[i]] = static_cast<int>(i);
+  source.assign(p.rows.size(), -1);
+  for (std::size_t row = 0; row < p.rows.size(); ++row)
+    if (p.rows[row].feeds >= 0)
+      source[p.rows[row].feeds] = static_cast<int>(row);
+  for (int s = 0; s < p.stages; ++s)
+    flow.push_back(3 * s);
+  for (int s = p.stages; s-- > 0;)
+    flow.insert(flow.end(), {3 * s + 1, 3 * s + 2});
+  entry.assign(p.devices, p.metric == Metric::Span ? kNever : 0);
+  double at = 0;
+  for (int s = 0; s < p.stages; ++s) {
+    const Row &row = p.rows[3 * s];
+    entry[row.device] = std::min(entry[row.device], at);
+    at += row.time + row.hop;
+  }
+  tail.resize(p.rows.size());
+  for (auto row = flow.rbegin(); row != flow.rend(); ++row) {
+    const Row &r = p.rows[*row];
+    tail[*row] = -entry[r.device];
+    if (r.feeds >= 0)
+      tail[*row] =
+          std::max(tail[*row], r.hop + p.rows[r.feeds].time + tail[r.feeds]);
+    if (*row % 3 < 2)
+      tail[*row] = std::max(tail[*row], p.rows[*row + 1].time + tail[*row + 1]);
+  }
 }
 
 /// Fills in when the row's next task could run; false when it cannot yet.
-bool BranchAndBound::next(const State &s, int row, Choice &choice) const {
+bool BranchAndBound::next(int row, Choice &choice) const {
   const Row &r = p.rows[row];
-  int k = s.done[row];
-  if (k == p.microbatches || (r.after >= 0 && s.done[r.after] <= k))
+  int k = done[row];
+  if (isDone(row) || (r.after >= 0 && done[r.after] <= k) ||
+      (r.waits && done[source[row]] <= k) || !fits(row))
     return false;
-  const Device &d = s.devices[r.device];
-  if (r.memory > 0 && !p.fits(d.held + r.memory, r.device))
-    return false;
-  double ready = r.waits ? s.arrival[p.task(row, k)] : 0;
-  if (ready == kNever)
-    return false;
-  choice = {row, std::max(ready, d.freeAt), 0};
+  double ready = r.waits ? arrival[p.task(row, k)] : 0;
+  choice = {row, std::max(ready, devices[r.device].freeAt), 0};
   choice.end = choice.start + r.time;
   return true;
 }
 
 /// The tasks to branch over, shortest start first, all of one device.
 std::vector<BranchAndBound::Choice>
-BranchAndBound::choices(const State &s, bool &mayWait) const {
+BranchAndBound::choices(bool &mayWait) const {
   Choice first{-1, 0, kNever}, c;
   for (int row = 0; row < static_cast<int>(p.rows.size()); ++row)
-    if (!waits(s, row) && next(s, row, c) && c.end < first.end)
+    if (!waits(row) && next(row, c) && c.end < first.end)
       first = c;
   std::vector<Choice> list;
   mayWait = false;
   if (first.row < 0)
     return list;
-  int device = p.rows[first.row].device;
-  for (int row : p.rowsOf[device])
-    if (!waits(s, row) && next(s, row, c) &&
+  for (int row : p.rowsOf[p.rows[first.row].device])
+    if (!waits(row) && next(row, c) &&
         (c.start < first.end || row == first.row))
       list.push_back(c);
   std::sort(list.begin(), list.end(), [](const Choice &a, const Choice &b) {
@@ -138,131 +174,147 @@ BranchAndBound::choices(const State &s, bool &mayWait) const {
   return list;
 }
 
-void BranchAndBound::place(State &s, const Choice &c) {
-  const Row &r = p.rows[c.row];
-  Device &d = s.devices[r.device];
-  Task t = p.task(c.row, s.done[c.row]++);
-  if (d.first < 0)
-    d.first = c.start;
-  d.freeAt = c.end;
-  d.held += r.memory;
-  d.left -= r.time;
-  d.waiting = 0;
-  ++s.placed;
-  order[r.device].push_back(t);
-  if (r.feeds >= 0)
-    s.arrival[p.task(r.feeds, p.microbatchOf(t))] = c.end + r.hop;
-}
-
-double BranchAndBound::length(const State &s) const {
-  double result = 0;
-  for (const Device &d : s.devices)
-    result = std::max(result, d.freeAt - clock(d));
-  return result;
-}
-
-/// No device ends before its next possible start plus all it has left, and no
-/// microbatch before the rest of its way.
-double BranchAndBound::bound(const State &s) const {
-  std::vector<double> earliest(p.devices, kNever);
-  double result = floor;
-  Choice c;
-  for (std::size_t row = 0; row < p.rows.size(); ++row)
-    if (next(s, static_cast<int>(row), c)) {
-      double &e = earliest[p.rows[row].device];
-      e = std::min(e, c.start);
+/// Before a row's next task: the device gets free, what it needs is made (each
+/// missing task takes its time), and where it does not fit, or must wait,
+/// another task of the device runs.
+BranchAndBound::Heads BranchAndBound::heads() const {
+  Heads at(p.rows.size(), kNever);
+  std::vector<double> freed(p.devices, kNever), passed(p.devices, kNever);
+  for (bool blocked : {false, true}) {
+    for (int row : flow) {
+      const Row &r = p.rows[row];
+      int k = done[row];
+      if (isDone(row))
+        continue;
+      double t = devices[r.device].freeAt;
+      if (r.after >= 0 && done[r.after] <= k)
+        t = std::max(t, ended(at, r.after, k));
+      if (int from = source[row]; from >= 0)
+        t = std::max(t, done[from] > k ? arrival[p.task(row, k)]
+                                       : ended(at, from, k) + p.rows[from].hop);
+      if (blocked && !fits(row))
+        t = std::max(t, freed[r.device]);
+      if (blocked && waits(row))
+        t = std::max(t, passed[r.device]);
+      at[row] = t;
     }
-  for (int d = 0; d < p.devices; ++d) {
-    const Device &dev = s.devices[d];
-    if (dev.left <= 0)
-      continue;
-    double from = earliest[d] < kNever ? earliest[d] : dev.freeAt;
-    if (p.metric == Metric::Span)
-      from = dev.first < 0 ? 0 : from - dev.first;
-    result = std::max(result, from + dev.left);
+    for (std::size_t row = 0; !blocked && row < p.rows.size(); ++row) {
+      const Row &r = p.rows[row];
+      double end = at[row] + r.time;
+      if (r.memory < 0)
+        freed[r.device] = std::min(freed[r.device], end);
+      if (!waits(static_cast<int>(row)))
+        passed[r.device] = std::min(passed[r.device], end);
+    }
   }
-  if (p.metric == Metric::Span)
-    return result;
-  // Input gradients that are due: the way back to the first stage.
-  for (int stage = 0; stage < p.stages; ++stage) {
-    int row = 3 * stage + 1, k = s.done[row];
-    double at = k < p.microbatches ? s.arrival[p.task(row, k)] : kNever;
-    if (at == kNever)
-      continue;
-    for (int back = stage; back >= 0; --back)
-      at += p.rows[3 * back + 1].time + p.rows[3 * back + 1].hop;
-    result = std::max(result, at + p.rows[2].time);
-  }
+  return at;
+}
+
+/// For rows of a device that start no earlier than one and end no nearer to the
+/// finish than another: their first start, their work, their shortest tail.
+double BranchAndBound::bound(const Heads &at) const {
+  double result = floor;
+  for (const auto &list : p.rowsOf)
+    for (int a : list)
+      for (int b : list) {
+        if (isDone(a) || isDone(b) || at[b] < at[a] || tail[a] < tail[b])
+          continue;
+        double work = 0;
+        for (int row : list)
+          if (!isDone(row) && at[row] >= at[a] && tail[row] >= tail[b])
+            work += (p.microbatches - done[row]) * p.rows[row].time;
+        result = std::max(result, at[a] + work + tail[b]);
+      }
   return result;
 }
 
-bool BranchAndBound::dominated(const State &s) {
+/// A clock is when something can happen, which may be later than it is free to.
+bool BranchAndBound::dominated(const Heads &at) {
   std::string key;
-  for (int n : s.done) {
+  for (int n : done) {
     key += static_cast<char>(n & 255);
     key += static_cast<char>(n >> 8);
   }
-  for (const Device &d : s.devices)
+  for (const Device &d : devices)
     key.append(reinterpret_cast<const char *>(&d.waiting), sizeof d.waiting);
   std::vector<double> clocks;
-  for (const Device &d : s.devices) {
-    clocks.push_back(d.freeAt);
-    if (p.metric == Metric::Span)
-      clocks.push_back(-d.first);
+  for (int d = 0; d < p.devices; ++d) {
+    double from = kNever;
+    for (int row : p.rowsOf[d])
+      from = std::min(from, at[row]);
+    clocks.push_back(from < kNever ? from : devices[d].freeAt);
   }
   for (std::size_t row = 0; row < p.rows.size(); ++row)
-    if (p.rows[row].waits)
-      for (int k = s.done[row]; k < p.microbatches; ++k) {
-        double at = s.arrival[p.task(static_cast<int>(row), k)];
-        if (at == kNever)
-          break;
-        clocks.push_back(at);
-      }
+    for (int k = done[row]; source[row] >= 0 && k < done[source[row]]; ++k)
+      clocks.push_back(std::max(arrival[p.task(static_cast<int>(row), k)],
+                                at[row] + (k - done[row]) * p.rows[row].time));
   auto &states = seen[key];
-  for (const auto &other : states) {
-    bool noLater = true;
-    for (std::size_t i = 0; noLater && i < clocks.size(); ++i)
-      noLater = other[i] <= clocks[i];
-    if (noLater)
+  for (const auto &other : states)
+    if (std::equal(clocks.begin(), clocks.end(), other.begin(),
+                   [](double mine, double theirs) { return theirs <= mine; }))
       return true;
-  }
-  if (seen.size() < kMostSeen && states.size() < 64)
+  if (seen.size() < kMostSeen && states.size() < kMostOfOne)
     states.push_back(std::move(clocks));
   return false;
 }
 
-void BranchAndBound::visit(State &s) {
+double BranchAndBound::cost() const {
+  double result = 0;
+  for (int d = 0; d < p.devices; ++d)
+    result = std::max(result, devices[d].freeAt - entry[d]);
+  return result;
+}
+
+void BranchAndBound::branch(const Choice &choice) {
+  const Row &r = p.rows[choice.row];
+  Device &device = devices[r.device];
+  const Device before = device;
+  Task t = p.task(choice.row, done[choice.row]++);
+  device.freeAt = choice.end;
+  device.held += r.memory;
+  device.waiting = 0;
+  ++placed;
+  order[r.device].push_back(t);
+  if (r.feeds >= 0)
+    arrival[p.task(r.feeds, p.microbatchOf(t))] = choice.end + r.hop;
+  visit();
+  order[r.device].pop_back();
+  --placed;
+  --done[choice.row];
+  device = before;
+}
+
+void BranchAndBound::visit() {
   if (gaveUp || ++nodes > mostNodes) {
     gaveUp = true;
     return;
   }
   constexpr double kBetter = 1 - 1e-9;
-  if (bound(s) >= best * kBetter)
-    return;
-  if (s.placed == p.tasks()) {
-    best = length(s);
+  if (placed == p.tasks()) {
+    if (cost() >= best * kBetter)
+      return;
+    best = cost();
     found.order = order;
     found.result = evaluate(p, order);
     return;
   }
-  if (dominated(s))
+  Heads at = heads();
+  if (bound(at) >= best * kBetter || dominated(at))
     return;
   bool mayWait;
-  std::vector<Choice> list = choices(s, mayWait);
-  for (const Choice &c : list) {
-    State child = s;
-    place(child, c);
-    visit(child);
-    order[p.rows[c.row].device].pop_back();
+  std::vector<Choice> list = choices(mayWait);
+  for (const Choice &choice : list) {
+    branch(choice);
     if (gaveUp)
       return;
   }
   if (!mayWait)
     return;
-  State child = s;
-  int row = list.front().row;
-  child.devices[p.rows[row].device].waiting |= bit(row);
-  visit(child);
+  Device &device = devices[p.rows[list.front().row].device];
+  uint32_t before = device.waiting;
+  device.waiting |= 1u << placeOf[list.front().row];
+  visit();
+  device.waiting = before;
 }
 
 } // namespace
@@ -270,6 +322,30 @@ void BranchAndBound::visit(State &s) {
 Exact solveExactly(const Problem &problem, double incumbent,
                    long long mostNodes) {
   return BranchAndBound(problem, incumbent, mostNodes).run();
+}
+
+Bracket bracket(const Problem &problem, double incumbent, long long mostNodes) {
+  constexpr int kHalvings = 6;
+  Bracket result;
+  result.bound = lowerBound(problem);
+  double best = incumbent, reach = incumbent;
+  for (int i = 0; i <= kHalvings && result.bound < best * (1 - 1e-9); ++i) {
+    double target = i == 0 ? best : 0.5 * (result.bound + reach);
+    Exact exact = solveExactly(problem, target, mostNodes);
+    result.best.nodes += exact.nodes;
+    const bool better = !exact.order.empty();
+    if (better) {
+      best = reach = exact.result.cost(problem.metric);
+      result.best.order = std::move(exact.order);
+      result.best.result = exact.result;
+    }
+    if (exact.proven)
+      result.bound = better ? best : target;
+    else if (!better)
+      reach = target;
+  }
+  result.best.proven = result.bound >= best * (1 - 1e-9);
+  return result;
 }
 
 } // namespace pipec::schedule::search

@@ -196,7 +196,7 @@ void Pass::decide(int d, double now) {
   int head = dev.next[n];
   if (head == n)
     return agenda.set(d, kNever);
-  if (shake && chance(shake->rate))
+  if (shake && now >= shake->from && now < shake->to && chance(shake->rate))
     if (int position = anyReady(d, now); position >= 0)
       return take(d, position, now);
   double turn = heads[headOf[p.rowOf(order[d][head])]].ready;

@@ -9,6 +9,7 @@ namespace pipec::schedule::search {
 struct Shake {
   unsigned long long state = 1; ///< of the random numbers; advances
   double rate = 0; ///< part of the decisions that take any ready task
+  double from = 0, to = kNever; ///< when, in time as the pass goes
 };
 
 /// Carried from a pass to the next one in the other direction.

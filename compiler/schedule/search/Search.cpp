@@ -90,12 +90,6 @@ private:
   double spent = 0, budget = 0;
 };
 
-std::vector<std::vector<int>> place(const Family &family, int devices) {
-  return family.layout == Layout::Zigzag
-             ? zigzagPlacement(devices, family.chunks)
-             : loopedPlacement(devices, family.chunks);
-}
-
 Search::Search(const ScheduleRequest &request, const SearchOptions &options)
     : request(request), fused(options.fused), exact(options.prove) {
   double largest = 0;
@@ -110,7 +104,8 @@ Search::Search(const ScheduleRequest &request, const SearchOptions &options)
     if (tasks(family) > std::max(least, kMostTasks))
       continue;
     instances.push_back(
-        {family, makeProblem(request, place(family, request.devices)), 0});
+        {family, makeProblem(request, placementOf(family, request.devices)),
+         0});
     if (fused)
       fuse(instances.back().problem);
     instances.back().bound = lowerBound(instances.back().problem);
@@ -238,10 +233,12 @@ void Search::refine(std::size_t keep, int rounds) {
 }
 
 /// Iterated local search on the best few in turn: shake, improve, keep what is
-/// no worse. Small and large shakes take turns, too.
+/// no worse. Small and large shakes take turns, too, and the whole order with
+/// its beginning and its end, where most of the idle time is.
 void Search::shakeUp() {
   constexpr std::size_t kLineages = 3;
   constexpr double kRates[] = {0.05, 0.3, 1};
+  enum { Whole, Beginning, End, Places };
   sort();
   if (pool.size() > kLineages)
     pool.resize(kLineages);
@@ -250,6 +247,12 @@ void Search::shakeUp() {
     Candidate &c = pool[turn / std::size(kRates) % pool.size()];
     const Problem &p = instances[c.problem].problem;
     shake.rate = kRates[turn % std::size(kRates)];
+    const std::size_t place = turn / kLineages / std::size(kRates) % Places;
+    // A microbatch on each device.
+    const double length = p.work / p.microbatches * p.devices;
+    const double rest = std::max(0.0, c.result.makespan - length);
+    shake.from = place == End ? rest : 0;
+    shake.to = place == Beginning ? length : kNever;
     Result result;
     Order order = justify(p, c.order, turn % 2, &result, &shake);
     int passes = 1;
@@ -307,6 +310,12 @@ std::optional<Found> Search::run() {
 }
 
 } // namespace
+
+std::vector<std::vector<int>> placementOf(const Family &family, int devices) {
+  return family.layout == Layout::Zigzag
+             ? zigzagPlacement(devices, family.chunks)
+             : loopedPlacement(devices, family.chunks);
+}
 
 std::optional<Found> findBest(const ScheduleRequest &request,
                               const SearchOptions &options) {

@@ -14,6 +14,7 @@ struct Family {
   Layout layout;
   int chunks;
 };
+std::vector<std::vector<int>> placementOf(const Family &family, int devices);
 
 struct SearchOptions {
   std::vector<Family> families;

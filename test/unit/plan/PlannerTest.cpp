@@ -10,6 +10,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <map>
 
 using namespace pipec;
 using namespace pipec::plan;
@@ -180,6 +181,66 @@ TEST(Planner, MemoryFollowsTheStrategy) {
     EXPECT_EQ(async[s].memory.optimizer, 3000);
     EXPECT_EQ(async[s].memory.gradients, 3000);
   }
+}
+
+/// Where updates may not stand, all devices but the last keep what was before.
+TEST(Planner, MemoryOfUpdatesThatMayNotStand) {
+  for (const char *strategy : {"zb-h1", "zb-v", "interleaved-zb"}) {
+    PlanRequest r =
+        requestFor(uniformChain(16, 1e-3, 100, 1000), strategy, 4, 8);
+    r.stages = 4 * r.strategy.chunks;
+    r.optimizerBytesPerParameterByte = 2;
+    PlanResult kept = makePlan(r);
+    r.clips = true;
+    EXPECT_EQ(peakOf(makePlan(r)), peakOf(kept)); // a barrier: nothing to undo
+    r.strategy.barrier = false;
+    PlanResult undone = makePlan(r);
+    int64_t undo = 0;
+    for (const StagePlan &stage : undone.stages) {
+      bool last = stage.devices[0] == 3;
+      EXPECT_EQ(stage.memory.undo, last ? 0 : 3 * stage.parameterBytes)
+          << strategy;
+      undo += stage.memory.undo;
+    }
+    EXPECT_EQ(undo, 3 * 3 * 4000) << strategy;
+    r.clips = false;
+    for (const StagePlan &stage : makePlan(r).stages)
+      EXPECT_EQ(stage.memory.undo, 0);
+    // The limit counts it.
+    r.clips = true;
+    int64_t most = 0;
+    std::map<int, int64_t> onDevice;
+    for (const StagePlan &stage : undone.stages)
+      most = std::max(most, onDevice[stage.devices[0]] += stage.memory.total());
+    r.cuts.clear();
+    for (const StagePlan &stage : undone.stages)
+      r.cuts.push_back(stage.firstNode);
+    r.memoryLimit = most;
+    EXPECT_NO_THROW(makePlan(r));
+    r.memoryLimit = most - 1;
+    EXPECT_THROW(makePlan(r), Failure);
+  }
+}
+
+/// ZB-H2 at equal times has no bubble but at its ends, which steps share when
+/// there is no barrier between them.
+TEST(Planner, StepsWithoutABarrierOverlap) {
+  PlanRequest r = requestFor(uniformChain(8, 1e-3, 0, 0), "zb-h2", 4, 16);
+  r.topology = oneServer(4, 1e15, 0);
+  r.stages = 4;
+  double work = 2 * 3e-3; // of a microbatch on a device
+  EXPECT_NEAR(makePlan(r).stepSeconds, 16 * work + 3 * work / 3, 1e-9);
+  r.strategy.barrier = false;
+  PlanResult plan = makePlan(r);
+  EXPECT_NEAR(plan.stepSeconds, 16 * work, 1e-9);
+  EXPECT_NEAR(plan.bubble, 0, 1e-6);
+  PlanResult bad = plan;
+  bad.stepSeconds *= 0.999;
+  EXPECT_THROW(verifyPlan(r, bad), Failure);
+  // Ranks that take turns: no faster than their work, nor than with a barrier.
+  r.topology.cores = 2;
+  double shared = makePlan(r).stepSeconds;
+  EXPECT_NEAR(shared, 4 * 16 * work / 2, 0.02 * shared);
 }
 
 TEST(Planner, MemoryLimitMovesTheCuts) {

@@ -113,27 +113,54 @@ TEST(Search, BranchAndBoundFindsTheBestOfAllOrders) {
 TEST(Search, BranchAndBoundOnOneDeviceTwice) {
   // A V on two devices: stages 0 and 3 share device 0.
   Numbers numbers(2);
-  for (int round = 0; round < 8; ++round) {
+  for (int round = 0; round < 16; ++round) {
     ScheduleRequest request = randomRequest(numbers, 2, 1);
+    request.metric = round % 2 ? Metric::Span : Metric::Makespan;
     Problem p = makeProblem(request, zigzagPlacement(2, 2));
     Exact exact = solveExactly(p, kNever, kMany);
     ASSERT_TRUE(exact.proven);
-    EXPECT_DOUBLE_EQ(exact.result.makespan, bestOfAll(p)) << round;
+    EXPECT_DOUBLE_EQ(exact.result.cost(p.metric), bestOfAll(p)) << round;
+    EXPECT_LE(lowerBound(p), exact.result.cost(p.metric)) << round;
   }
 }
 
-TEST(Search, SpansHaveBoundsToo) {
+TEST(Search, SpansAreProvenToo) {
   Numbers numbers(3);
-  for (int round = 0; round < 40; ++round) {
-    ScheduleRequest request = randomRequest(numbers, 2, 3);
+  for (int round = 0; round < 60; ++round) {
+    bool two = round % 3;
+    int devices = two ? 2 : 3, microbatches = two ? 3 : 2;
+    ScheduleRequest request = randomRequest(numbers, devices, microbatches);
     request.metric = Metric::Span;
-    Problem p = makeProblem(request, linearPlacement(2));
+    Problem p = makeProblem(request, linearPlacement(devices));
     double best = bestOfAll(p);
     EXPECT_LE(lowerBound(p), best) << round;
     Exact exact = solveExactly(p, kNever, kMany);
-    EXPECT_FALSE(exact.proven);
-    EXPECT_GE(exact.result.span, best) << round;
+    ASSERT_TRUE(exact.proven) << round;
+    EXPECT_DOUBLE_EQ(exact.result.span, best) << round;
+    EXPECT_FALSE(solveExactly(p, best, kMany).order.size()) << round;
   }
+}
+
+TEST(Search, GivesUpWithABoundThatHolds) {
+  // Too few nodes for a proof: the optimum lies between bound and best.
+  Numbers numbers(7);
+  int tighter = 0;
+  for (int round = 0; round < 30; ++round) {
+    ScheduleRequest request = randomRequest(numbers, 3, 4);
+    request.metric = round % 2 ? Metric::Span : Metric::Makespan;
+    Problem p = makeProblem(request, linearPlacement(3));
+    Exact exact = solveExactly(p, kNever, kMany);
+    ASSERT_TRUE(exact.proven) << round;
+    double optimum = exact.result.cost(p.metric);
+    Bracket few = bracket(p, optimum * 1.2, 40);
+    EXPECT_LE(few.bound, optimum * (1 + 1e-12)) << round;
+    EXPECT_GE(few.bound, lowerBound(p)) << round;
+    tighter += few.bound > lowerBound(p) * (1 + 1e-12);
+    Bracket many = bracket(p, optimum * 1.2, kMany);
+    EXPECT_TRUE(many.best.proven) << round;
+    EXPECT_DOUBLE_EQ(many.bound, optimum) << round;
+  }
+  EXPECT_GT(tighter, 0);
 }
 
 TEST(Search, SmallProblemsEndOptimal) {

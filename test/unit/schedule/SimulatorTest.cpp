@@ -1,9 +1,12 @@
 // Times, memory and bubbles of known schedules against their closed forms.
 #include "compiler/schedule/Simulator.h"
+#include "compiler/schedule/Csv.h"
 #include "compiler/schedule/Generator.h"
 #include "support/Failure.h"
 
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 using namespace pipec;
 using namespace pipec::schedule;
@@ -120,6 +123,80 @@ TEST(Simulator, SendsWaitForRoom) {
   EXPECT_EQ(line.start[0][1], 1);
   EXPECT_EQ(line.start[0][2], 11);
   EXPECT_EQ(line.start[0][3], 21);
+}
+
+TEST(Simulator, PairsRunTogether) {
+  // Published bubbles (DeepSeek-AI), in time: (P/2-1)(F&B + B - 3W) and, per
+  // chunk, (P-1)(F&B + B - 3W); F&B = 3, B = 2.
+  SimulateOptions fused;
+  fused.fusePairs = true;
+  for (int p : {4, 8, 16})
+    for (int m : {2 * p, 4 * p}) {
+      Timeline line = run("dualpipe", sizes(p, m), fused);
+      EXPECT_DOUBLE_EQ(line.makespan, 3 * m + 2 * (p / 2 - 1)) << p;
+      EXPECT_DOUBLE_EQ(line.maxPeak(), p + 1) << p;
+      line = run("dualpipe-v", sizes(p, m), fused);
+      EXPECT_DOUBLE_EQ(line.makespan, 3 * m + p - 1) << p;
+      EXPECT_DOUBLE_EQ(line.maxPeak(), p + 0.5) << p;
+    }
+  // A pair waits for both inputs, and both outputs leave at its end: device 0's
+  // forward 1 could start at 1 but for 0B0, which comes at 4.
+  Schedule schedule =
+      readCsv("0F0,(0F1;0B0)OVERLAP_F_B,0B1\n1F0,1B0,1F1,1B1\n", "s.csv");
+  Timeline apart = simulate(schedule, expand(UniformCosts{}, 2, 1));
+  EXPECT_EQ(apart.start[0], (std::vector<double>{0, 1, 4, 7}));
+  EXPECT_EQ(apart.start[1], (std::vector<double>{1, 2, 4, 5}));
+  Timeline together = simulate(schedule, expand(UniformCosts{}, 2, 1), fused);
+  EXPECT_EQ(together.start[0], (std::vector<double>{0, 4, 5, 10}));
+  EXPECT_EQ(together.start[1], (std::vector<double>{1, 2, 7, 8}));
+}
+
+/// Steps that follow each other without a barrier.
+std::vector<double> finishOf(const Schedule &schedule, const Costs &costs,
+                             int steps, double update, double latency) {
+  Handover handover{std::vector<double>(schedule.devices(), 0),
+                    forwardsAhead(schedule), latency};
+  SimulateOptions options;
+  std::vector<double> finish;
+  for (int step = 0; step < steps; ++step) {
+    Timeline line = simulate(schedule, costs, options);
+    double norm = 0;
+    for (int d = 0; d < schedule.devices(); ++d) {
+      norm = std::max(line.end[d].back(), d ? norm + latency : 0);
+      handover.release[d] = norm + update;
+    }
+    finish.push_back(
+        *std::max_element(handover.release.begin(), handover.release.end()));
+    options.after = &handover;
+  }
+  return finish;
+}
+
+TEST(Simulator, StepsWithoutABarrier) {
+  // ZB-H2 has no bubble in its span: steps follow each other every M(F+I+W),
+  // although one takes P-1 longer.
+  for (int p : {2, 4, 8})
+    for (int m : {2 * p - 1, 4 * p}) {
+      Schedule schedule = generate("zb-h2", sizes(p, m));
+      Costs costs = costsFor(schedule, sizes(p, m));
+      EXPECT_EQ(forwardsAhead(schedule).back(), 0);
+      EXPECT_EQ(forwardsAhead(schedule)[0], std::min(2 * p - 1, m));
+      auto finish = finishOf(schedule, costs, 3, 0.25, 0);
+      EXPECT_DOUBLE_EQ(finish[0], 3 * m + p - 1 + 0.25);
+      EXPECT_DOUBLE_EQ(finish[1] - finish[0], 3 * m + 0.25) << p;
+      EXPECT_DOUBLE_EQ(finish[2] - finish[1], 3 * m + 0.25) << p;
+    }
+  // GPipe: device 0 ends last, so that nothing overlaps; the norm's way to the
+  // others is hidden behind its first forwards.
+  Schedule schedule = generate("gpipe", sizes(4, 8));
+  Costs costs = costsFor(schedule, sizes(4, 8));
+  auto finish = finishOf(schedule, costs, 3, 0, 0.5);
+  EXPECT_DOUBLE_EQ(finish[0], 33 + 1.5);
+  EXPECT_DOUBLE_EQ(finish[2] - finish[1], 33);
+  // A norm and a verdict that take long hold all up: three hops each, then
+  // device 0's backwards.
+  auto late = finishOf(schedule, costs, 3, 0, 40);
+  EXPECT_DOUBLE_EQ(late[2] - late[1], 3 * 40 + 3 * 40 + 16);
 }
 
 TEST(Simulator, NamesTheDeviceOfADeadlock) {
