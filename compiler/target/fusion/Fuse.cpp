@@ -9,7 +9,6 @@
 #include "dialects/pipe/Pipe.h"
 
 #include <numeric>
-#include <set>
 
 using namespace mlir;
 using namespace pipec;
@@ -41,13 +40,36 @@ public:
   /// Whether something else must run between the two, whichever is first.
   bool isSeparated(int a, int b) { return reaches(a, b) || reaches(b, a); }
 
+  /// For two that are not separated. What lies between them in the order and
+  /// depends on the first goes behind both, all else before.
   void unite(int a, int b) {
     a = find(a);
     b = find(b);
+    const int first = std::min(position[a], position[b]);
+    const int last = std::max(position[a], position[b]);
+    llvm::SmallDenseSet<int> later = reachable(ordered[first], last);
     parent[b] = a;
     llvm::append_range(next[a], next[b]);
     next[b].clear();
-    rank();
+    for (int &s : next[a])
+      s = find(s);
+    llvm::sort(next[a]);
+    next[a].erase(llvm::unique(next[a]), next[a].end());
+    llvm::erase(next[a], a);
+    SmallVector<int> before, behind;
+    for (int i = first; i <= last; ++i)
+      if (ordered[i] >= 0 && ordered[i] != a && ordered[i] != b)
+        (later.contains(ordered[i]) ? behind : before).push_back(ordered[i]);
+    int at = first;
+    const auto put = [&](int node) {
+      position[node] = at;
+      ordered[at++] = node;
+    };
+    llvm::for_each(before, put);
+    put(a);
+    llvm::for_each(behind, put);
+    while (at <= last)
+      ordered[at++] = -1;
   }
 
 private:
@@ -85,61 +107,56 @@ private:
 
   /// Positions of the nodes in one order of execution.
   void rank() {
-    std::vector<int> missing(next.size(), 0);
-    for (auto &successors : next) {
-      for (int &s : successors)
-        s = find(s);
-      llvm::sort(successors);
-      successors.erase(llvm::unique(successors), successors.end());
-    }
+    std::vector<int> missing(next.size(), 0), ready;
     for (size_t i = 0; i < next.size(); ++i) {
+      llvm::sort(next[i]);
+      next[i].erase(llvm::unique(next[i]), next[i].end());
       llvm::erase(next[i], static_cast<int>(i));
       for (int s : next[i])
         ++missing[s];
     }
-    std::vector<int> ready;
     for (size_t i = 0; i < next.size(); ++i)
       if (!missing[i])
         ready.push_back(i);
     position.assign(next.size(), 0);
-    int count = 0;
     while (!ready.empty()) {
       int node = ready.back();
       ready.pop_back();
-      position[node] = count++;
+      position[node] = ordered.size();
+      ordered.push_back(node);
       for (int s : next[node])
         if (--missing[s] == 0)
           ready.push_back(s);
     }
   }
 
+  /// The nodes before position `end` that depend on `from`, which is not one.
+  llvm::SmallDenseSet<int> reachable(int from, int end) {
+    llvm::SmallDenseSet<int> seen;
+    SmallVector<int> stack{from};
+    while (!stack.empty())
+      for (int s : next[stack.pop_back_val()])
+        if (s = find(s);
+            s != from && position[s] < end && seen.insert(s).second)
+          stack.push_back(s);
+    return seen;
+  }
+
   /// A way from `from` to `to` over a third node.
   bool reaches(int from, int to) {
     if (position[from] > position[to])
       return false;
-    llvm::SmallDenseSet<int> seen;
-    SmallVector<int> stack;
-    auto push = [&](int node) {
-      if (position[node] < position[to] && seen.insert(node).second)
-        stack.push_back(node);
-    };
-    for (int s : next[from])
-      if (s != to)
-        push(s);
-    while (!stack.empty()) {
-      int node = stack.pop_back_val();
-      for (int s : next[node]) {
-        if (s == to)
+    for (int node : reachable(from, position[to]))
+      for (int s : next[node])
+        if (find(s) == to)
           return true;
-        push(s);
-      }
-    }
     return false;
   }
 
   llvm::MapVector<Operation *, int> nodeOf;
   std::vector<SmallVector<int>> next;
-  std::vector<int> parent, position;
+  /// Who stands for a node; its place in the order; who has a place, or -1.
+  std::vector<int> parent, position, ordered;
 };
 
 /// More than this many tensors in one loop no longer run faster together.
@@ -154,6 +171,7 @@ public:
         groupOf[&op] = groups.size();
         groups.push_back(Group::ofOp(&op));
       }
+    changes.resize(groups.size());
   }
 
   std::vector<Group> run() {
@@ -257,8 +275,8 @@ private:
   Order order;
   std::vector<Group> groups;
   llvm::DenseMap<Operation *, int> groupOf;
-  std::map<int, int> changes;
-  std::set<std::pair<std::pair<int, int>, std::pair<int, int>>> refused;
+  std::vector<int> changes;
+  llvm::DenseSet<std::pair<std::pair<int, int>, std::pair<int, int>>> refused;
 };
 } // namespace
 
