@@ -66,55 +66,74 @@ static Level levelOf(const Group &group, const DimList &dims) {
   return level;
 }
 
-Misfits fusion::settleLoops(KernelPlan &plan) {
-  const Group &group = *plan.group;
+namespace {
+/// How each operand is walked, by loop dimension.
+struct Accesses {
   llvm::MapVector<Value, Strides> leaves;
-  for (auto &[value, leaf] : plan.leaves)
-    leaves[value] = loopStrides(group, value, leaf.place.strides);
-  std::vector<Strides> targets;
-  for (Target &target : plan.targets)
-    targets.push_back(loopStrides(group, target.value, target.place.strides));
-  std::vector<Strides> spills;
-  for (Target &spill : plan.spills)
-    spills.push_back(loopStrides(group, spill.value, spill.place.strides));
-  SmallVector<Strides *> accesses;
-  for (auto &[value, strides] : leaves)
-    accesses.push_back(&strides);
-  for (Strides &strides : targets)
-    accesses.push_back(&strides);
-  for (Strides &strides : spills)
-    accesses.push_back(&strides);
+  std::vector<Strides> targets, spills;
 
-  // The run of a row reduction is one loop whatever the operands look like.
-  bool reducesRows = !plan.nest.rowReductions.empty();
-  if (reducesRows && plan.nest.lane.size() > 1) {
-    auto breaksRun = [&](Strides strides) {
-      Level lane = levelOf(group, plan.nest.lane);
-      SmallVector<Strides *, 1> alone = {&strides};
-      join(lane, alone);
-      return lane.dims.size() > 1;
-    };
-    Misfits misfits;
+  SmallVector<Strides *> all() {
+    SmallVector<Strides *> list;
     for (auto &[value, strides] : leaves)
-      if (breaksRun(strides))
-        misfits.leaves.push_back(value);
-    for (auto [i, strides] : llvm::enumerate(targets))
-      if (breaksRun(strides))
-        misfits.targets.push_back(i);
-    if (!misfits.leaves.empty() || !misfits.targets.empty())
-      return misfits;
+      list.push_back(&strides);
+    for (auto *more : {&targets, &spills})
+      for (Strides &strides : *more)
+        list.push_back(&strides);
+    return list;
   }
+};
 
-  Level outer = levelOf(group, plan.nest.outer),
-        rows = levelOf(group, plan.nest.rows),
-        walk = levelOf(group, plan.nest.walk),
-        lane = levelOf(group, plan.nest.lane);
-  join(outer, accesses);
-  join(rows, accesses);
-  join(walk, accesses);
-  join(lane, accesses);
-  if (lane.dims.empty() && walk.dims.empty() && plan.nest.rows.empty() &&
-      !reducesRows && !outer.dims.empty()) {
+struct Loops {
+  Level outer, rows, walk, lane;
+};
+} // namespace
+
+static Accesses accessesOf(const KernelPlan &plan) {
+  Accesses accesses;
+  for (auto &[value, leaf] : plan.leaves)
+    accesses.leaves[value] =
+        loopStrides(*plan.group, value, leaf.place.strides);
+  for (const Target &target : plan.targets)
+    accesses.targets.push_back(
+        loopStrides(*plan.group, target.value, target.place.strides));
+  for (const Target &spill : plan.spills)
+    accesses.spills.push_back(
+        loopStrides(*plan.group, spill.value, spill.place.strides));
+  return accesses;
+}
+
+/// The run of a row reduction is one loop whatever the operands look like: the
+/// operands that would break it up.
+static Misfits misfitsOf(const KernelPlan &plan, const Accesses &accesses) {
+  Misfits misfits;
+  if (plan.nest.rowReductions.empty() || plan.nest.lane.size() <= 1)
+    return misfits;
+  auto breaksRun = [&](Strides strides) {
+    Level lane = levelOf(*plan.group, plan.nest.lane);
+    SmallVector<Strides *, 1> alone = {&strides};
+    join(lane, alone);
+    return lane.dims.size() > 1;
+  };
+  for (auto &[value, strides] : accesses.leaves)
+    if (breaksRun(strides))
+      misfits.leaves.push_back(value);
+  for (auto [i, strides] : llvm::enumerate(accesses.targets))
+    if (breaksRun(strides))
+      misfits.targets.push_back(i);
+  return misfits;
+}
+
+/// The nest with neighbours joined and one loop at most in the lane.
+static Loops joinLoops(const KernelPlan &plan,
+                       MutableArrayRef<Strides *> accesses) {
+  const Nest &nest = plan.nest;
+  Loops loops{levelOf(*plan.group, nest.outer), levelOf(*plan.group, nest.rows),
+              levelOf(*plan.group, nest.walk), levelOf(*plan.group, nest.lane)};
+  auto &[outer, rows, walk, lane] = loops;
+  for (Level *level : {&outer, &rows, &walk, &lane})
+    join(*level, accesses);
+  if (lane.dims.empty() && walk.dims.empty() && nest.rows.empty() &&
+      nest.rowReductions.empty() && !outer.dims.empty()) {
     lane = Level{{outer.dims.back()}, {outer.sizes.back()}};
     outer.dims.pop_back();
     outer.sizes.pop_back();
@@ -125,30 +144,39 @@ Misfits fusion::settleLoops(KernelPlan &plan) {
     lane.dims.erase(lane.dims.begin());
     lane.sizes.erase(lane.sizes.begin());
   }
+  return loops;
+}
 
-  plan.outer.assign(outer.sizes);
-  plan.rows.assign(rows.sizes);
-  plan.walk.assign(walk.sizes);
-  plan.lane = lane.sizes.empty() ? 1 : lane.sizes.front();
-  DimList loops = outer.dims;
-  for (const Level *level : {&rows, &walk, &lane})
-    loops.append(level->dims);
+Misfits fusion::settleLoops(KernelPlan &plan) {
+  Accesses accesses = accessesOf(plan);
+  Misfits misfits = misfitsOf(plan, accesses);
+  if (!misfits.leaves.empty() || !misfits.targets.empty())
+    return misfits;
+  SmallVector<Strides *> all = accesses.all();
+  const Loops loops = joinLoops(plan, all);
+  plan.outer.assign(loops.outer.sizes);
+  plan.rows.assign(loops.rows.sizes);
+  plan.walk.assign(loops.walk.sizes);
+  plan.lane = loops.lane.sizes.empty() ? 1 : loops.lane.sizes.front();
+
   auto inOrder = [&](const Strides &strides) {
     SmallVector<int64_t> result;
-    for (int d : loops)
-      result.push_back(strides[d]);
-    if (lane.dims.empty())
+    for (const Level *level :
+         {&loops.outer, &loops.rows, &loops.walk, &loops.lane})
+      for (int d : level->dims)
+        result.push_back(strides[d]);
+    if (loops.lane.dims.empty())
       result.push_back(0);
     return result;
   };
   plan.leafStrides.clear();
-  for (auto &[value, strides] : leaves)
+  for (auto &[value, strides] : accesses.leaves)
     plan.leafStrides[value] = inOrder(strides);
   plan.targetStrides.clear();
-  for (Strides &strides : targets)
+  for (const Strides &strides : accesses.targets)
     plan.targetStrides.push_back(inOrder(strides));
   plan.spillStrides.clear();
-  for (Strides &strides : spills)
+  for (const Strides &strides : accesses.spills)
     plan.spillStrides.push_back(inOrder(strides));
   return {};
 }
