@@ -4,8 +4,8 @@
 #include "compiler/driver/MeasureKernels.h"
 #include "compiler/driver/Planning.h"
 #include "report/Format.h"
+#include "support/CommandLine.h"
 #include "support/Failure.h"
-#include "support/Version.h"
 
 #include <CLI/CLI.hpp>
 
@@ -113,22 +113,14 @@ int calibrateCommand(int argc, char **argv) {
                  "cluster file alone")
       ->check(CLI::IsMember({"text", "json"}));
   app.add_flag("--quiet", quiet, "no table");
-  app.set_version_flag("--version", std::string("pipec ") + kVersion);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::Success &e) {
-    return app.exit(e, std::cout, std::cerr);
-  } catch (const CLI::ParseError &e) {
-    throw Failure(Exit::Usage,
-                  std::string(e.what()) + "; see pipec calibrate --help");
-  }
+  if (const auto done = parseCommandLine(app, "pipec calibrate", argc, argv))
+    return *done;
   plan::Topology topology = machine(grid);
   std::optional<ClusterFile> file;
   if (!output.empty())
     file.emplace(output);
-  auto samples =
-      measureKernels(std::min(topology.cores, topology.serverSize()),
-                     topology.device.threads);
+  auto samples = measureKernels(std::min(topology.cores, topology.serverSize()),
+                                topology.device.threads);
   topology.device = plan::fitDevice(topology.device, samples);
   topology.device.name = "calibrated-cpu";
   topology.device.describe = "measured by pipec calibrate";

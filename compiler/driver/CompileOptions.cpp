@@ -3,13 +3,12 @@
 
 #include "compiler/plan/WhatIf.h"
 #include "compiler/plan/planners/Planners.h"
+#include "support/CommandLine.h"
 #include "support/Failure.h"
-#include "support/Version.h"
 
 #include <CLI/CLI.hpp>
 
 #include <cmath>
-#include <iostream>
 #include <sstream>
 
 namespace pipec {
@@ -218,16 +217,8 @@ bool parseCompileOptions(int argc, char **argv, CompileOptions &o) {
   app.add_option("--format", o.format, "text or json")
       ->check(CLI::IsMember({"text", "json"}));
   app.add_flag("--quiet", o.quiet, "no summary");
-  app.set_version_flag("--version", std::string("pipec ") + kVersion);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::Success &e) {
-    app.exit(e, std::cout, std::cerr);
+  if (parseCommandLine(app, "pipec", argc, argv))
     return false;
-  } catch (const CLI::ParseError &e) {
-    throw Failure(Exit::Usage,
-                  std::string(e.what()) + "; pipec --help lists the options");
-  }
   readDims(dims, o);
   for (const std::string &text : constants)
     o.constants.insert(splitPair(text, "--constant"));

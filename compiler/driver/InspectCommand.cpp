@@ -3,8 +3,8 @@
 
 #include "compiler/driver/Terminal.h"
 #include "report/Report.h"
+#include "support/CommandLine.h"
 #include "support/Failure.h"
-#include "support/Version.h"
 
 #include <CLI/CLI.hpp>
 
@@ -21,15 +21,8 @@ int inspectCommand(int argc, char **argv) {
   app.add_option("--format", format, "text or json")
       ->check(CLI::IsMember({"text", "json"}));
   app.add_flag("--quiet", quiet, "only check the plan");
-  app.set_version_flag("--version", std::string("pipec ") + kVersion);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::Success &e) {
-    return app.exit(e, std::cout, std::cerr);
-  } catch (const CLI::ParseError &e) {
-    throw Failure(Exit::Usage,
-                  std::string(e.what()) + "; see pipec inspect --help");
-  }
+  if (const auto done = parseCommandLine(app, "pipec inspect", argc, argv))
+    return *done;
   const plan::Plan plan = plan::readPlan(directory);
   if (!quiet)
     std::cout << (format == "json"

@@ -6,8 +6,8 @@
 #include "compiler/schedule/Generator.h"
 #include "compiler/strategy/Strategy.h"
 #include "report/Format.h"
+#include "support/CommandLine.h"
 #include "support/Failure.h"
-#include "support/Version.h"
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -133,15 +133,8 @@ int listCommand(int argc, char **argv, const ListTables &tables) {
   app.add_option("--format", format, "text or json")
       ->check(CLI::IsMember({"text", "json"}));
   app.add_flag("--quiet", quiet, "names alone, one a line");
-  app.set_version_flag("--version", std::string("pipec ") + kVersion);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::Success &e) {
-    return app.exit(e, std::cout, std::cerr);
-  } catch (const CLI::ParseError &e) {
-    throw Failure(Exit::Usage,
-                  std::string(e.what()) + "; see pipec list --help");
-  }
+  if (const auto done = parseCommandLine(app, "pipec list", argc, argv))
+    return *done;
   std::vector<ListRow> rows = rowsOf(what, tables);
   if (quiet)
     for (const ListRow &row : rows)

@@ -1,15 +1,14 @@
 //===- ScheduleOptions.cpp - command line of `pipec schedule` -------------===//
 #include "compiler/driver/ScheduleOptions.h"
 
+#include "support/CommandLine.h"
 #include "support/Failure.h"
 #include "support/ReadFile.h"
-#include "support/Version.h"
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include <cmath>
-#include <iostream>
 #include <map>
 #include <sstream>
 
@@ -146,7 +145,6 @@ void declare(CLI::App &app, ScheduleOptions &o, Typed &typed) {
   app.add_option("--format", typed.format, "text or json")
       ->check(CLI::IsMember({"text", "json"}));
   app.add_flag("--quiet", o.quiet, "print no figures");
-  app.set_version_flag("--version", std::string("pipec ") + kVersion);
 }
 
 void understandChunks(const std::string &text, ScheduleRequest &request) {
@@ -202,18 +200,10 @@ std::optional<ScheduleOptions> parseScheduleOptions(int argc, char **argv) {
   options.request.microbatches = 0;
   Typed typed;
   declare(app, options, typed);
-  try {
-    app.parse(argc, argv);
-    if (app.count("--memory-limit") &&
-        !(typed.limit >= 0 && typed.limit <= 1e15))
-      throw Failure(Exit::Usage, "--memory-limit must be between 0 and 1e15");
-  } catch (const CLI::Success &e) {
-    app.exit(e, std::cout, std::cerr);
+  if (parseCommandLine(app, "pipec schedule", argc, argv))
     return std::nullopt;
-  } catch (const CLI::ParseError &e) {
-    throw Failure(Exit::Usage,
-                  std::string(e.what()) + "; see pipec schedule --help");
-  }
+  if (app.count("--memory-limit") && !(typed.limit >= 0 && typed.limit <= 1e15))
+    throw Failure(Exit::Usage, "--memory-limit must be between 0 and 1e15");
   understand(typed, options);
   return options;
 }

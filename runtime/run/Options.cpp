@@ -2,11 +2,11 @@
 #include "runtime/run/Options.h"
 #include "runtime/run/LearningRate.h"
 #include "runtime/transport/Transport.h"
+#include "support/CommandLine.h"
 #include "support/Failure.h"
 
 #include <CLI/CLI.hpp>
 #include <cmath>
-#include <iostream>
 #include <set>
 
 namespace pipec {
@@ -81,7 +81,6 @@ std::optional<RunOptions> parseOptions(int argc, char **argv) {
   std::string format = "text";
   CLI::App app("Runs a plan that pipec has compiled: one process per rank.",
                "pipec-run");
-  app.set_version_flag("--version", "pipec-run " PIPEC_VERSION);
   app.add_option("PLAN", options.plan, "the plan folder")->required();
   app.add_option("--data", data,
                  "one array per graph input, labels included; axis 0 counts "
@@ -146,15 +145,8 @@ std::optional<RunOptions> parseOptions(int argc, char **argv) {
       ->type_name("text|json")
       ->check(CLI::IsMember({"text", "json"}))
       ->capture_default_str();
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::Success &done) { // --help, --version
-    app.exit(done);
+  if (parseCommandLine(app, "pipec-run", argc, argv))
     return std::nullopt;
-  } catch (const CLI::ParseError &error) {
-    throw Failure(Exit::Usage, std::string(error.what()) +
-                                   "; pipec-run --help lists the options");
-  }
   options.json = format == "json";
   options.data = parseFiles("--data", "input", data);
   options.outputs = parseFiles("--output", "output", outputs);

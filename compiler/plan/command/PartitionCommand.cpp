@@ -1,6 +1,7 @@
 #include "compiler/plan/command/PartitionCommand.h"
 
 #include "compiler/plan/command/PartitionOutput.h"
+#include "support/CommandLine.h"
 #include "support/Failure.h"
 #include "support/ReadFile.h"
 
@@ -123,7 +124,6 @@ int partitionCommand(int argc, char **argv) {
                "dnn-partitioning\n"
                "placement graphs, Piper instances.",
                "pipec partition"};
-  app.set_version_flag("--version", "pipec " PIPEC_VERSION);
   app.add_option("graph", a.graph, "the cost graph")->required();
   app.add_option("--graph-format", a.format,
                  "guessed from the file when absent")
@@ -162,13 +162,8 @@ int partitionCommand(int argc, char **argv) {
                  "write the graph, colored by stage, for Graphviz");
   app.add_flag("--quiet", a.quiet,
                "print nothing but errors and --format json");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::Success &success) {
-    return app.exit(success);
-  } catch (const CLI::ParseError &error) {
-    usage(std::string(error.what()) + "; see pipec partition --help");
-  }
+  if (const auto done = parseCommandLine(app, "pipec partition", argc, argv))
+    return *done;
   PartitionOptions options = interpret(a);
   published::Partition result = published::partitionGraph(options);
   if (!a.dot.empty()) {

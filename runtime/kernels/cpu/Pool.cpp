@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/kernels/cpu/Parallel.h"
+#include "runtime/kernels/cpu/Spatial.h"
 #include "runtime/kernels/cpu/level/RowKernels.h"
 
 #include <algorithm>
@@ -16,27 +17,13 @@ namespace {
 
 constexpr int64_t kBlock = 16;
 
-/// A descriptor brought to three spatial axes, missing ones in front.
-struct Pool {
-  int64_t in[3], out[3], kernel[3], stride[3], dilation[3], lo[3], hi[3];
-  int64_t inPlane = 1, outPlane = 1, planes;
+struct Pool : pipec::cpu::Spatial {
+  int64_t hi[3] = {}, planes;
   int lanes;
 
-  explicit Pool(const PipecPool &d) {
-    const int missing = 3 - d.spatial_rank;
-    for (int i = 0; i < 3; ++i) {
-      const bool real = i >= missing;
-      const int j = real ? i - missing : 0;
-      in[i] = real ? d.in[j] : 1;
-      out[i] = real ? d.out[j] : 1;
-      kernel[i] = real ? d.kernel[j] : 1;
-      stride[i] = real ? d.stride[j] : 1;
-      dilation[i] = real ? d.dilation[j] : 1;
-      lo[i] = real ? d.pad_lo[j] : 0;
-      hi[i] = real ? d.pad_hi[j] : 0;
-      inPlane *= in[i];
-      outPlane *= out[i];
-    }
+  explicit Pool(const PipecPool &d) : Spatial(d) {
+    for (int i = 0; i < d.spatial_rank; ++i)
+      hi[3 - d.spatial_rank + i] = d.pad_hi[i];
     lanes = d.layout == PIPEC_BLOCKED ? kBlock : 1;
     planes = d.n * ((d.c + lanes - 1) / lanes);
   }

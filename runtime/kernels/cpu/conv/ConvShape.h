@@ -7,6 +7,7 @@
 #pragma once
 
 #include "runtime/kernels/cpu/Kernels.h"
+#include "runtime/kernels/cpu/Spatial.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -40,28 +41,13 @@ struct Layout {
 };
 
 /// The descriptor with missing spatial axes added in front.
-struct ConvShape {
+struct ConvShape : Spatial {
   int64_t n, c, o, groups;
-  int64_t in[3], out[3], kernel[3], stride[3], dilation[3], lo[3];
-  int64_t inPlane = 1, outPlane = 1, taps = 1;
   Layout x, y;
 
   explicit ConvShape(const PipecConv &d)
-      : n(d.n), c(d.c), o(d.o), groups(std::max<int64_t>(d.groups, 1)) {
-    const int missing = 3 - d.spatial_rank;
-    for (int i = 0; i < 3; ++i) {
-      const bool real = i >= missing;
-      const int j = real ? i - missing : 0;
-      in[i] = real ? d.in[j] : 1;
-      out[i] = real ? d.out[j] : 1;
-      kernel[i] = real ? d.kernel[j] : 1;
-      stride[i] = real ? d.stride[j] : 1;
-      dilation[i] = real ? d.dilation[j] : 1;
-      lo[i] = real ? d.pad_lo[j] : 0;
-      inPlane *= in[i];
-      outPlane *= out[i];
-      taps *= kernel[i];
-    }
+      : Spatial(d), n(d.n), c(d.c), o(d.o),
+        groups(std::max<int64_t>(d.groups, 1)) {
     x = {d.x_layout == PIPEC_BLOCKED, c, inPlane};
     y = {d.y_layout == PIPEC_BLOCKED, o, outPlane};
     mergeTrivialAxes();

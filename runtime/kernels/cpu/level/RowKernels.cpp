@@ -35,9 +35,14 @@ void takeRun(T *to, const T *from, int64_t stride, int64_t n) {
 }
 
 template <typename T>
-void putRun(T *to, int64_t stride, const T *from, int64_t n, bool add) {
+void putApart(T *to, int64_t stride, const T *from, int64_t n, bool add) {
   for (int64_t i = 0; i < n; ++i)
     to[i * stride] = add ? to[i * stride] + from[i] : from[i];
+}
+
+template <typename T>
+void putRun(T *to, int64_t stride, const T *from, int64_t n, bool add) {
+  putApart(to, stride, from, n, add);
 }
 
 template <typename T>
@@ -84,11 +89,8 @@ void putSecond(float *to, __m512 v, __mmask8 lanes, bool add) {
 template <>
 void putRun<float>(float *to, int64_t stride, const float *from, int64_t n,
                    bool add) {
-  if (stride > 2) {
-    for (int64_t i = 0; i < n; ++i)
-      to[i * stride] = add ? to[i * stride] + from[i] : from[i];
-    return;
-  }
+  if (stride > 2)
+    return putApart(to, stride, from, n, add);
   for (int64_t i = 0; i < n; i += 16) {
     const __mmask16 lanes = __mmask16(n - i < 16 ? (1u << (n - i)) - 1 : ~0u);
     __m512 v = _mm512_maskz_loadu_ps(lanes, from + i);
@@ -170,11 +172,8 @@ void putSecond(float *to, __m128 half, int64_t count, bool add) {
 template <>
 void putRun<float>(float *to, int64_t stride, const float *from, int64_t n,
                    bool add) {
-  if (stride > 2) {
-    for (int64_t i = 0; i < n; ++i)
-      to[i * stride] = add ? to[i * stride] + from[i] : from[i];
-    return;
-  }
+  if (stride > 2)
+    return putApart(to, stride, from, n, add);
   for (int64_t i = 0; i < n; i += 8) {
     const int64_t count = n - i < 8 ? n - i : 8;
     __m256 v = __m256(loadLanes(from + i, count));
