@@ -103,6 +103,7 @@ struct AttachOptimizerPass
   void addTrack(ModuleOp stage, ArrayAttr trackers) {
     NNBuilder b(stage.getLoc(), &getContext());
     addTask(b, stage, "track");
+    SymbolTable parameters(stage);
     llvm::StringMap<int64_t> offsets;
     for (auto entry : stage->getAttrOfType<ArrayAttr>("pipe.weights")
                           .getAsRange<DictionaryAttr>())
@@ -111,7 +112,7 @@ struct AttachOptimizerPass
     for (auto tracker : trackers.getAsRange<DictionaryAttr>()) {
       auto name = tracker.getAs<FlatSymbolRefAttr>("parameter");
       double momentum = tracker.getAs<FloatAttr>("momentum").getValueAsDouble();
-      auto parameter = stage.lookupSymbol<ParameterOp>(name);
+      auto parameter = parameters.lookup<ParameterOp>(name.getValue());
       int64_t offset = offsets.lookup(name.getValue());
       auto type = parameter.getTensorType();
       Value old = pipe::LoadOp::create(b, type, "state", offset);

@@ -52,8 +52,13 @@ public:
         return op.emitError("has no stage; run pipe-assign-stages first");
       stages = std::max(stages, stageOf(&op) + 1);
     }
+    opsOf.resize(stages);
+    weightsOf.resize(stages);
+    for (Operation &op : main.front().without_terminator())
+      opsOf[stageOf(&op)].push_back(&op);
     findPhases();
     numberEdges();
+    findWeights();
     for (int64_t s = 0; s < stages; ++s)
       emitStage(s);
     main.erase();
@@ -121,9 +126,9 @@ private:
     stageModule->setAttr(pipe::kStageAttr, b.getI64IntegerAttr(s));
     b.setInsertionPointToStart(stageModule.getBody());
     copyParameters();
-    for (Operation &op : main.front().without_terminator())
-      if (stageOf(&op) == s && !(sources.contains(&op) && !isBackward(&op)))
-        emitOp(&op);
+    for (Operation *op : opsOf[s])
+      if (!sources.contains(op) || isBackward(op))
+        emitOp(op);
     if (auto ret = cast<func::ReturnOp>(main.front().getTerminator());
         ret.getNumOperands() == 1 &&
         stageOf(ret.getOperand(0).getDefiningOp()) == s)
@@ -150,25 +155,25 @@ private:
     }
   }
 
-  void copyParameters() {
-    llvm::StringSet<> used;
-    for (Operation &op : main.front()) {
-      bool here = stageOf(&op) == stage;
+  /// The weights that each stage reads.
+  void findWeights() {
+    for (Operation &op : main.front().without_terminator()) {
       if (auto weight = dyn_cast<WeightOp>(op)) {
+        weightsOf[stageOf(&op)].insert(weight.getParameter());
         for (Operation *user : op.getUsers())
-          here = here || stageOf(user) == stage;
-        if (here)
-          used.insert(weight.getParameter());
-      } else if (auto track = dyn_cast<TrackOp>(op); track && here) {
-        used.insert(track.getParameter());
+          if (stageOf(user) >= 0)
+            weightsOf[stageOf(user)].insert(weight.getParameter());
+      } else if (auto track = dyn_cast<TrackOp>(op)) {
+        weightsOf[stageOf(&op)].insert(track.getParameter());
       }
+      // A chain of sources reads its weight on the stage of the chain's reader.
+      collectChainWeights(&op, weightsOf[stageOf(&op)]);
     }
-    // A chain of sources reads its weight on the stage of the chain's reader.
-    for (Operation &op : main.front())
-      if (stageOf(&op) == stage)
-        collectChainWeights(&op, used);
+  }
+
+  void copyParameters() {
     for (auto parameter : module.getOps<ParameterOp>())
-      if (used.contains(parameter.getSymName()))
+      if (weightsOf[stage].contains(parameter.getSymName()))
         b.clone(*parameter);
   }
 
@@ -287,6 +292,8 @@ private:
   Sources sources;
   OpBuilder b;
   int64_t stages = 0, stage = 0, stashes = 0, wstashes = 0;
+  std::vector<SmallVector<Operation *>> opsOf; ///< each stage's, in order
+  std::vector<llvm::StringSet<>> weightsOf;    ///< that each stage reads
   llvm::DenseMap<Operation *, Phase> phases;
   llvm::MapVector<std::pair<Value, int64_t>, int64_t> edges;
   std::map<Phase, Task> tasks;

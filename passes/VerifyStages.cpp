@@ -98,11 +98,12 @@ struct VerifyStagesPass
 
   void checkGradients(ModuleOp stage) {
     std::set<std::pair<StringRef, int64_t>> seen;
+    SymbolTable parameters(stage);
     stage.walk([&](pipe::AccumulateOp op) {
       if (!seen.insert({op.getParameter(), op.getUse()}).second)
         complain(op) << "use " << op.getUse() << " of @" << op.getParameter()
                      << " has two gradients";
-      auto parameter = stage.lookupSymbol<nn::ParameterOp>(op.getParameter());
+      auto parameter = parameters.lookup<nn::ParameterOp>(op.getParameter());
       if (!parameter || parameter.getType() != op.getGradient().getType())
         complain(op) << "gradient of another type than @" << op.getParameter();
     });

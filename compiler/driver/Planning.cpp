@@ -5,6 +5,7 @@
 #include "compiler/plan/Choose.h"
 #include "compiler/plan/OrderForCosts.h"
 #include "compiler/plan/Profile.h"
+#include "compiler/plan/StepBound.h"
 #include "compiler/plan/StrategyFacts.h"
 #include "support/Failure.h"
 #include "support/ReadFile.h"
@@ -345,7 +346,8 @@ static Decision askFor(const strategy::StrategyRow &row,
 /// The plan under the strategy asked for.
 static Decision decideNamed(const CompileOptions &o,
                             const plan::CostGraph &graph,
-                            const ModelFacts &facts, bool recompute) {
+                            const ModelFacts &facts, bool recompute,
+                            bool explainNoFit) {
   std::optional<std::string> file = orderFileOf(o.strategy);
   const strategy::StrategyRow &row =
       file ? strategy::fileStrategy() : strategy::getStrategy(o.strategy);
@@ -355,6 +357,7 @@ static Decision decideNamed(const CompileOptions &o,
                       " updates after every microbatch: a step is one "
                       "microbatch, so leave --microbatches at 1");
   Decision d = askFor(row, o, graph, facts, recompute);
+  d.request.explainNoFit = explainNoFit;
   if (!file && isSearched(row))
     return decideSearched(o, d);
   if (file) {
@@ -371,13 +374,12 @@ static Decision decideNamed(const CompileOptions &o,
   return d;
 }
 
-/// Every synchronous strategy whose order is generated and that keeps its
-/// activations. The first decides between equals, and gives the reason when
-/// none fits.
+/// Every synchronous strategy that keeps its activations. The first decides
+/// between equals, and gives the reason when none fits.
 static std::vector<const strategy::StrategyRow *> strategiesToCompare() {
   std::vector<const strategy::StrategyRow *> rows;
   for (const strategy::StrategyRow &row : strategy::strategies())
-    if (row.synchronous() && !row.recompute && !isSearched(row))
+    if (row.synchronous() && !row.recompute)
       rows.push_back(&row);
   auto usual =
       std::find(rows.begin(), rows.end(), &strategy::getStrategy("1f1b"));
@@ -385,52 +387,108 @@ static std::vector<const strategy::StrategyRow *> strategiesToCompare() {
   return rows;
 }
 
+/// Whether an order is searched for in well under a second.
+static bool quicklySearched(const plan::PlanRequest &request) {
+  constexpr int64_t kMostTasks = 1500;
+  const int64_t stages = request.stages.value_or(request.topology.devices());
+  return 3 * stages * request.microbatches <= kMostTasks;
+}
+
+/// What is asked under each strategy; with --recompute auto first with
+/// activations kept, then computed again.
+static std::vector<Decision> contenders(const CompileOptions &o,
+                                        const plan::CostGraph &graph,
+                                        const ModelFacts &facts) {
+  std::vector<Decision> asked;
+  std::optional<Failure> refusal;
+  for (bool recompute : {false, true})
+    for (const strategy::StrategyRow *row : strategiesToCompare())
+      try {
+        if (recompute ? o.recompute == "none" || o.recompute == "selective"
+                      : o.recompute == "full")
+          continue;
+        Decision d = askFor(*row, o, graph, facts, recompute);
+        d.request.strategy = factsOf(*row, cutFor(*row).front());
+        chooseShape(o, d);
+        if (!isSearched(*row) || quicklySearched(d.request))
+          asked.push_back(std::move(d));
+      } catch (const Failure &failure) { // stages it cannot have
+        if (failure.code != Exit::Usage)
+          throw;
+        if (!refusal)
+          refusal.emplace(failure);
+      }
+  if (asked.empty())
+    throw *refusal;
+  return asked;
+}
+
 /// The fastest of the synchronous strategies.
 static Decision decideBest(const CompileOptions &o,
                            const plan::CostGraph &graph,
-                           const ModelFacts &facts, bool recompute) {
-  std::vector<Decision> asked;
+                           const ModelFacts &facts) {
+  std::vector<Decision> asked = contenders(o, graph, facts);
   std::vector<plan::PlanRequest> requests;
-  std::optional<Failure> refusal;
-  for (const strategy::StrategyRow *row : strategiesToCompare())
-    try {
-      Decision d = askFor(*row, o, graph, facts, recompute);
-      d.request.strategy = factsOf(*row, row->schedule);
-      chooseShape(o, d);
-      requests.push_back(d.request);
-      asked.push_back(std::move(d));
-    } catch (const Failure &failure) { // stages it cannot have
-      if (failure.code != Exit::Usage)
-        throw;
-      if (!refusal)
-        refusal.emplace(failure);
-    }
-  if (requests.empty())
-    throw *refusal;
-  plan::StrategyChoice choice = plan::chooseStrategy(requests);
+  for (const Decision &d : asked)
+    requests.push_back(d.request);
+  auto plan = [&](size_t i, const plan::PlanRequest &request) {
+    if (!isSearched(*asked[i].strategy))
+      return plan::OrderedPlan{request, plan::makePlan(request)};
+    Decision d = asked[i];
+    d.request = request;
+    asked[i] = decideSearched(o, d);
+    return plan::OrderedPlan{asked[i].request, asked[i].result};
+  };
+  plan::StrategyChoice choice = plan::chooseStrategy(requests, plan);
   Decision d = std::move(asked[choice.chosen]);
+  d.request = std::move(choice.request);
   d.result = std::move(choice.result);
-  d.schedule = scheduleFor(d);
+  if (!isSearched(*d.strategy))
+    d.schedule = scheduleFor(d);
   return d;
+}
+
+/// The plan under the strategy asked for. With --recompute auto activations are
+/// computed again where that fits, or is faster than what memory leaves.
+static Decision decideNamedAuto(const CompileOptions &o,
+                                const plan::CostGraph &graph,
+                                const ModelFacts &facts) {
+  std::optional<Decision> kept, again;
+  try {
+    kept = decideNamed(o, graph, facts, false, false);
+    plan::PlanRequest other = kept->request;
+    other.recompute = plan::Recompute::Full;
+    if (kept->recompute || kept->request.strategy.order ||
+        plan::stepBound(other) >= kept->result.stepSeconds) {
+      kept->request.explainNoFit = true;
+      return std::move(*kept);
+    }
+  } catch (const Failure &failure) {
+    if (failure.code != Exit::NoFit)
+      throw;
+  }
+  try {
+    again = decideNamed(o, graph, facts, true, false);
+  } catch (const Failure &failure) {
+    if (!isRefusal(failure))
+      throw;
+  }
+  if (!kept && !again) // says why
+    return decideNamed(o, graph, facts, false, true);
+  const bool faster =
+      again && (!kept || again->result.stepSeconds < kept->result.stepSeconds);
+  Decision &better = faster ? *again : *kept;
+  better.request.explainNoFit = true;
+  return std::move(better);
 }
 
 Decision decide(const CompileOptions &o, const plan::CostGraph &graph,
                 const ModelFacts &facts) {
-  auto plan = o.strategy == "auto" ? decideBest : decideNamed;
-  try {
-    return plan(o, graph, facts, o.recompute == "full");
-  } catch (const Failure &failure) {
-    if (failure.code != Exit::NoFit || o.recompute != "auto")
-      throw;
-    // What does not fit otherwise computes its activations again.
-    try {
-      return plan(o, graph, facts, true);
-    } catch (const Failure &again) {
-      if (!isRefusal(again))
-        throw;
-    }
-    throw;
-  }
+  if (o.strategy == "auto")
+    return decideBest(o, graph, facts);
+  if (o.recompute == "auto")
+    return decideNamedAuto(o, graph, facts);
+  return decideNamed(o, graph, facts, o.recompute == "full", true);
 }
 
 void applyProfileFile(const CompileOptions &o, const ModelFacts &facts,

@@ -14,7 +14,10 @@
 #include "dialects/nn/Build.h"
 #include "dialects/nn/eval/Evaluate.h"
 
+#include <deque>
 #include <functional>
+#include <map>
+#include <memory>
 #include <set>
 
 namespace pipec::onnx {
@@ -212,7 +215,24 @@ public:
 private:
   mlir::Value materialize(const nn::Literal &literal);
   mlir::Value wholeSource(const nn::Literal &literal);
-  mlir::Value asBand(const nn::Literal &literal);
+  /// One value at places (i, j) of the last two dimensions with
+  /// -left <= j - i <= right, another elsewhere: a causal mask, or one with a
+  /// window.
+  struct Band {
+    double inside = 0, outside = 0;
+    int64_t left = 0, right = 0;
+  };
+  static std::optional<Band> findBand(const nn::Literal &literal);
+  mlir::Value makeBand(const Band &band, mlir::RankedTensorType type);
+  /// How a known tensor stands in the program: as a band, or as a parameter of
+  /// that name; of a type without repetition.
+  struct Shown {
+    mlir::RankedTensorType type;
+    std::optional<Band> band;
+    std::string symbol;
+  };
+  Shown decideShown(const nn::Literal &literal);
+  const Shown &shownAs(const nn::Literal &literal);
   mlir::Value weight(Initializer &source);
   std::string freshSymbol();
   Val reshapeOfTranspose(const Val &x, llvm::ArrayRef<int64_t> shape);
@@ -228,6 +248,16 @@ private:
   std::vector<nn::ParameterOp> folded;
   /// Folded tensors of equal elements share a parameter.
   llvm::DenseMap<mlir::Attribute, std::string> foldedSymbols;
+  /// Views that were looked through before, by their storage: every layer of a
+  /// model has the same mask.
+  struct View {
+    std::weak_ptr<const void> storage;
+    mlir::RankedTensorType type;
+    llvm::SmallVector<int64_t> strides;
+    int64_t offset = 0;
+    Shown shown;
+  };
+  std::map<const void *, std::deque<View>> views;
   std::vector<std::shared_ptr<Initializer>> embedded;
   std::string nodeName;
   /// Tensors of the file that were read, by the storage of their elements.

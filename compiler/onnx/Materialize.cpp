@@ -35,18 +35,18 @@ std::string Emitter::freshSymbol() {
   return symbol;
 }
 
-namespace {
-/// One value at places (i, j) with -left <= j - i <= right, another elsewhere:
-/// a causal mask, or one with a window.
-struct Band {
-  double inside = 0, outside = 0;
-  int64_t left = 0, right = 0;
-};
-} // namespace
-
-/// The band that a matrix is, if it is one. Elements are read row by row.
-static std::optional<Band> findBand(ArrayRef<double> m, int64_t rows,
-                                    int64_t columns) {
+/// The band that a tensor is, if all but its last two dimensions have size 1
+/// and it is one.
+std::optional<Emitter::Band> Emitter::findBand(const nn::Literal &literal) {
+  const int64_t rank = literal.getRank();
+  if (rank < 2)
+    return std::nullopt;
+  for (int64_t d = 0; d < rank - 2; ++d)
+    if (literal.getShape()[d] != 1)
+      return std::nullopt;
+  const int64_t rows = literal.getShape()[rank - 2],
+                columns = literal.getShape()[rank - 1];
+  const std::vector<double> m = literal.doubles();
   // The diagonal is inside; the far corners say what is outside.
   Band band;
   band.inside = m[0];
@@ -75,20 +75,10 @@ static std::optional<Band> findBand(ArrayRef<double> m, int64_t rows,
 
 /// A large mask that positions alone decide is computed where it is used:
 /// nothing to store, to send or to read.
-Value Emitter::asBand(const nn::Literal &literal) {
-  const int64_t rank = literal.getRank();
-  for (int64_t d = 0; d < rank - 2; ++d)
-    if (literal.getShape()[d] != 1)
-      return {};
-  if (rank < 2)
-    return {};
-  const std::optional<Band> band =
-      findBand(literal.doubles(), literal.getShape()[rank - 2],
-               literal.getShape()[rank - 1]);
-  if (!band)
-    return {};
+Value Emitter::makeBand(const Band &band, RankedTensorType type) {
+  const int64_t rank = type.getRank();
   const auto index =
-      RankedTensorType::get(literal.getShape(), IntegerType::get(context, 32));
+      RankedTensorType::get(type.getShape(), IntegerType::get(context, 32));
   nn::NNBuilder &b = builder;
   const Value distance =
       nn::sub(b, nn::iota(b, index, rank - 1), nn::iota(b, index, rank - 2));
@@ -96,19 +86,18 @@ Value Emitter::asBand(const nn::Literal &literal) {
     return nn::compare(b, predicate, distance,
                        nn::splatLike(b, distance, static_cast<double>(limit)));
   };
-  const int64_t all =
-      literal.getShape()[rank - 1] + literal.getShape()[rank - 2];
+  const int64_t all = type.getDimSize(rank - 1) + type.getDimSize(rank - 2);
   Value inside;
-  if (band->right < all)
-    inside = limited("le", band->right);
-  if (band->left < all) {
-    const Value near = limited("ge", -band->left);
+  if (band.right < all)
+    inside = limited("le", band.right);
+  if (band.left < all) {
+    const Value near = limited("ge", -band.left);
     inside = inside ? Value(nn::AndOp::create(b, inside, near)) : near;
   }
-  if (literal.getElementType().isInteger(1))
-    return band->inside != 0 ? inside : Value(nn::NotOp::create(b, inside));
-  return nn::select(b, inside, nn::splat(b, literal.getType(), band->inside),
-                    nn::splat(b, literal.getType(), band->outside));
+  if (type.getElementType().isInteger(1))
+    return band.inside != 0 ? inside : Value(nn::NotOp::create(b, inside));
+  return nn::select(b, inside, nn::splat(b, type, band.inside),
+                    nn::splat(b, type, band.outside));
 }
 
 /// A read of the tensor of the file that the literal shows as it is, but for
@@ -127,32 +116,58 @@ Value Emitter::wholeSource(const nn::Literal &literal) {
   return weight(*source->second);
 }
 
+/// Reads every element.
+Emitter::Shown Emitter::decideShown(const nn::Literal &literal) {
+  const nn::Literal small = literal.withoutRepetition().compressed();
+  Shown shown{small.getType(), std::nullopt, ""};
+  if (small.getNumElements() >= kBandElements)
+    shown.band = findBand(small);
+  if (shown.band)
+    return shown;
+  const DenseElementsAttr value = small.toAttr();
+  std::string &symbol = foldedSymbols[value];
+  if (symbol.empty()) {
+    symbol = freshSymbol();
+    OpBuilder unplaced(context);
+    folded.push_back(nn::ParameterOp::create(
+        unplaced, location, symbol, small.getType(), "constant", IntegerAttr(),
+        IntegerAttr(), IntegerAttr(), TypeAttr(), value,
+        StringAttr::get(context, "folded at import")));
+  }
+  shown.symbol = symbol;
+  return shown;
+}
+
+const Emitter::Shown &Emitter::shownAs(const nn::Literal &literal) {
+  std::deque<View> &known = views[literal.getStorage()];
+  if (!known.empty() && known.front().storage.expired())
+    known.clear(); // another tensor at the same address
+  for (const View &view : known)
+    if (view.type == literal.getType() && view.offset == literal.getOffset() &&
+        ArrayRef<int64_t>(view.strides) == literal.getStrides())
+      return view.shown;
+  known.push_back({literal.watchStorage(), literal.getType(),
+                   SmallVector<int64_t>(literal.getStrides()),
+                   literal.getOffset(), decideShown(literal)});
+  return known.back().shown;
+}
+
 Value Emitter::materialize(const nn::Literal &literal) {
   if (literal.getNumElements() > 0 && literal.getStoredElements() == 1)
     return nn::ConstantOp::create(builder, literal.toAttr());
-  nn::Literal small = literal.compressed();
+  const nn::Literal small = literal.compressed();
   Value base;
   if (Value source = wholeSource(small)) {
     base = nn::reshape(builder, source, small.getShape());
   } else if (small.getNumElements() <= kInlineElements) {
     base = nn::ConstantOp::create(builder, small.toAttr());
   } else {
-    small = small.withoutRepetition().compressed();
-    if (small.getNumElements() >= kBandElements)
-      if (Value band = asBand(small))
-        return nn::broadcast(builder, band, literal.getShape());
-    const DenseElementsAttr value = small.toAttr();
-    std::string &symbol = foldedSymbols[value];
-    if (symbol.empty()) {
-      symbol = freshSymbol();
-      OpBuilder unplaced(context);
-      folded.push_back(nn::ParameterOp::create(
-          unplaced, location, symbol, small.getType(), "constant",
-          IntegerAttr(), IntegerAttr(), IntegerAttr(), TypeAttr(), value,
-          StringAttr::get(context, "folded at import")));
-    }
-    base = nn::WeightOp::create(builder, small.getType(),
-                                FlatSymbolRefAttr::get(context, symbol));
+    const Shown &shown = shownAs(small);
+    if (shown.band)
+      base = makeBand(*shown.band, shown.type);
+    else
+      base = nn::WeightOp::create(
+          builder, shown.type, FlatSymbolRefAttr::get(context, shown.symbol));
   }
   return nn::broadcast(builder, base, literal.getShape());
 }

@@ -228,6 +228,21 @@ double ChainSearch::surrogate(const Split &split) const {
   return objective(p, place);
 }
 
+double ChainSearch::leastSurrogate(const std::vector<int> &replicas) const {
+  double devices = 0;
+  bool same = true;
+  for (int r : replicas)
+    devices += r, same &= r == replicas[0];
+  Slots place;
+  place.reference =
+      same ? replicas[0] : *std::max_element(replicas.begin(), replicas.end());
+  // All the work once, and no device faster than its share of it.
+  Pace least;
+  least.fill = work.back();
+  least.pace = model.request().strategy.chunks * work.back() / devices;
+  return objective(least, place);
+}
+
 int64_t ChainSearch::smallestLimit(const std::vector<int> &replicas) const {
   Slots place = slots(replicas, false);
   int64_t low = 0, high = int64_t(1) << 60;

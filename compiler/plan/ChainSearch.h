@@ -45,6 +45,9 @@ public:
   /// Surrogate of a split, for ranking; +inf when it does not fit.
   double surrogate(const Split &split) const;
 
+  /// No split into stages of so many replicas has a smaller surrogate. O(1).
+  double leastSurrogate(const std::vector<int> &replicas) const;
+
   /// Smallest limit under which `replicas.size()` stages fit, by greedy
   /// packing.
   int64_t smallestLimit(const std::vector<int> &replicas) const;

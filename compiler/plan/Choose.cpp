@@ -1,6 +1,8 @@
 #include "compiler/plan/Choose.h"
 
 #include "compiler/plan/Baselines.h"
+#include "compiler/plan/StableOrder.h"
+#include "compiler/plan/StepBound.h"
 #include "support/Failure.h"
 
 #include <algorithm>
@@ -27,6 +29,7 @@ int64_t largestStage(const PlanResult &result) {
 struct Candidate {
   size_t index;
   double seconds; ///< a microbatch
+  PlanRequest request;
   PlanResult result;
 };
 
@@ -34,7 +37,8 @@ struct Candidate {
 bool better(const Candidate &a, const Candidate &b) {
   if (std::abs(a.seconds - b.seconds) > 1e-9 * b.seconds)
     return a.seconds < b.seconds;
-  return largestStage(a.result) < largestStage(b.result);
+  const int64_t mine = largestStage(a.result), other = largestStage(b.result);
+  return mine != other ? mine < other : a.index < b.index;
 }
 
 std::string describe(const std::string &name, const Candidate &candidate,
@@ -51,22 +55,36 @@ std::string describe(const std::string &name, const Candidate &candidate,
 
 } // namespace
 
-StrategyChoice chooseStrategy(const std::vector<PlanRequest> &requests) {
+/// Indices of the requests, the most promising first; equals stay in order.
+static std::vector<std::pair<double, size_t>>
+byPromise(const std::vector<PlanRequest> &requests) {
+  std::vector<std::pair<double, size_t>> order;
+  for (size_t i = 0; i < requests.size(); ++i)
+    order.push_back({perMicrobatch(requests[i], stepBound(requests[i])), i});
+  sortBy(order, [](const auto &entry) { return entry.first; });
+  return order;
+}
+
+StrategyChoice chooseStrategy(const std::vector<PlanRequest> &requests,
+                              const PlanFunction &plan) {
   if (requests.empty())
     throw Failure(Exit::Usage, "no strategy to choose from");
   StrategyChoice choice;
-  std::optional<Failure> refusal;
+  choice.stepSeconds.assign(requests.size(), std::nan(""));
   std::optional<Candidate> best, second;
-  for (size_t i = 0; i < requests.size(); ++i) {
+  for (auto [bound, i] : byPromise(requests)) {
+    if (second && bound > second->seconds)
+      continue;
     PlanRequest asked = requests[i];
     asked.baselines = false;
+    asked.explainNoFit = false;
     asked.effort /= static_cast<double>(std::min<size_t>(requests.size(), 8));
-    choice.stepSeconds.push_back(std::nan(""));
     try {
-      PlanResult result = makePlan(asked);
-      choice.stepSeconds.back() = result.stepSeconds;
-      Candidate made{i, perMicrobatch(asked, result.stepSeconds),
-                     std::move(result)};
+      OrderedPlan planned =
+          plan ? plan(i, asked) : OrderedPlan{asked, makePlan(asked)};
+      choice.stepSeconds[i] = planned.result.stepSeconds;
+      Candidate made{i, perMicrobatch(asked, planned.result.stepSeconds),
+                     std::move(planned.request), std::move(planned.result)};
       if (!best || better(made, *best))
         second = std::move(best), best = std::move(made);
       else if (!second || better(made, *second))
@@ -74,17 +92,21 @@ StrategyChoice chooseStrategy(const std::vector<PlanRequest> &requests) {
     } catch (const Failure &failure) {
       if (failure.code != Exit::NoFit && failure.code != Exit::Usage)
         throw;
-      if (!refusal)
-        refusal.emplace(failure);
     }
   }
-  if (!best)
-    throw *refusal;
+  if (!best) { // the first one says why
+    makePlan(requests.front());
+    throw Failure(Exit::Internal, "a plan that fits was not found before");
+  }
   choice.chosen = best->index;
+  choice.request = std::move(best->request);
+  const PlanRequest &first = requests[best->index];
+  choice.request.baselines = first.baselines;
+  choice.request.explainNoFit = first.explainNoFit;
+  choice.request.effort = first.effort;
   choice.result = std::move(best->result);
-  const PlanRequest &chosen = requests[best->index];
-  if (chosen.baselines)
-    choice.result.baselines = priceBaselines(chosen, choice.result);
+  if (choice.request.baselines)
+    choice.result.baselines = priceBaselines(choice.request, choice.result);
   if (second)
     choice.result.runnerUp =
         describe(requests[second->index].strategy.name, *second, best->seconds);

@@ -3,24 +3,41 @@
 
 #include "compiler/plan/Planner.h"
 
+#include <functional>
+
 namespace pipec::plan {
 
 /// The fastest plan among several strategies. `result.runnerUp` says what the
 /// best of the others would have cost.
 struct StrategyChoice {
-  size_t chosen = 0; ///< index into the requests
+  size_t chosen = 0;   ///< index into the requests
+  PlanRequest request; ///< as it was planned
   PlanResult result;
-  /// Predicted step seconds of every request, NaN where it does not fit or
-  /// apply.
+  /// Predicted step seconds of every request; NaN where it does not fit or
+  /// apply, and where its lower bound is above the second best.
   std::vector<double> stepSeconds;
 };
 
-/// Plans every request and keeps the fastest result; of equally fast ones that
-/// with the smaller peak, then the earlier. With a request for data parallelism
-/// among them the choice is never predicted slower than that, and never slower
-/// than an even split of its own shape. Requests differ in strategy and in what
-/// goes with it; baselines are priced for the chosen one alone. Throws what the
-/// first request threw when none works.
-StrategyChoice chooseStrategy(const std::vector<PlanRequest> &requests);
+/// A plan, and the request that it answers (an order may have been found for
+/// it).
+struct OrderedPlan {
+  PlanRequest request;
+  PlanResult result;
+};
+
+/// Plans the request of that index.
+using PlanFunction =
+    std::function<OrderedPlan(size_t index, const PlanRequest &request)>;
+
+/// Plans the requests, the most promising first, and keeps the fastest result;
+/// of equally fast ones that with the smaller peak, then the earlier. What by
+/// its lower bound (stepBound) is slower than the second best is not planned.
+/// With a request for data parallelism among them the choice is never predicted
+/// slower than that, and never slower than an even split of its own shape.
+/// Requests differ in strategy and in what goes with it; baselines are priced
+/// for the chosen one alone. Throws what makePlan says of the first request
+/// when none works.
+StrategyChoice chooseStrategy(const std::vector<PlanRequest> &requests,
+                              const PlanFunction &plan = {});
 
 } // namespace pipec::plan

@@ -65,6 +65,8 @@ int stagesThatFit(const PlanRequest &request, int64_t limit) {
 void throwNoFit(const PlanRequest &request, const StepModel &model,
                 const std::vector<int> &replicas) {
   int64_t limit = model.limit();
+  if (!request.explainNoFit)
+    throw Failure(Exit::NoFit, "nothing fits in memory");
   int64_t needed;
   if (!request.cuts.empty()) {
     Split split;

@@ -7,15 +7,9 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
-#include "compiler/plan/Planner.h"
+#include "compiler/plan/Choose.h"
 
 namespace pipec::plan {
-
-/// A plan under an order made for it.
-struct OrderedPlan {
-  PlanRequest request; ///< with the order and the cuts of the plan
-  PlanResult result;
-};
 
 /// The schedule of that name ("auto" too) for the stages of `result`, within
 /// the memory that the rest of them leaves. Throws Failure(NoFit) when none

@@ -49,6 +49,8 @@ struct PlanRequest {
   /// Share of the usual search effort, which is counted in simulated actions,
   /// so that results do not depend on the machine's speed.
   double effort = 1;
+  /// When nothing fits: also search for what would, for the message.
+  bool explainNoFit = true;
   /// Also price data parallelism, the even split, GPipe … for comparison.
   bool baselines = true;
 };

@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 namespace pipec::plan {
 
@@ -37,8 +38,18 @@ std::vector<Ranked> rankedSplits(const PlanRequest &request,
   std::vector<Shape2D> shapes = candidateShapes(request, model);
   // Many shapes are ranked by a few labels each; what is far behind is dropped.
   bool many = shapes.size() > 3;
+  std::vector<double> least(shapes.size(), 0);
+  if (many)
+    for (size_t i = 0; i < shapes.size(); ++i)
+      least[i] = search.leastSurrogate(shapes[i].replicas);
+  std::vector<size_t> order(shapes.size());
+  std::iota(order.begin(), order.end(), size_t(0));
+  sortBy(order, [&](size_t i) { return least[i]; });
   double best = inf;
-  for (const Shape2D &shape : shapes) {
+  for (size_t i : order) {
+    const Shape2D &shape = shapes[i];
+    if (least[i] > 1.25 * best)
+      break;
     // A schedule may not exist for every number of stages and microbatches.
     try {
       auto split = many ? search.best(shape.replicas, shape.pipelinesInside,

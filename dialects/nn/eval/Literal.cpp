@@ -206,43 +206,64 @@ Literal Literal::compressed() const {
   return view(type.clone(shape), strides, offset);
 }
 
+/// Whether all elements along a dimension equal the first. `line` shows the
+/// elements, `same` the first of each line instead.
+template <typename T>
+static bool repeats(const std::vector<T> &elements, const Literal &line,
+                    const Literal &same, int64_t dimension) {
+  // Most tensors differ on the line through the first element or the last.
+  const int64_t step = line.getStrides()[dimension];
+  int64_t far = line.getOffset();
+  for (auto [size, stride] : llvm::zip(line.getShape(), same.getStrides()))
+    far += (size - 1) * stride;
+  for (const int64_t begin : {line.getOffset(), far})
+    for (int64_t i = 1; i < line.getShape()[dimension]; ++i)
+      if (elements[begin] != elements[begin + i * step])
+        return false;
+  bool equal = true;
+  forEachPosition(line.getShape(), {&line, &same}, [&](ArrayRef<int64_t> at) {
+    equal &= elements[at[0]] == elements[at[1]];
+  });
+  return equal;
+}
+
 Literal Literal::withoutRepetition() const {
+  if (getNumElements() == 0)
+    return *this;
   Literal out = *this;
+  const bool floats = isFloat();
   for (int64_t d = 0; d < getRank(); ++d) {
     if (getShape()[d] == 1 || out.strides[d] == 0)
       continue;
-    // Every index along d of `same` reads the first element.
-    Literal same = out.compressed(), line = same;
+    Literal line = out.compressed(), same = line;
     same.strides[d] = 0;
-    bool repeats = true;
-    forEachPosition(line.getShape(), {&line, &same}, [&](ArrayRef<int64_t> at) {
-      repeats &= isFloat() ? doubleAt(at[0]) == doubleAt(at[1])
-                           : intAt(at[0]) == intAt(at[1]);
-    });
-    if (repeats)
+    if (floats ? repeats(buffer->floats, line, same, d)
+               : repeats(buffer->ints, line, same, d))
       out.strides[d] = 0;
   }
   return out;
 }
 
-std::vector<double> Literal::doubles() const {
-  std::vector<double> out;
-  out.reserve(getNumElements());
-  forEachPosition(getShape(), {this}, [&](ArrayRef<int64_t> at) {
-    out.push_back(isFloat() ? doubleAt(at[0])
-                            : static_cast<double>(intAt(at[0])));
+/// All elements as To, in row-major order.
+template <typename To, typename From>
+static std::vector<To> inOrder(const Literal &literal,
+                               const std::vector<From> &elements) {
+  std::vector<To> out;
+  out.reserve(literal.getNumElements());
+  forEachPosition(literal.getShape(), {&literal}, [&](ArrayRef<int64_t> at) {
+    out.push_back(static_cast<To>(elements[at[0]]));
   });
   return out;
 }
 
+std::vector<double> Literal::doubles() const {
+  return isFloat() ? inOrder<double>(*this, buffer->floats)
+                   : inOrder<double>(*this, buffer->ints);
+}
+
 std::vector<int64_t> Literal::integers() const {
-  std::vector<int64_t> out;
-  out.reserve(getNumElements());
-  forEachPosition(getShape(), {this}, [&](ArrayRef<int64_t> at) {
-    out.push_back(isFloat() ? static_cast<int64_t>(doubleAt(at[0]))
-                            : intAt(at[0]));
-  });
-  return out;
+  return isFloat() ? inOrder<int64_t>(*this, buffer->floats)
+                   : inOrder<int64_t>(*this, buffer->ints);
 }
 
 DenseElementsAttr Literal::toAttr() const {

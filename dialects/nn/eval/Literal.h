@@ -56,6 +56,8 @@ public:
 
   /// Equal for views of the same elements.
   const void *getStorage() const { return buffer.get(); }
+  /// To see whether the storage still is what it was: addresses come back.
+  std::weak_ptr<const void> watchStorage() const { return buffer; }
   llvm::ArrayRef<int64_t> getStrides() const { return strides; }
   /// Elements that differ by position: the product of the sizes of dimensions
   /// that are not mere repetition.

@@ -1,0 +1,349 @@
+#include "compiler/plan/StepVerifier.h"
+
+#include "compiler/plan/Expect.h"
+#include "compiler/schedule/Generator.h"
+
+#include <cstdint>
+#include <map>
+#include <numeric>
+#include <set>
+
+namespace pipec::plan {
+
+namespace {
+
+constexpr int64_t kMostActions = 5'000'000;
+
+double workOf(const StagePlan &stage) {
+  return stage.forwardSeconds + stage.backwardInputSeconds +
+         stage.backwardWeightSeconds;
+}
+
+double updateOf(const PlanRequest &request, const StagePlan &stage) {
+  const auto bytes = static_cast<double>(stage.parameterBytes);
+  if (request.graph.updateSecondsPerByte > 0)
+    return request.graph.updateSecondsPerByte * bytes;
+  return bytes * (3 + 2 * request.optimizerBytesPerParameterByte) /
+         (0.8 * request.topology.device.memoryBandwidth);
+}
+
+/// The better of a ring over all replicas and, where servers hold equally many,
+/// a ring in each server and one across of a share each.
+double reduceOf(const Topology &topology, const StagePlan &stage) {
+  const std::vector<int> &devices = stage.devices;
+  const auto bytes = static_cast<double>(stage.parameterBytes);
+  const auto n = static_cast<double>(devices.size());
+  if (n < 2 || bytes == 0)
+    return 0;
+  auto ring = [](const Link &link, double members, double each) {
+    return 2 * (members - 1) * (link.latency + each / members / link.bandwidth);
+  };
+  const Link across = topology.slowestLink(devices);
+  const double flat = ring(across, n, bytes);
+  std::map<int, int> held;
+  for (int d : devices)
+    ++held[d / topology.levels.back().count];
+  const int inner = held.begin()->second;
+  for (auto [server, count] : held)
+    if (count != inner)
+      return flat;
+  if (inner < 2 || held.size() < 2)
+    return flat;
+  const Level &near = topology.levels.back();
+  return std::min(
+      flat, ring({near.bandwidth, near.latency, 0}, inner, bytes) +
+                ring(across, static_cast<double>(held.size()), bytes / inner));
+}
+
+/// Replicas of neighbouring stages meet in turn; the outermost link that any
+/// pair uses counts for all.
+Link linkInto(const Topology &topology, const PlanResult &result, size_t s) {
+  const std::vector<int> &from = result.stages[s - 1].devices;
+  const std::vector<int> &to = result.stages[s].devices;
+  Link worst = topology.link(from[0], to[0]);
+  const size_t period = std::lcm(from.size(), to.size());
+  for (size_t k = 1; k < period && worst.level > 0; ++k) {
+    Link link = topology.link(from[k % from.size()], to[k % to.size()]);
+    if (link.level < worst.level)
+      worst = link;
+  }
+  return worst;
+}
+
+double hopOf(const Link &link, int64_t bytes) {
+  return bytes == 0
+             ? 0
+             : link.latency + static_cast<double>(bytes) / link.bandwidth;
+}
+
+/// Longest paths through list order and data dependencies: walks along every
+/// device's list as far as data allows, until nothing moves.
+class Paths {
+public:
+  Paths(const schedule::Schedule &order, const PlanRequest &request,
+        const PlanResult &result)
+      : order(order), request(request), result(result),
+        devices(order.order.size()), after(devices, 0),
+        hops(result.stages.size() + 1, 0),
+        ahead(schedule::forwardsAhead(order)) {
+    for (size_t s = 1; s < result.stages.size(); ++s) {
+      const Link link = linkInto(request.topology, result, s);
+      hops[s] = hopOf(link, std::max(result.stages[s].receiveBytes,
+                                     result.stages[s].receiveGradientBytes) /
+                                order.slices);
+      if (result.stages[s - 1].devices[0] != result.stages[s].devices[0])
+        latency = std::max(latency, link.latency);
+    }
+    for (size_t d = 0; d < devices; ++d)
+      after[d] = afterwards(d);
+  }
+
+  /// When all have ended and updated, of a step by itself.
+  double alone() { return run(std::vector<double>(devices, 0), false); }
+
+  /// The time from step to step without a barrier.
+  double following() {
+    std::vector<double> finish{alone()};
+    while (finish.size() < 4)
+      finish.push_back(run(released, true));
+    return (finish[3] - finish[1]) / 2;
+  }
+
+  double latency = 0; ///< the longest between neighbours
+
+private:
+  double &at(std::vector<double> &list, int stage, int microbatch) {
+    return list[static_cast<size_t>(stage) * order.microbatches + microbatch];
+  }
+
+  /// A step that each device begins when it is released. `follows`: behind
+  /// another one, whose verdict goes from the last device to the first.
+  double run(const std::vector<double> &release, bool follows) {
+    forwards.assign(static_cast<size_t>(order.stages) * order.microbatches, -1);
+    backwards = forwards;
+    clock = release;
+    next.assign(devices, 0);
+    verdict.assign(devices, 0);
+    settled.assign(devices, !follows);
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (size_t d = 0; d < devices; ++d)
+        moved |= walk(d);
+    }
+    return update();
+  }
+
+  /// As far as it goes; whether that is any further, or settles something.
+  bool walk(size_t d) {
+    bool moved = false;
+    for (; next[d] < order.order[d].size(); ++next[d], moved = true) {
+      const bool asks = static_cast<int>(next[d]) == ahead[d] && !settled[d];
+      if (asks && !settle(d))
+        break;
+      moved |= asks;
+      if (!advance(d, order.order[d][next[d]]))
+        break;
+    }
+    return moved;
+  }
+
+  /// The verdict on the step before arrives from the devices behind.
+  bool settle(size_t d) {
+    if (d + 1 < devices) {
+      if (!settled[d + 1])
+        return false;
+      clock[d] = std::max(clock[d], verdict[d + 1] + latency);
+    }
+    verdict[d] = clock[d];
+    return settled[d] = true;
+  }
+
+  /// Runs one action; false while its input is missing.
+  bool advance(size_t d, const schedule::Action &a) {
+    const StagePlan &stage = result.stages[static_cast<size_t>(a.stage)];
+    const bool forward = a.kind == schedule::Kind::F;
+    const int from = forward ? a.stage - 1 : a.stage + 1;
+    double ready = 0;
+    if (a.kind != schedule::Kind::W && from >= 0 && from < order.stages) {
+      ready = at(forward ? forwards : backwards, from, a.microbatch);
+      if (ready < 0)
+        return false;
+      if (order.deviceOf(from, a.microbatch) != static_cast<int>(d))
+        ready += hops[static_cast<size_t>(std::max(a.stage, from))];
+    }
+    double seconds = forward ? stage.forwardSeconds : 0;
+    if (a.kind == schedule::Kind::B || a.kind == schedule::Kind::I)
+      seconds += stage.backwardInputSeconds;
+    if (a.kind == schedule::Kind::B || a.kind == schedule::Kind::W)
+      seconds += stage.backwardWeightSeconds;
+    clock[d] = std::max(clock[d], ready) + seconds / order.slices;
+    if (a.kind != schedule::Kind::W)
+      at(forward ? forwards : backwards, a.stage, a.microbatch) = clock[d];
+    return true;
+  }
+
+  /// Ends the step; without a barrier a device waits for the norm of those
+  /// before it.
+  double update() {
+    double end = 0, norm = 0;
+    released.assign(devices, 0);
+    for (size_t d = 0; d < devices; ++d) {
+      expect(next[d] == order.order[d].size(),
+             "the schedule stops before its end");
+      norm = request.strategy.barrier || d == 0
+                 ? clock[d]
+                 : std::max(clock[d], norm + latency);
+      released[d] = norm + after[d];
+      end = std::max(end, released[d]);
+    }
+    return end;
+  }
+
+  /// All-reduces and updates of what a device holds.
+  double afterwards(size_t d) const {
+    std::set<int> held;
+    for (const schedule::Action &a : order.order[d])
+      held.insert(a.stage);
+    double seconds = 0;
+    for (int s : held) {
+      const StagePlan &stage = result.stages[static_cast<size_t>(s)];
+      seconds += stage.allReduceSeconds + updateOf(request, stage);
+    }
+    return seconds;
+  }
+
+  const schedule::Schedule &order;
+  const PlanRequest &request;
+  const PlanResult &result;
+  const size_t devices;
+  std::vector<double> after; ///< what each device does after its last action
+  std::vector<double> hops;  ///< into a stage from the one before, either way
+  const std::vector<int> ahead; ///< forwards before another step's verdict
+  std::vector<double> forwards, backwards;      ///< when they end; -1: not yet
+  std::vector<double> clock, released, verdict; ///< by device
+  std::vector<size_t> next;
+  std::vector<char> settled;
+};
+
+/// Ranks on the fullest server, of all that the plan uses.
+int ranksOnAServer(const PlanRequest &request, const PlanResult &result) {
+  std::map<int, std::set<int>> onServer;
+  size_t most = 1;
+  for (const StagePlan &stage : result.stages)
+    for (int device : stage.devices) {
+      auto &there = onServer[request.topology.server(device)];
+      there.insert(device);
+      most = std::max(most, there.size());
+    }
+  return static_cast<int>(most);
+}
+
+/// The step of `order` is its longest path. Ranks that share cores take turns:
+/// no task is faster than that, and none slower than ranks / cores.
+void checkOrder(const schedule::Schedule &order, const PlanRequest &request,
+                const PlanResult &result) {
+  Paths paths(order, request, result);
+  const bool barrier = request.strategy.barrier;
+  const int ranks = ranksOnAServer(request, result);
+  const int cores = request.topology.cores;
+  if (cores == 0 || ranks <= cores) {
+    expectClose(result.stepSeconds, barrier ? paths.alone() : paths.following(),
+                "the step time");
+    return;
+  }
+  // Without a barrier steps overlap, so that only the longest is known.
+  const double path = paths.alone();
+  const double slowed =
+      path * ranks / cores + (barrier ? 0 : 2 * ranks * paths.latency);
+  expect(result.stepSeconds >= (barrier ? path * (1 - 1e-9) : 0) &&
+             result.stepSeconds <= slowed * (1 + 1e-9),
+         "the step time of ranks that share cores is outside its bounds");
+}
+
+/// The order that the strategy's schedule has for these stages.
+schedule::Schedule orderOf(const PlanRequest &request,
+                           const PlanResult &result) {
+  const auto &stages = result.stages;
+  const int chunks = std::max(1, request.strategy.chunks);
+  schedule::ScheduleRequest wanted;
+  wanted.chunks = chunks > 1 ? chunks : 0;
+  const bool equal =
+      std::all_of(stages.begin(), stages.end(), [&](const StagePlan &s) {
+        return s.replicas == stages.front().replicas;
+      });
+  if (equal) { // independent pipelines
+    const int r = stages.front().replicas;
+    wanted.devices = static_cast<int>(stages.size()) / chunks;
+    wanted.microbatches = (request.microbatches + r - 1) / r;
+  } else {
+    wanted.devices = 0;
+    wanted.microbatches = request.microbatches;
+    for (const StagePlan &s : stages) {
+      wanted.replicas.push_back(s.replicas);
+      wanted.devices += s.replicas;
+    }
+  }
+  return schedule::generate(request.strategy.schedule, wanted);
+}
+
+/// Without a barrier: every replica, link, window and core keeps up with one
+/// microbatch a period.
+void checkPeriod(const PlanRequest &request, const PlanResult &result) {
+  const Topology &topology = request.topology;
+  std::vector<double> lower; // of the period
+  std::map<int, double> onServer;
+  const size_t count = result.stages.size();
+  std::vector<double> there(count, 0), back(count, 0); // into a stage, and back
+  for (size_t s = 1; s < count; ++s) {
+    const Link link = linkInto(topology, result, s);
+    there[s] = hopOf(link, result.stages[s].receiveBytes);
+    back[s] = hopOf(link, result.stages[s].receiveGradientBytes);
+  }
+  for (size_t s = 0; s < count; ++s) {
+    const StagePlan &stage = result.stages[s];
+    auto load = [&](const StagePlan &of) {
+      return workOf(of) + of.allReduceSeconds + updateOf(request, of);
+    };
+    lower.push_back(load(stage) / stage.replicas);
+    for (int device : stage.devices)
+      onServer[topology.server(device)] += load(stage) / stage.replicas;
+    // From here to the end and back, once for every microbatch in flight.
+    double way = 0;
+    for (size_t t = s; t < count; ++t) {
+      way += load(result.stages[t]);
+      if (t > s)
+        way += there[t] + back[t];
+    }
+    lower.push_back(way /
+                    (static_cast<double>(stage.replicas) * stage.inFlight));
+    if (s > 0)
+      lower.push_back(std::max(there[s], back[s]) /
+                      std::min(stage.replicas, result.stages[s - 1].replicas));
+  }
+  if (topology.cores > 0)
+    for (auto [server, work] : onServer)
+      lower.push_back(work / topology.cores);
+  expectClose(result.stepSeconds,
+              request.microbatches *
+                  *std::max_element(lower.begin(), lower.end()),
+              "the time of the step's microbatches");
+}
+
+} // namespace
+
+void verifyStep(const PlanRequest &request, const PlanResult &result) {
+  for (size_t s = 0; s < result.stages.size(); ++s)
+    expectClose(result.stages[s].allReduceSeconds,
+                reduceOf(request.topology, result.stages[s]),
+                "stage " + std::to_string(s) + "'s all-reduce");
+  const StrategyFacts &facts = request.strategy;
+  if (!facts.synchronous)
+    return checkPeriod(request, result);
+  if (static_cast<int64_t>(result.stages.size()) * request.microbatches * 3 >
+      kMostActions)
+    return;
+  checkOrder(facts.order ? *facts.order : orderOf(request, result), request,
+             result);
+}
+
+} // namespace pipec::plan
