@@ -13,7 +13,7 @@
 
 #include <stdint.h>
 
-#define PIPEC_ABI_VERSION 2
+#define PIPEC_ABI_VERSION 3
 
 #ifdef __cplusplus
 extern "C" {
@@ -42,7 +42,9 @@ enum PipecRegion {
   PIPEC_REGION_COUNT
 };
 
-/* Every base is 64-byte aligned. */
+struct PipecDevice;
+
+/* Every base is 64-byte aligned; on a GPU it is an address of its memory. */
 typedef struct PipecFrame {
   char *base[PIPEC_REGION_COUNT];
   int64_t step;       /* optimizer step, from 0; -1 outside training          */
@@ -52,6 +54,10 @@ typedef struct PipecFrame {
   double lr_factor;   /* multiplies the learning rate                         */
   double grad_scale;  /* multiplies every gradient (1/replicas, clipping)     */
   int64_t update;     /* number of this update, from 1 (Adam's t)             */
+  /* GPU only */
+  struct PipecDevice *device; /* the stage's code on the GPU                    */
+  char *scalars;      /* this frame in the GPU's memory: kernels read numbers
+                         from there, at their place in the frame                */
 } PipecFrame;
 
 typedef void (*PipecTask)(PipecFrame *);
@@ -70,6 +76,36 @@ typedef void (*PipecTask)(PipecFrame *);
  *     pipec_update          WEIGHTS, GRADIENTS, OPTIMIZER -> NEW_WEIGHTS, OPTIMIZER
  *     pipec_track           STATS -> STATE, once per microbatch in ascending
  *                           order, after the last forward of a step            */
+
+/* A stage for GPUs is the same: its functions run on the host and hand work to
+ * the device, in order, through the table that the runtime gives them. Nothing
+ * waits for the device. Descriptors are those of runtime/kernels/cpu/Kernels.h.
+ * Failures are kept by the runtime and looked for after the call.             */
+struct PipecMatmul;
+struct PipecConv;
+
+typedef struct PipecDevice {
+  /* kernel<number> of the stage with these pointers as its arguments.          */
+  void (*launch)(struct PipecDevice *, int32_t kernel, int64_t blocks,
+                 int32_t threads, int32_t shared_bytes, char *const *arguments,
+                 int32_t count);
+  void (*matmul)(struct PipecDevice *, const struct PipecMatmul *, const char *a,
+                 const char *b, char *c);
+  /* kind: PipecConvKind; operands in the order of the function on the CPU.     */
+  void (*conv)(struct PipecDevice *, const struct PipecConv *, int32_t kind,
+               const char *first, const char *second, char *result);
+  void (*clear)(struct PipecDevice *, char *at, int64_t bytes);
+  char *literals; /* copy of pipec_literals in the GPU's memory                 */
+  char *fault;    /* int64_t[3]: 1 when an index was out of range, the index, the
+                     size that it should have been below                        */
+} PipecDevice;
+
+/* It exports besides
+ *   const int32_t pipec_kernel_count;
+ *   const char pipec_ptx[];                        text, ends with 0
+ *   const char pipec_cubin_80[], pipec_cubin_90[]; optional, for those chips
+ *   const int64_t pipec_<each of them>_bytes;
+ *   const char pipec_literals[]; const int64_t pipec_literals_bytes;            */
 
 #ifdef __cplusplus
 }

@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 build=${BUILD:-build}
 
-tools/setup.sh
+tools/setup.sh --cuda
 cmake -S . -B "$build" -G Ninja -DBUILD_TESTING=ON
 cmake --build "$build"
 exec ctest --test-dir "$build" --output-on-failure -j "$(nproc)" "$@"

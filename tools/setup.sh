@@ -3,6 +3,8 @@
 #
 #   tools/setup.sh            compiler, LLVM and MLIR 22, libraries, Open MPI
 #   tools/setup.sh --bench    also what test/bench compares with
+#   tools/setup.sh --cuda     also NVIDIA's assembler and math functions for
+#                             GPUs, from PyPI, when no toolkit is there
 #   tools/setup.sh --print    only names the packages that are missing
 #
 # Asks nothing; does nothing when all is there. Needs root or sudo otherwise.
@@ -22,9 +24,11 @@ packages=(
   libgtest-dev libgmock-dev libclang-rt-22-dev
 )
 print=0
+cuda=0
 for argument in "$@"; do
   case $argument in
   --bench) packages+=(libbenchmark-dev libdnnl-dev) ;;
+  --cuda) cuda=1 ;;
   --print) print=1 ;;
   *)
     echo "setup.sh: unknown argument $argument" >&2
@@ -32,6 +36,46 @@ for argument in "$@"; do
     ;;
   esac
 done
+
+# ptxas and libdevice, where pipec looks for them.
+has_cuda() {
+  local ptxas root
+  ptxas=$(command -v ptxas || echo /usr/local/cuda/bin/ptxas)
+  [[ -x $ptxas ]] || return 1
+  root=$(dirname "$(dirname "$(readlink -f "$ptxas")")")
+  [[ -e $root/nvvm/libdevice/libdevice.10.bc ||
+    -e /usr/local/cuda/nvvm/libdevice/libdevice.10.bc ]]
+}
+if ((cuda)); then
+  has_cuda && cuda=0 || packages+=(python3-pip)
+fi
+
+# Two files of two packages (100 MB to load); without them GPU code ends at PTX.
+install_cuda() {
+  local folder root=/usr/local/lib/pipec-cuda
+  folder=$(mktemp -d)
+  if ! python3 -m pip download -q --no-deps -d "$folder" \
+    nvidia-cuda-nvcc==13.0.88 nvidia-nvvm==13.0.88 </dev/null; then
+    echo "setup.sh: no ptxas and libdevice from PyPI; machine code for GPUs and" \
+      "its tests are left out" >&2
+    rm -rf "$folder"
+    return
+  fi
+  python3 - "$folder" <<'PYTHON'
+import pathlib, sys, zipfile
+folder = pathlib.Path(sys.argv[1])
+for wheel in folder.glob("*.whl"):
+    with zipfile.ZipFile(wheel) as files:
+        for name in files.namelist():
+            if name.endswith(("/ptxas", "/libdevice.10.bc")):
+                files.extract(name, folder)
+PYTHON
+  chmod +x "$folder/nvidia/cu13/bin/ptxas"
+  "${as_root[@]}" mkdir -p "$root"
+  "${as_root[@]}" cp -r "$folder/nvidia/cu13/." "$root"
+  "${as_root[@]}" ln -sf "$root/bin/ptxas" /usr/local/bin/ptxas
+  rm -rf "$folder"
+}
 
 is_installed() {
   [[ $(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null) == installed ]]
@@ -49,7 +93,7 @@ if ((print)); then
   printf '%s\n' "${missing[@]}"
   exit 0
 fi
-if ((${#missing[@]} == 0)); then
+if ((${#missing[@]} == 0 && !cuda)); then
   exit 0
 fi
 
@@ -61,14 +105,19 @@ if ((EUID != 0)); then
   fi
   as_root=(sudo)
 fi
-echo "setup.sh: installing ${missing[*]}" >&2
-export DEBIAN_FRONTEND=noninteractive
-"${as_root[@]}" apt-get -q update </dev/null
-if ! apt-cache show clang-22 >/dev/null 2>&1; then
-  echo "setup.sh: clang-22 comes with Debian 12's security updates;" \
-    "add 'deb http://deb.debian.org/debian-security bookworm-security main'" \
-    "to apt's sources" >&2
-  exit 69
+if ((${#missing[@]})); then
+  echo "setup.sh: installing ${missing[*]}" >&2
+  export DEBIAN_FRONTEND=noninteractive
+  "${as_root[@]}" apt-get -q update </dev/null
+  if ! apt-cache show clang-22 >/dev/null 2>&1; then
+    echo "setup.sh: clang-22 comes with Debian 12's security updates;" \
+      "add 'deb http://deb.debian.org/debian-security bookworm-security main'" \
+      "to apt's sources" >&2
+    exit 69
+  fi
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+    apt-get -q -y install --no-install-recommends "${missing[@]}" </dev/null
 fi
-"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
-  apt-get -q -y install --no-install-recommends "${missing[@]}" </dev/null
+if ((cuda)); then
+  install_cuda
+fi

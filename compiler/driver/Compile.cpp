@@ -93,7 +93,7 @@ public:
       loss = lossChoice(options);
     facts.topology = topologyOf(options);
     if (options.device.empty() || options.cpus.empty())
-      refuseCodeForGpus();
+      refusePlansForGpus();
     DiagnosticCollector collector(context, diagnostics);
     if (!import())
       return report();
@@ -156,13 +156,17 @@ private:
     optimizer = row->optimizer;
   }
 
-  void refuseCodeForGpus() {
-    bool gpu = facts.topology.device.kind != "cpu";
-    if (gpu && !options.dryRun && options.emit != "nn" &&
-        options.emit != "pipe")
+  bool forGpus() const { return facts.topology.device.kind != "cpu"; }
+
+  void refusePlansForGpus() {
+    if (!forGpus() && (options.emit == "ptx" || options.emit == "cubin"))
+      throw Failure(Exit::Usage, "--emit " + options.emit +
+                                     " is for GPUs: give --gpus NxM");
+    if (forGpus() && !options.dryRun && options.emit.empty())
       throw Failure(Exit::Unavailable,
-                    "this build generates no code for GPUs; add --dry-run to "
-                    "plan for them, or use --cpus");
+                    "this build runs no plans on GPUs; add --dry-run to plan "
+                    "for them, --emit ptx or cubin for their code, or use "
+                    "--cpus");
   }
 
   //===--------------------------------------------------------------------===//
@@ -302,6 +306,7 @@ private:
 
   bool compileStages(PlanFolder *folder, std::vector<int64_t> &workspace,
                      std::string &text);
+  std::string cubinOf(const target::StageCode &code);
   int generate();
   int printDryRun();
   void showPlan(const plan::Plan &plan);
@@ -409,6 +414,17 @@ std::map<std::string, std::string> Compiler::foldedTensors() {
   return folded;
 }
 
+/// The machine code of the chip that was asked for.
+std::string Compiler::cubinOf(const target::StageCode &code) {
+  int chip = std::stoi(options.targetGpu.substr(std::strlen("sm_")));
+  auto found = code.cubins.find(chip);
+  if (found == code.cubins.end())
+    throw Failure(Exit::Unavailable,
+                  "no ptxas on this machine, which makes machine code of PTX; "
+                  "run tools/setup.sh --cuda, or set CUDA_HOME to a toolkit");
+  return found->second;
+}
+
 /// Code of all stages: shared objects in `folder`, or as text without one.
 bool Compiler::compileStages(PlanFolder *folder,
                              std::vector<int64_t> &workspace,
@@ -421,17 +437,26 @@ bool Compiler::compileStages(PlanFolder *folder,
   targetOptions.keepKernels = options.emit == "kernels";
   targetOptions.keepLlvm = options.emit == "llvm";
   targetOptions.keepObject = options.emit == "object";
+  if (options.emit == "kernels" || options.emit == "llvm")
+    targetOptions.gpuCode = targetOptions.GpuLlvm;
+  else if (options.emit == "ptx")
+    targetOptions.gpuCode = targetOptions.GpuPtx;
   for (auto stage : module->getOps<ModuleOp>()) {
     int64_t id = stage->getAttrOfType<IntegerAttr>(pipe::kStageAttr).getInt();
     target::StageCode code;
     std::string path = folder ? folder->temporary() + "/stages/stage" +
                                     std::to_string(id) + ".so"
                               : "";
-    if (failed(target::compileStage(stage, targetOptions, path, code)))
+    if (failed(target::compileStage(forGpus() ? "cuda" : "cpu", stage,
+                                    targetOptions, path, code)))
       return false;
     for (const target::TaskCode &task : code.tasks)
       workspace[id] = std::max(workspace[id], task.workspaceBytes);
     text += code.kernels + code.llvm + code.object;
+    if (options.emit == "ptx")
+      text += code.ptx;
+    if (options.emit == "cubin")
+      text += cubinOf(code);
   }
   if (folder)
     std::filesystem::remove(folder->temporary() + "/stages/.keep");

@@ -202,9 +202,10 @@ bool parseCompileOptions(int argc, char **argv, CompileOptions &o) {
                "no loss, no gradients: the pipeline runs inference");
   app.add_flag("--dry-run", o.dryRun, "plan and print, generate nothing");
   app.add_option("--emit", o.emit,
-                 "nn, pipe, kernels, llvm or object: stop there, write to -o "
-                 "or stdout")
-      ->check(CLI::IsMember({"nn", "pipe", "kernels", "llvm", "object"}));
+                 "nn, pipe, kernels, llvm, ptx, cubin or object: stop there, "
+                 "write to -o or stdout")
+      ->check(CLI::IsMember(
+          {"nn", "pipe", "kernels", "llvm", "ptx", "cubin", "object"}));
   app.add_flag("--self-contained", o.selfContained,
                "copy the weights into the plan");
   app.add_option("--dump-ir", o.dumpDirectory, "write the IR of every phase");
@@ -213,6 +214,9 @@ bool parseCompileOptions(int argc, char **argv, CompileOptions &o) {
                  "stage");
   app.add_option("--target-cpu", o.targetCpu,
                  "CPU to generate code for (default: this machine's)");
+  app.add_option("--target-gpu", o.targetGpu,
+                 "chip of --emit cubin: sm_80 or sm_90 (default)")
+      ->check(CLI::IsMember({"sm_80", "sm_90"}));
   app.add_option("-o,--output", o.output, "plan directory (MODEL.plan)");
   app.add_option("--format", o.format, "text or json")
       ->check(CLI::IsMember({"text", "json"}));

@@ -26,10 +26,11 @@ std::unique_ptr<Target> pipec::target::createTarget(llvm::StringRef wanted) {
   return nullptr;
 }
 
-mlir::LogicalResult pipec::target::compileStage(mlir::ModuleOp stage,
+mlir::LogicalResult pipec::target::compileStage(llvm::StringRef target,
+                                                mlir::ModuleOp stage,
                                                 const TargetOptions &options,
                                                 llvm::StringRef sharedObject,
                                                 StageCode &result) {
-  return createTarget("cpu")->compileStage(stage, options, sharedObject,
+  return createTarget(target)->compileStage(stage, options, sharedObject,
                                            result);
 }

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "mlir/IR/BuiltinOps.h"
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,6 +22,10 @@ struct TargetOptions {
   bool fuse = true;
   /// Which intermediate forms to keep as text in StageCode.
   bool keepKernels = false, keepLlvm = false, keepObject = false;
+  /// How far code for GPUs is taken. Machine code needs their assembler: where
+  /// it is not installed there is PTX alone.
+  enum GpuCode { GpuLlvm, GpuPtx, GpuMachine };
+  GpuCode gpuCode = GpuMachine;
 };
 
 struct TaskCode {
@@ -34,6 +39,10 @@ struct StageCode {
   std::string llvm;    // LLVM IR after optimization
   std::string object;  // bytes of the object file
   int kernelCount = 0; // distinct kernels
+  // GPUs alone
+  std::string ptx;
+  std::map<int, std::string> cubins; // by compute capability, as 90
+  std::string assemblerReport;       // of ptxas: registers, spills
 };
 
 class Target {
@@ -53,8 +62,8 @@ std::vector<std::pair<std::string, std::string>> listTargets();
 /// Null when there is no row of that name.
 std::unique_ptr<Target> createTarget(llvm::StringRef name);
 
-/// The row "cpu".
-mlir::LogicalResult compileStage(mlir::ModuleOp stage,
+/// By the row of that name, which exists.
+mlir::LogicalResult compileStage(llvm::StringRef target, mlir::ModuleOp stage,
                                  const TargetOptions &options,
                                  llvm::StringRef sharedObject,
                                  StageCode &result);

@@ -1,6 +1,7 @@
 # kernels_generated: speed of generated kernels; not part of the tests.
 add_executable(kernels_generated EXCLUDE_FROM_ALL
   ${CMAKE_SOURCE_DIR}/test/bench/kernels_generated.cpp
+  ${CMAKE_SOURCE_DIR}/test/unit/target/DeviceEmulator.cpp ${CMAKE_SOURCE_DIR}/test/unit/target/Fibers.cpp
   ${CMAKE_SOURCE_DIR}/test/unit/target/StageRunner.cpp
   ${CMAKE_SOURCE_DIR}/test/unit/target/StageText.cpp)
 target_link_libraries(kernels_generated PRIVATE PipecTarget PipecNNEval MLIRParser GTest::gtest)

@@ -1,5 +1,6 @@
 //===- main.cpp - pipec-opt: the passes alone -----------------------------===//
 #include "compiler/target/cpu/Passes.h"
+#include "compiler/target/cuda/Passes.h"
 #include "dialects/nn/NN.h"
 #include "dialects/pipe/Pipe.h"
 #include "passes/Passes.h"
@@ -15,6 +16,7 @@ int main(int argc, char **argv) {
                   pipec::pipe::PipeDialect>();
   pipec::registerPipecPasses();
   pipec::cpu::registerCpuTargetPasses();
+  pipec::cuda::registerCudaTargetPasses();
   mlir::registerCanonicalizerPass();
   mlir::registerCSEPass();
   return mlir::asMainReturnCode(

@@ -72,7 +72,8 @@ static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
   builder.crossRegisterProxies(loops, functions, graph, modules);
   llvm::ModulePassManager pipeline;
   llvm::cantFail(builder.parsePassPipeline(
-      pipeline, "function(sroa,early-cse<memssa>,instcombine,loop-mssa(licm),"
+      pipeline, "function(sroa,early-cse<memssa>,"
+                "instcombine<no-verify-fixpoint>,loop-mssa(licm),"
                 "loop-reduce,gvn,simplifycfg)"));
   pipeline.run(module, modules);
 }

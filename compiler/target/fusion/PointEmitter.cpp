@@ -316,22 +316,27 @@ Value PointEmitter::readLeaf(Value value) {
   llvm_unreachable("a kind of leaf");
 }
 
-/// The partial column sums in order.
 Value PointEmitter::sumPartials(nn::ReduceOp op, const Leaf &leaf,
                                 const Access &access) {
+  return narrowed(b, addPartials(op, leaf, access, integer(0), 1),
+                  tensorType(op.getY()).getElementType());
+}
+
+Value PointEmitter::addPartials(nn::ReduceOp op, const Leaf &leaf,
+                                const Access &access, Value first,
+                                int64_t step) {
   bool lanes = access.strides.back() != 0;
   Value none = emitIdentity(b, op.getKind(),
                             lanes ? laneType(access.element) : access.element);
-  auto loop = scf::ForOp::create(b, integer(0), integer(leaf.partials),
-                                 integer(1), none);
+  auto loop =
+      scf::ForOp::create(b, first, integer(leaf.partials), integer(step), none);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
   Value next =
       loadAt(access, times(loop.getInductionVar(), leaf.partialStride));
   Value sum = loop.getRegionIterArgs().front();
   scf::YieldOp::create(b, emitCombine(b, op.getKind(), sum, next));
-  b.setInsertionPointAfter(loop);
-  return narrowed(b, loop.getResult(0), tensorType(op.getY()).getElementType());
+  return loop.getResult(0);
 }
 
 /// The index that an iota names, as `element`. Indices below 2^31 are exact in

@@ -46,6 +46,12 @@ protected:
   /// The elements at the current point; `extra` is added to the address.
   virtual Value loadAt(const Access &access, Value extra = {}) = 0;
   virtual void storeAt(const Access &access, Value value) = 0;
+  /// The partial column sums at the current point, in order.
+  virtual Value sumPartials(nn::ReduceOp op, const Leaf &leaf,
+                            const Access &access);
+  /// Every `step`-th of them from `first` on, as they were accumulated.
+  Value addPartials(nn::ReduceOp op, const Leaf &leaf, const Access &access,
+                    Value first, int64_t step);
 
   // Set-up
   void collectAccesses();
@@ -71,7 +77,6 @@ protected:
   /// Evaluates a target and stores it, or adds it to what is there.
   void write(size_t target);
   Value readLeaf(Value value);
-  Value sumPartials(nn::ReduceOp op, const Leaf &leaf, const Access &access);
   Value indexAt(const Access &access, Type element);
   Value pointerAt(const Access &access);
 

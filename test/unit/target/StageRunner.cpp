@@ -76,7 +76,8 @@ static void fillRandom(RankedTensorType type, char *at, std::mt19937 &random,
 // StageRunner
 //===----------------------------------------------------------------------===//
 
-StageRunner::StageRunner(StringRef text, const target::TargetOptions &options)
+StageRunner::StageRunner(StringRef text, const target::TargetOptions &given,
+                         StringRef target)
     : context(std::make_unique<MLIRContext>()) {
   omp_set_num_threads(1);
   context->disableMultithreading();
@@ -96,7 +97,11 @@ StageRunner::StageRunner(StringRef text, const target::TargetOptions &options)
     ADD_FAILURE() << "no temporary file";
     return;
   }
-  if (failed(target::compileStage(*module, options, path, result))) {
+  target::TargetOptions options = given;
+  bool isEmulated = target == "cuda";
+  options.keepLlvm |= isEmulated;
+  options.gpuCode = options.GpuLlvm;
+  if (failed(target::compileStage(target, *module, options, path, result))) {
     ADD_FAILURE() << "does not compile: " << messages << text.str();
     return;
   }
@@ -110,6 +115,10 @@ StageRunner::StageRunner(StringRef text, const target::TargetOptions &options)
             PIPEC_ABI_VERSION);
   if (auto *load = reinterpret_cast<void (*)()>(dlsym(library, "pipec_load")))
     load();
+  if (isEmulated) {
+    emulator = std::make_unique<DeviceEmulator>(result.llvm, library);
+    frame.device = emulator->table();
+  }
   frame.lr_factor = 0.5;
   frame.grad_scale = 0.25;
   frame.update = 3;
@@ -169,6 +178,7 @@ void StageRunner::run(StringRef task, Memory &memory, bool inPlace) const {
   if (!ok())
     return;
   PipecFrame call = frame;
+  call.scalars = reinterpret_cast<char *>(&call);
   std::vector<std::vector<char>> aligned(PIPEC_REGION_COUNT);
   memory[PIPEC_WORKSPACE].assign(workspaceOf(task), '\xff');
   // Exactly as large as promised, at the promised alignment; a red zone after.
@@ -224,15 +234,66 @@ static bool agrees(double got, double want, double scale, double tolerance) {
   return std::abs(got - want) <= tolerance * scale;
 }
 
-void StageRunner::expectMatches(StringRef task, const Memory &before,
-                                const Memory &after, double tolerance,
-                                bool elementwise) const {
-  func::FuncOp function;
+bool StageRunner::has(StringRef task) const {
+  return llvm::any_of(result.tasks, [&](const target::TaskCode &code) {
+    return code.name == task;
+  });
+}
+
+func::FuncOp StageRunner::taskOf(StringRef task) const {
   for (auto candidate : stage().getOps<func::FuncOp>()) {
     auto name = candidate->getAttrOfType<StringAttr>(pipe::kTaskAttr);
     if (name && name == task)
-      function = candidate;
+      return candidate;
   }
+  return {};
+}
+
+void StageRunner::expectSame(StringRef task, const Memory &one,
+                             const Memory &other, double tolerance) const {
+  for (auto store : taskOf(task).getOps<pipe::StoreOp>()) {
+    auto type = nn::tensorType(store.getX());
+    int region = pipe::regionIndex(store.getRegion());
+    auto read = [&](const Memory &memory) {
+      return readLiteral(type, memory[region].data() + store.getOffset());
+    };
+    std::string where =
+        (store.getRegion() + "[" + Twine(store.getOffset()) + "]").str();
+    if (!isa<FloatType>(type.getElementType())) {
+      EXPECT_TRUE(read(one).integers() == read(other).integers()) << where;
+      continue;
+    }
+    auto want = read(one).doubles(), got = read(other).doubles();
+    double scale = 1e-30;
+    for (double value : want)
+      if (std::isfinite(value))
+        scale = std::max(scale, std::abs(value));
+    for (size_t i = 0; i < want.size(); ++i)
+      ASSERT_TRUE(agrees(got[i], want[i], scale, tolerance))
+          << where << " element " << i << ": " << got[i] << " instead of "
+          << want[i] << " (scale " << scale << ")";
+  }
+}
+
+bool StageRunner::isFinite(StringRef task, const Memory &memory) const {
+  for (auto store : taskOf(task).getOps<pipe::StoreOp>()) {
+    auto type = nn::tensorType(store.getX());
+    int region = pipe::regionIndex(store.getRegion());
+    if (!isa<FloatType>(type.getElementType()))
+      continue;
+    Literal stored =
+        readLiteral(type, memory[region].data() + store.getOffset());
+    if (!llvm::all_of(stored.doubles(),
+                      [](double value) { return std::isfinite(value); }))
+      return false;
+  }
+  return true;
+}
+
+void StageRunner::expectMatches(StringRef task, const Memory &before,
+                                const Memory &after, double tolerance,
+                                bool elementwise) const {
+  func::FuncOp function = taskOf(task);
   ASSERT_TRUE(function) << task.str();
   llvm::DenseMap<Value, Literal> values;
   nn::EvaluateOptions options;
@@ -365,6 +426,28 @@ void test::fillSpecial(const StageRunner &runner, Memory &memory) {
   });
 }
 
+/// The GPU adds in other orders; the same ones whichever thread runs first.
+static void checkOnGpu(const std::string &text, double tolerance,
+                       int64_t integerLimit) {
+  StageRunner runner(text, {}, "cuda");
+  if (!runner.ok())
+    return;
+  for (const target::TaskCode &task : runner.code().tasks) {
+    SCOPED_TRACE("on a GPU: " + task.name);
+    Memory before = runner.randomMemory(17, integerLimit);
+    Memory one = before, two = before;
+    runner.run(task.name, one);
+    runner.expectMatches(task.name, before, one, tolerance);
+    runner.setDescending(true);
+    runner.run(task.name, two);
+    runner.setDescending(false);
+    for (int i = PIPEC_CONSTANTS; i < PIPEC_REGION_COUNT; ++i)
+      EXPECT_TRUE(one[i] == two[i])
+          << "region " << i << " depends on the order of threads in\n"
+          << text;
+  }
+}
+
 void test::checkStage(const std::string &text, double tolerance,
                       int64_t integerLimit) {
   target::TargetOptions apart;
@@ -384,4 +467,5 @@ void test::checkStage(const std::string &text, double tolerance,
           << "region " << i << " differs without fusion in\n"
           << text;
   }
+  checkOnGpu(text, tolerance, integerLimit);
 }

@@ -4,7 +4,9 @@
 #include "compiler/target/Target.h"
 #include "dialects/nn/eval/Evaluate.h"
 #include "runtime/StageAbi.h"
+#include "test/unit/target/DeviceEmulator.h"
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/OwningOpRef.h"
 #include <array>
 
@@ -16,9 +18,11 @@ using Memory = std::array<std::vector<char>, PIPEC_REGION_COUNT>;
 /// One stage module, compiled and loaded.
 class StageRunner {
 public:
-  /// Parses and compiles; fails the running test with the diagnostics.
+  /// Parses and compiles for a row of Targets.def; fails the running test with
+  /// the diagnostics. Code for GPUs is run by DeviceEmulator.
   explicit StageRunner(llvm::StringRef text,
-                       const target::TargetOptions &options = {});
+                       const target::TargetOptions &options = {},
+                       llvm::StringRef target = "cpu");
   ~StageRunner();
   StageRunner(const StageRunner &) = delete;
 
@@ -32,6 +36,10 @@ public:
   /// Runs a task. The workspace is filled with NaN bytes first. `inPlace`: the
   /// new weights are written over the old ones.
   void run(llvm::StringRef task, Memory &memory, bool inPlace = false) const;
+  /// The threads of emulated kernels run in the other order.
+  void setDescending(bool on) const { emulator->setDescending(on); }
+  /// Whether an emulated kernel met an index out of range.
+  bool takeFault() const { return emulator->takeFault(); }
   /// Least seconds of many runs of a task on `memory`.
   double time(llvm::StringRef task, Memory &memory) const;
   /// What the task would do to `memory` in double precision: compares every
@@ -40,6 +48,13 @@ public:
   void expectMatches(llvm::StringRef task, const Memory &before,
                      const Memory &after, double tolerance,
                      bool elementwise = false) const;
+  bool has(llvm::StringRef task) const;
+  /// What a task stores is the same in both, to `tolerance` of the largest
+  /// element.
+  void expectSame(llvm::StringRef task, const Memory &one, const Memory &other,
+                  double tolerance) const;
+  /// Whether a task stored no NaN and no infinity.
+  bool isFinite(llvm::StringRef task, const Memory &memory) const;
   /// randomMemory, run, expectMatches for every task.
   void check(double tolerance = 2e-6, int64_t integerLimit = 7) const;
 
@@ -47,12 +62,14 @@ public:
 
 private:
   int64_t workspaceOf(llvm::StringRef task) const;
+  mlir::func::FuncOp taskOf(llvm::StringRef task) const;
   PipecTask function(llvm::StringRef task) const;
 
   std::unique_ptr<mlir::MLIRContext> context;
   mlir::OwningOpRef<mlir::ModuleOp> module;
   target::StageCode result;
   void *library = nullptr;
+  std::unique_ptr<DeviceEmulator> emulator; // of code for GPUs
 };
 
 /// One task of a stage, called t<number>: `inputs` are types loaded in order as
@@ -68,7 +85,7 @@ stageText(llvm::ArrayRef<std::string> inputs, llvm::StringRef body,
 void fillSpecial(const StageRunner &runner, Memory &memory);
 
 /// Compiles with and without fusion, checks the values of both and that all
-/// their bytes agree.
+/// their bytes agree; then the values of the GPU's code.
 void checkStage(const std::string &text, double tolerance = 2e-6,
                 int64_t integerLimit = 7);
 

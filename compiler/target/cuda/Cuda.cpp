@@ -1,0 +1,130 @@
+//===- Cuda.cpp - the target of NVIDIA's GPUs -----------------------------===//
+#include "compiler/target/cuda/Cuda.h"
+#include "compiler/target/cpu/Codegen.h"
+#include "compiler/target/cuda/Device.h"
+#include "compiler/target/fusion/Expand.h"
+#include "dialects/pipe/Pipe.h"
+#include "runtime/StageAbi.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/IR/Verifier.h"
+
+using namespace mlir;
+using namespace pipec;
+using namespace pipec::cuda;
+
+LogicalResult cuda::emitStage(ModuleOp stage, StageEmitter &emitter, bool fuse,
+                              target::StageCode &result) {
+  fusion::PlanOptions options;
+  options.fuse = fuse;
+  // Libraries bring their own memory.
+  options.scratch = [](Operation *) -> FailureOr<int64_t> { return 0; };
+  fusion::settleStash(stage);
+  for (auto func : stage.getOps<func::FuncOp>()) {
+    auto name = func->getAttrOfType<StringAttr>(pipe::kTaskAttr);
+    if (!name)
+      continue;
+    fusion::TaskPlan plan;
+    if (failed(fusion::planTask(func, name, options, plan)) ||
+        failed(emitter.emitTask(plan)))
+      return failure();
+    result.tasks.push_back({plan.name, plan.workspace});
+  }
+  result.kernelCount = emitter.kernelCount();
+  return success();
+}
+
+template <typename T>
+static void exportNumber(ModuleOp module, StringRef name, T value) {
+  OpBuilder b = OpBuilder::atBlockBegin(module.getBody());
+  Type type = b.getIntegerType(8 * sizeof(T));
+  LLVM::GlobalOp::create(b, b.getUnknownLoc(), type, /*isConstant=*/true,
+                         LLVM::Linkage::External, name,
+                         b.getIntegerAttr(type, value));
+}
+
+static void exportBytes(ModuleOp module, const std::string &name,
+                        const std::string &bytes) {
+  emitBytes(module, name, bytes, /*isExported=*/true);
+  exportNumber<int64_t>(module, name + "_bytes", bytes.size());
+}
+
+namespace {
+class CudaTarget : public target::Target {
+public:
+  LogicalResult compileStage(ModuleOp stage,
+                             const target::TargetOptions &options,
+                             StringRef sharedObject,
+                             target::StageCode &result) const override {
+    registerDeviceDialects(*stage.getContext());
+    OwningOpRef<ModuleOp> source = stage.clone();
+    OwningOpRef<ModuleOp> host = ModuleOp::create(stage.getLoc());
+    OwningOpRef<ModuleOp> device = ModuleOp::create(stage.getLoc());
+    StageEmitter emitter(*host, *device);
+    if (failed(emitStage(*source, emitter, options.fuse, result)) ||
+        failed(mlir::verify(*device)) || failed(mlir::verify(*host)))
+      return failure();
+    if (options.keepKernels) {
+      llvm::raw_string_ostream os(result.kernels);
+      device->print(os);
+      host->print(os);
+    }
+    if (failed(compileDevice(*device, *host, options, result)))
+      return failure();
+    exportBytes(*host, "pipec_literals", emitter.literals());
+    exportNumber<int32_t>(*host, "pipec_kernel_count", emitter.kernelCount());
+    exportNumber<int32_t>(*host, "pipec_abi_version", PIPEC_ABI_VERSION);
+    return compileHost(*host, options, sharedObject, result);
+  }
+
+private:
+  static LogicalResult compileDevice(ModuleOp device, ModuleOp host,
+                                     const target::TargetOptions &options,
+                                     target::StageCode &result) {
+    Toolkit toolkit = Toolkit::find();
+    FailureOr<std::string> ptx =
+        compileToPtx(device, toolkit, options.gpuCode > options.GpuLlvm,
+                     options.keepLlvm ? &result.llvm : nullptr);
+    if (failed(ptx))
+      return failure();
+    exportBytes(host, "pipec_ptx", *ptx + '\0');
+    for (int chip : kChips) {
+      if (toolkit.ptxas.empty() || options.gpuCode != options.GpuMachine)
+        break;
+      FailureOr<std::string> cubin = cuda::assemble(
+          host.getLoc(), *ptx, chip, toolkit, result.assemblerReport);
+      if (failed(cubin))
+        return failure();
+      exportBytes(host, "pipec_cubin_" + std::to_string(chip), *cubin);
+      result.cubins[chip] = std::move(*cubin);
+    }
+    result.ptx = std::move(*ptx);
+    return success();
+  }
+
+  static LogicalResult compileHost(ModuleOp host,
+                                   const target::TargetOptions &options,
+                                   StringRef sharedObject,
+                                   target::StageCode &result) {
+    auto machine = cpu::createMachine(host.getLoc(), options.cpu);
+    if (failed(machine) || failed(cpu::lowerToLlvm(host)))
+      return failure();
+    FailureOr<std::string> object =
+        cpu::compileToObject(host, **machine, nullptr);
+    if (failed(object))
+      return failure();
+    if (!sharedObject.empty() &&
+        failed(cpu::linkShared(host.getLoc(), *object, sharedObject)))
+      return failure();
+    if (options.keepObject)
+      result.object = std::move(*object);
+    return success();
+  }
+};
+} // namespace
+
+namespace pipec::target {
+std::unique_ptr<Target> createCudaTarget() {
+  return std::make_unique<CudaTarget>();
+}
+} // namespace pipec::target

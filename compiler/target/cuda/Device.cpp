@@ -1,0 +1,221 @@
+//===- Device.cpp - kernels as PTX and cubins -----------------------------===//
+#include "compiler/target/cuda/Device.h"
+#include "compiler/target/cpu/Codegen.h"
+#include "compiler/target/cuda/EmitKernel.h"
+#include "support/Failure.h"
+
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Export.h"
+#include "llvm/Analysis/LoopAnalysisManager.h"
+#include "llvm/Bitcode/BitcodeReader.h"
+#include "llvm/IR/LegacyPassManager.h"
+#include "llvm/Linker/Linker.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FileUtilities.h"
+#include "llvm/Support/Program.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Target/TargetMachine.h"
+
+using namespace mlir;
+using namespace pipec;
+using namespace pipec::cuda;
+
+void cuda::registerDeviceDialects(MLIRContext &context) {
+  cpu::registerLoweringDialects(context);
+  DialectRegistry registry;
+  registry.insert<NVVM::NVVMDialect>();
+  registerNVVMDialectTranslation(registry);
+  context.appendDialectRegistry(registry);
+  context.loadAllAvailableDialects();
+}
+
+/// No fast-math and no contraction, as on the CPU.
+static FailureOr<std::unique_ptr<llvm::TargetMachine>>
+createMachine(Location loc) {
+  LLVMInitializeNVPTXTargetInfo();
+  LLVMInitializeNVPTXTarget();
+  LLVMInitializeNVPTXTargetMC();
+  LLVMInitializeNVPTXAsmPrinter();
+  llvm::Triple triple("nvptx64-nvidia-cuda");
+  std::string error;
+  const llvm::Target *target =
+      llvm::TargetRegistry::lookupTarget(triple, error);
+  if (!target)
+    return emitError(loc, "cannot generate code: ") << error;
+  llvm::TargetOptions options;
+  options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
+  std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(
+      triple, "sm_" + std::to_string(kOldestChip), "", options,
+      llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Aggressive));
+  return machine;
+}
+
+/// Functions of libdevice that are called become part of the module; says
+/// whether there are any.
+static FailureOr<bool> linkLibdevice(Location loc, llvm::Module &module,
+                                     const Toolkit &toolkit) {
+  const llvm::Function *wanted = nullptr;
+  for (const llvm::Function &function : module)
+    if (function.isDeclaration() && function.getName().starts_with("__nv_"))
+      wanted = &function;
+  if (!wanted)
+    return false;
+  if (toolkit.libdevice.empty())
+    throw Failure(Exit::Unavailable,
+                  "GPU code needs '" + wanted->getName().str() +
+                      "' of CUDA's libdevice.10.bc, which is not installed; "
+                      "run tools/setup.sh --cuda, or set CUDA_HOME to a "
+                      "toolkit");
+  auto buffer = llvm::MemoryBuffer::getFile(toolkit.libdevice);
+  if (!buffer)
+    return emitError(loc, "cannot read ") << toolkit.libdevice;
+  auto library = llvm::parseBitcodeFile(**buffer, module.getContext());
+  if (!library)
+    return emitError(loc, "cannot read ")
+           << toolkit.libdevice << ": " << toString(library.takeError());
+  (*library)->setTargetTriple(module.getTargetTriple());
+  (*library)->setDataLayout(module.getDataLayout());
+  if (llvm::Linker::linkModules(module, std::move(*library),
+                                llvm::Linker::LinkOnlyNeeded))
+    return emitError(loc, "cannot link ") << toolkit.libdevice;
+  for (llvm::Function &function : module)
+    if (!function.isDeclaration() && function.getName().starts_with("__")) {
+      function.setLinkage(llvm::GlobalValue::InternalLinkage);
+      function.removeFnAttr(llvm::Attribute::NoInline);
+      function.addFnAttr(llvm::Attribute::AlwaysInline);
+    }
+  return true;
+}
+
+static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager graph;
+  llvm::ModuleAnalysisManager modules;
+  llvm::PassBuilder builder(&machine);
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(graph);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, graph, modules);
+  llvm::ModulePassManager pipeline;
+  llvm::cantFail(builder.parsePassPipeline(
+      pipeline,
+      "nvvm-reflect,always-inline,globaldce,"
+      "function(sroa,early-cse<memssa>,instcombine<no-verify-fixpoint>,"
+      "simplifycfg,loop-mssa(licm),indvars,loop-unroll<O2>,early-cse<memssa>,"
+      "instcombine<no-verify-fixpoint>,gvn,simplifycfg,"
+      "instcombine<no-verify-fixpoint>),globaldce"));
+  pipeline.run(module, modules);
+}
+
+/// Launch bounds of the kernels, taken off their functions.
+static std::map<std::string, int64_t> takeThreads(ModuleOp device) {
+  std::map<std::string, int64_t> threads;
+  for (auto function : device.getOps<func::FuncOp>())
+    if (auto attr = function->getAttrOfType<IntegerAttr>(kThreadsAttr)) {
+      threads[function.getName().str()] = attr.getInt();
+      function->removeAttr(kThreadsAttr);
+    }
+  return threads;
+}
+
+FailureOr<std::string> cuda::compileToPtx(ModuleOp device,
+                                          const Toolkit &toolkit, bool wantsPtx,
+                                          std::string *llvmText) {
+  Location loc = device.getLoc();
+  std::map<std::string, int64_t> threads = takeThreads(device);
+  auto machine = createMachine(loc);
+  if (failed(machine) || failed(cpu::lowerToLlvm(device)))
+    return failure();
+  llvm::LLVMContext context;
+  std::unique_ptr<llvm::Module> code =
+      translateModuleToLLVMIR(device, context, "kernels");
+  if (!code)
+    return failure();
+  code->setTargetTriple((*machine)->getTargetTriple());
+  code->setDataLayout((*machine)->createDataLayout());
+  for (const auto &[name, count] : threads) {
+    llvm::Function *kernel = code->getFunction(name);
+    kernel->setCallingConv(llvm::CallingConv::PTX_Kernel);
+    kernel->addFnAttr("nvvm.maxntid", std::to_string(count));
+    kernel->addFnAttr(llvm::Attribute::NoUnwind);
+  }
+  optimize(*code, **machine);
+  if (llvmText) {
+    llvm::raw_string_ostream os(*llvmText);
+    code->print(os, nullptr);
+  }
+  if (!wantsPtx)
+    return std::string();
+  FailureOr<bool> linked = linkLibdevice(loc, *code, toolkit);
+  if (failed(linked))
+    return failure();
+  if (*linked)
+    optimize(*code, **machine);
+  llvm::SmallVector<char, 0> text;
+  llvm::raw_svector_ostream os(text);
+  llvm::legacy::PassManager emit;
+  if ((*machine)->addPassesToEmitFile(emit, os, nullptr,
+                                      llvm::CodeGenFileType::AssemblyFile))
+    return emitError(loc, "this LLVM writes no PTX");
+  emit.run(*code);
+  return std::string(text.begin(), text.end());
+}
+
+namespace {
+/// A file that goes away with this.
+struct TemporaryFile {
+  llvm::SmallString<128> path;
+  std::optional<llvm::FileRemover> remover;
+
+  LogicalResult create(Location loc, StringRef suffix) {
+    if (auto error =
+            llvm::sys::fs::createTemporaryFile("pipec-cuda", suffix, path))
+      return emitError(loc, "cannot write a temporary file: ")
+             << error.message();
+    remover.emplace(path);
+    return success();
+  }
+  std::string read() const {
+    auto buffer = llvm::MemoryBuffer::getFile(path);
+    return buffer ? (*buffer)->getBuffer().str() : std::string();
+  }
+};
+} // namespace
+
+FailureOr<std::string> cuda::assemble(Location loc, const std::string &ptx,
+                                      int chip, const Toolkit &toolkit,
+                                      std::string &report) {
+  TemporaryFile input, output, log;
+  if (failed(input.create(loc, "ptx")) || failed(output.create(loc, "cubin")) ||
+      failed(log.create(loc, "log")))
+    return failure();
+  {
+    std::error_code error;
+    llvm::raw_fd_ostream os(input.path, error);
+    os << ptx;
+    os.close();
+    if (error || os.has_error()) {
+      os.clear_error();
+      return emitError(loc, "cannot write a temporary file: ") << input.path;
+    }
+  }
+  std::string architecture = "-arch=sm_" + std::to_string(chip);
+  StringRef arguments[] = {toolkit.ptxas, architecture, "-v",
+                           input.path,    "-o",         output.path};
+  std::optional<StringRef> redirects[] = {StringRef(""), StringRef(log.path),
+                                          StringRef(log.path)};
+  std::string error;
+  int code = llvm::sys::ExecuteAndWait(toolkit.ptxas, arguments, std::nullopt,
+                                       redirects, 0, 0, &error);
+  std::string text = log.read();
+  if (code != 0)
+    return emitError(loc, "ptxas failed: ")
+           << (text.empty() ? error : StringRef(text).trim().str());
+  report += text;
+  return output.read();
+}

@@ -1,0 +1,480 @@
+//===- EmitKernel.cpp - a kernel plan as a device function ----------------===//
+#include "compiler/target/cuda/EmitKernel.h"
+#include "compiler/target/cuda/KernelEmitter.h"
+#include "compiler/target/fusion/EmitElementwise.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace pipec;
+using namespace pipec::cuda;
+using namespace pipec::fusion;
+using nn::tensorType;
+
+/// Threads of a block where nothing asks for another number.
+constexpr int64_t kThreads = 256;
+/// The widest access, in bytes.
+constexpr int64_t kWidest = 16;
+/// Most points of a thread that are unrolled, and most values that they keep.
+constexpr int64_t kMostUnrolled = 8, kMostKept = 64;
+constexpr int64_t kMostUnrolledOps = 512;
+/// From so many partial sums on, several threads add those of a point.
+constexpr int64_t kManyPartials = 32;
+
+static const Machine &gpu() {
+  static const Machine machine = {.avx512 = false, .nvptx = true};
+  return machine;
+}
+
+KernelEmitter::KernelEmitter(ModuleOp module, StringRef name,
+                             const KernelPlan &plan, ArrayRef<Buffer> buffers)
+    : PointEmitter(module.getContext(), plan, gpu()), module(module),
+      name(name.str()), buffers(buffers) {}
+
+FailureOr<KernelCode> KernelEmitter::run() {
+  collectAccesses();
+  chooseWidth();
+  countPhases();
+  beginFunction();
+  if (!columnOps.empty())
+    emitChunks();
+  else if (!plan.nest.rowReductions.empty())
+    emitRows();
+  else
+    emitPoints();
+  b.setInsertionPointToEnd(&code.function.front());
+  func::ReturnOp::create(b);
+  if (unsupported)
+    return unsupported->emitError("no GPU code for ")
+           << unsupported->getName() << " on this element type";
+  code.arguments = arguments;
+  return code;
+}
+
+//===----------------------------------------------------------------------===//
+// Set-up
+//===----------------------------------------------------------------------===//
+
+/// As many lanes as fill 16 bytes of the widest operand, if at least half of
+/// the operands can be accessed so.
+void KernelEmitter::chooseWidth() {
+  SmallVector<const Access *> contiguous;
+  auto consider = [&](const Access &access) {
+    if (access.strides.back() == 1)
+      contiguous.push_back(&access);
+  };
+  for (auto &[value, access] : leaves)
+    if (plan.leaves.find(value)->second.kind != Leaf::Index)
+      consider(access);
+  for (const Access &access : targets)
+    consider(access);
+  int64_t bytes = 1;
+  for (const Access *access : contiguous)
+    bytes = std::max(bytes, elementBytes(access->element));
+  for (width = std::min<int64_t>(8, kWidest / bytes); width > 1; width /= 2) {
+    size_t aligned = llvm::count_if(
+        contiguous, [&](const Access *access) { return isAligned(*access); });
+    if (plan.lane % width == 0 && aligned && 2 * aligned >= contiguous.size())
+      return;
+  }
+  width = 1;
+}
+
+void KernelEmitter::beginFunction() {
+  b.setInsertionPointToEnd(module.getBody());
+  SmallVector<Type> types(arguments.size(), pointerType);
+  code.function = func::FuncOp::create(b, name, b.getFunctionType(types, {}));
+  Block *body = code.function.addEntryBlock();
+  b.setInsertionPointToStart(body);
+  llvm::append_range(pointers, body->getArguments());
+  // What does not depend on the thread goes before this.
+  entryAnchor = integer(0).getDefiningOp();
+}
+
+void KernelEmitter::setShape(int64_t blocks, int64_t threads) {
+  code.blocks = blocks;
+  code.threads = threads;
+  code.function->setAttr(kThreadsAttr, b.getI64IntegerAttr(threads));
+}
+
+int64_t KernelEmitter::share() const {
+  return llvm::divideCeil(points(), rowThreads);
+}
+
+Value KernelEmitter::both(Value x, Value y) {
+  if (!x || !y)
+    return x ? x : y;
+  return arith::AndIOp::create(b, x, y);
+}
+
+void KernelEmitter::guarded(Value condition, llvm::function_ref<void()> body) {
+  if (!condition)
+    return body();
+  auto inside = scf::IfOp::create(b, condition, /*withElse=*/false);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(inside.thenBlock());
+  body();
+}
+
+static Value wide(ImplicitLocOpBuilder &b, Value number) {
+  return arith::ExtUIOp::create(b, b.getI64Type(), number);
+}
+static Value word(ImplicitLocOpBuilder &b, int64_t number) {
+  return arith::ConstantIntOp::create(b, number, 32);
+}
+static Value below(ImplicitLocOpBuilder &b, Value number, Value end) {
+  return arith::CmpIOp::create(b, arith::CmpIPredicate::ult, number, end);
+}
+
+//===----------------------------------------------------------------------===//
+// Points alone: a thread each
+//===----------------------------------------------------------------------===//
+
+void KernelEmitter::emitPoints() {
+  for (const auto &[value, leaf] : plan.leaves)
+    if (leaf.kind == Leaf::Partials && leaf.partials >= kManyPartials)
+      return emitPointsOfPartials();
+  int64_t total = plan.rowCount() * points();
+  setShape(llvm::divideCeil(total, kThreads), kThreads);
+  Value point;
+  if (total <= std::numeric_limits<int32_t>::max() - kThreads)
+    point = wide(b, globalThread(b, kThreads));
+  else
+    point =
+        add(times(wide(b, blockNumber(b)), kThreads), wide(b, threadNumber(b)));
+  Value inside = total % kThreads ? below(b, point, integer(total)) : Value();
+  guarded(inside, [&] {
+    enterItem(point);
+    for (size_t i = 0; i < targets.size(); ++i)
+      write(i);
+  });
+}
+
+/// Moves to a point of the whole kernel.
+void KernelEmitter::enterItem(Value item) {
+  SmallVector<int64_t> sizes(plan.outer);
+  sizes.append(plan.rows);
+  sizes.append(plan.walk);
+  sizes.push_back(plan.lane / width);
+  SmallVector<Value> indices = indicesOf(item, sizes);
+  laneIndex = times(indices.pop_back_val(), width);
+  rowIndices.assign(indices.begin(), indices.begin() + rowLoops);
+  walkIndices.assign(indices.begin() + rowLoops, indices.end());
+  placeRow();
+}
+
+/// Many partial sums: the warps of a block share those of 32 points.
+void KernelEmitter::emitPointsOfPartials() {
+  int64_t total = plan.rowCount() * points();
+  partialThreads = kThreads / kWarp;
+  setShape(llvm::divideCeil(total, kWarp), kThreads);
+  Value thread = threadNumber(b);
+  within = arith::AndIOp::create(b, thread, word(b, kWarp - 1));
+  partialThread = arith::ShRUIOp::create(b, thread, word(b, 5));
+  // All threads take part in the barriers.
+  entryAnchor = integer(0).getDefiningOp();
+  Value point = add(times(wide(b, blockNumber(b)), kWarp), wide(b, within));
+  Value inside = below(b, point, integer(total));
+  enterItem(arith::MinUIOp::create(b, point, integer(total - 1)));
+  for (size_t i = 0; i < targets.size(); ++i)
+    evaluate(valueOf(i));
+  Value first = arith::CmpIOp::create(b, arith::CmpIPredicate::eq,
+                                      partialThread, word(b, 0));
+  guarded(both(inside, first), [&] {
+    for (size_t i = 0; i < targets.size(); ++i)
+      write(i);
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Rows: some threads each
+//===----------------------------------------------------------------------===//
+
+/// Few threads for short rows, so that a thread has a handful of points; powers
+/// of two up to `most`.
+void KernelEmitter::chooseRowThreads(int64_t most) {
+  constexpr int64_t kPointsOfWarp = kWarp * kMostUnrolled, kEach = 4;
+  int64_t n = std::max<int64_t>(points(), 1);
+  rowThreads = std::min<int64_t>(kWarp, llvm::PowerOf2Ceil(n));
+  if (n > kPointsOfWarp)
+    rowThreads =
+        std::min<int64_t>(most, llvm::PowerOf2Ceil(llvm::divideCeil(n, kEach)));
+}
+
+void KernelEmitter::emitRows() {
+  chooseRowThreads(512);
+  // Rows of several warps meet at barriers of the whole block.
+  blockRows = rowThreads > kWarp ? 1 : kThreads / rowThreads;
+  int64_t rows = plan.rowCount();
+  setShape(llvm::divideCeil(rows, blockRows), rowThreads * blockRows);
+  Value thread = threadNumber(b), row = blockNumber(b);
+  within = thread;
+  if (blockRows > 1) {
+    within = arith::AndIOp::create(b, thread, word(b, rowThreads - 1));
+    Value inBlock =
+        arith::ShRUIOp::create(b, thread, word(b, llvm::Log2_64(rowThreads)));
+    row = arith::AddIOp::create(
+        b, arith::MulIOp::create(b, row, word(b, blockRows)), inBlock);
+    // All threads of a warp take part in its shuffles.
+    if (rows % blockRows) {
+      rowInside = below(b, row, word(b, rows));
+      row = arith::MinUIOp::create(b, row, word(b, rows - 1));
+    }
+  }
+  choosePoints();
+  enterRow(wide(b, row));
+  emitRow(nullptr);
+}
+
+/// What the unrolled points of a thread are: the same in every row.
+void KernelEmitter::choosePoints() {
+  int64_t n = share(), kept = 1;
+  for (auto &[value, access] : leaves)
+    kept += levelOf(value) == fusion::Level::Lane;
+  auto ops = static_cast<int64_t>(plan.group->ops.size());
+  unrolled = n <= 1 || (n <= kMostUnrolled && n * width * kept <= kMostKept &&
+                        n * ops <= kMostUnrolledOps);
+  if (!unrolled)
+    return;
+  for (const Target &spill : plan.spills) // kept in registers instead
+    stored.erase(spill.value);
+  for (int64_t i = 0; i < n; ++i) {
+    Point point;
+    Value number = within;
+    if (i)
+      number = arith::AddIOp::create(b, number, word(b, i * rowThreads));
+    if ((i + 1) * rowThreads > points()) {
+      point.inside = below(b, number, word(b, points()));
+      number = arith::MinUIOp::create(b, number, word(b, points() - 1));
+    }
+    enterPoint(number);
+    point.walk = walkIndices;
+    point.lane = laneIndex;
+    unrolledPoints.push_back(std::move(point));
+  }
+}
+
+void KernelEmitter::enterRow(Value row) {
+  SmallVector<int64_t> sizes(plan.outer);
+  sizes.append(plan.rows);
+  rowIndices = indicesOf(row, sizes);
+  placeRow();
+  atRow.clear();
+  rowAnchor = nullptr;
+  for (Point &point : unrolledPoints)
+    point.values.clear();
+}
+
+void KernelEmitter::emitRow(Running *columnSums) {
+  for (phase = 0; phase < phaseCount; ++phase)
+    emitPhase(columnSums);
+  rowAnchor = nullptr;
+  SmallVector<size_t> rowTargets;
+  for (size_t i = 0; i < targets.size(); ++i)
+    if (isRowTarget(i)) {
+      evaluate(valueOf(i));
+      rowTargets.push_back(i);
+    }
+  if (rowTargets.empty())
+    return;
+  Value first =
+      arith::CmpIOp::create(b, arith::CmpIPredicate::eq, within, word(b, 0));
+  guarded(both(rowInside, first), [&] {
+    for (size_t i : rowTargets)
+      write(i);
+  });
+}
+
+void KernelEmitter::emitPhase(Running *columnSums) {
+  rowAnchor = nullptr;
+  startReductions();
+  SmallVector<size_t> written;
+  for (size_t i = 0, n = unrolled ? plan.targets.size() : targets.size(); i < n;
+       ++i)
+    if (!isRowTarget(i) && phaseOf(valueOf(i)) == phase)
+      written.push_back(i);
+  SmallVector<size_t> summed;
+  for (auto [i, op] : llvm::enumerate(columnOps))
+    if (phaseOf(op.getX()) == phase)
+      summed.push_back(i);
+  if (reductions.empty() && written.empty() && summed.empty())
+    return;
+  Running running = forPoints(identities(), [&](Running &now) {
+    accumulate(now);
+    for (size_t i : summed)
+      addColumn(i, columnSums);
+    for (size_t i : written)
+      evaluate(valueOf(i));
+    guarded(both(rowInside, pointInside), [&] {
+      for (size_t i : written)
+        write(i);
+    });
+  });
+  rowAnchor = nullptr;
+  finishReductions(running);
+}
+
+void KernelEmitter::enterPoint(Value point) {
+  SmallVector<int64_t> sizes(plan.walk);
+  sizes.push_back(plan.lane / width);
+  walkIndices = indicesOf(wide(b, point), sizes);
+  laneIndex = times(walkIndices.pop_back_val(), width);
+}
+
+Running KernelEmitter::forPoints(Running running, Body body) {
+  pointInside = nullptr;
+  if (unrolled) {
+    for (auto [i, point] : llvm::enumerate(unrolledPoints)) {
+      pointIndex = i;
+      pointInside = point.inside;
+      walkIndices = point.walk;
+      laneIndex = point.lane;
+      std::swap(atPoint, point.values);
+      body(running);
+      std::swap(atPoint, point.values);
+    }
+    pointInside = nullptr;
+    return running;
+  }
+  auto loop = scf::ForOp::create(b, within, word(b, points()),
+                                 word(b, rowThreads), running);
+  rowAnchor = loop;
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  enterPoint(loop.getInductionVar());
+  atPoint.clear();
+  Running inner(loop.getRegionIterArgs());
+  body(inner);
+  if (!inner.empty()) {
+    b.setInsertionPointToEnd(loop.getBody());
+    scf::YieldOp::create(b, inner);
+  }
+  atPoint.clear();
+  return loop.getResults();
+}
+
+//===----------------------------------------------------------------------===//
+// Column sums: chunks of rows
+//===----------------------------------------------------------------------===//
+
+/// A block takes the rows of a chunk one after the other. Without row
+/// reductions columns are dealt out to blocks as well.
+void KernelEmitter::emitChunks() {
+  if (plan.nest.rowReductions.empty()) {
+    rowThreads =
+        std::clamp<int64_t>(llvm::alignTo(points(), kWarp), kWarp, kThreads);
+    columnBlocks = std::max<int64_t>(1, share());
+  } else {
+    chooseRowThreads(512);
+    rowThreads = std::max(rowThreads, kWarp);
+  }
+  setShape(points() ? outerCount() * plan.chunks * columnBlocks : 0,
+           rowThreads);
+  Value chunk = blockNumber(b);
+  within = threadNumber(b);
+  if (columnBlocks > 1) {
+    Value block = arith::RemUIOp::create(b, chunk, word(b, columnBlocks));
+    chunk = arith::DivUIOp::create(b, chunk, word(b, columnBlocks));
+    within = arith::AddIOp::create(
+        b, arith::MulIOp::create(b, block, word(b, rowThreads)), within);
+  }
+  int64_t all = rowThreads;
+  if (columnBlocks > 1) // one point a thread
+    rowThreads *= columnBlocks;
+  choosePoints();
+  rowThreads = all;
+  chunk = wide(b, chunk);
+  placePartials(chunk);
+  emitChunkRows(chunk);
+}
+
+void KernelEmitter::emitChunkRows(Value chunk) {
+  int64_t rows = product(plan.rows);
+  Value outer = arith::DivUIOp::create(b, chunk, integer(plan.chunks));
+  Value inOuter = arith::RemUIOp::create(b, chunk, integer(plan.chunks));
+  Value first = times(inOuter, kChunkRows);
+  Value last =
+      arith::MinSIOp::create(b, add(first, integer(kChunkRows)), integer(rows));
+  Value base = times(outer, rows);
+  Running sums;
+  if (unrolled)
+    for (size_t i = 0; i < unrolledPoints.size(); ++i)
+      llvm::append_range(sums, columnIdentities());
+  else
+    clearPartials();
+  auto loop = scf::ForOp::create(b, add(base, first), add(base, last),
+                                 integer(1), sums);
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    enterRow(loop.getInductionVar());
+    Running inner(loop.getRegionIterArgs());
+    emitRow(unrolled ? &inner : nullptr);
+    if (rowThreads > kWarp && !plan.nest.rowReductions.empty())
+      barrier(b); // shared memory is written again in the next row
+    if (!inner.empty()) {
+      b.setInsertionPointToEnd(loop.getBody());
+      scf::YieldOp::create(b, inner);
+    }
+  }
+  if (unrolled)
+    storePartials(Running(loop.getResults()));
+}
+
+Running KernelEmitter::columnIdentities() {
+  Running none;
+  for (auto [op, access] : llvm::zip_equal(columnOps, partials))
+    none.push_back(emitIdentity(b, op.getKind(), laneType(access.element)));
+  return none;
+}
+
+void KernelEmitter::placePartials(Value chunk) {
+  SmallVector<int64_t> sizes(plan.walk);
+  sizes.push_back(plan.lane);
+  denseColumns.assign(rowLoops, 0);
+  denseColumns.append(denseStrides(sizes));
+  if (plan.lane == 1)
+    denseColumns.back() = 0;
+  for (Access &access : partials) {
+    access.rowPointer = advance(pointers[access.argument], access.element,
+                                times(chunk, columns()));
+    access.strides = denseColumns;
+  }
+}
+
+/// The sums of a thread's columns are its own, in memory or in registers.
+void KernelEmitter::clearPartials() {
+  Running none = columnIdentities();
+  forPoints({}, [&](Running &) {
+    for (auto [value, access] : llvm::zip_equal(none, partials))
+      storeAt(access, value);
+  });
+}
+
+void KernelEmitter::addColumn(size_t column, Running *sums) {
+  nn::ReduceOp op = columnOps[column];
+  Value x = widened(b, spread(evaluate(op.getX())));
+  if (!sums) {
+    const Access &access = partials[column];
+    storeAt(access, emitCombine(b, op.getKind(), loadAt(access), x));
+    return;
+  }
+  Value &sum = (*sums)[pointIndex * columnOps.size() + column];
+  sum = emitCombine(b, op.getKind(), sum, x);
+}
+
+void KernelEmitter::storePartials(const Running &sums) {
+  forPoints({}, [&](Running &) {
+    guarded(pointInside, [&] {
+      for (auto [i, access] : llvm::enumerate(partials))
+        storeAt(access, sums[pointIndex * columnOps.size() + i]);
+    });
+  });
+}
+
+FailureOr<KernelCode> cuda::emitKernel(ModuleOp module, StringRef name,
+                                       const KernelPlan &plan,
+                                       ArrayRef<Buffer> buffers) {
+  return KernelEmitter(module, name, plan, buffers).run();
+}

@@ -1,0 +1,30 @@
+//===- EmitKernel.h - a kernel plan as a device function -------*- C++ -*-===//
+#pragma once
+
+#include "compiler/target/fusion/PointEmitter.h"
+
+namespace pipec::cuda {
+
+/// The number of threads of a block, on a kernel's function.
+constexpr llvm::StringLiteral kThreadsAttr = "cuda.threads";
+/// Shared memory of every kernel; how much is said at launch.
+constexpr llvm::StringLiteral kSharedMemory = "pipec_shared";
+
+/// A device function whose arguments are pointers, and how it is launched.
+struct KernelCode {
+  mlir::func::FuncOp function;
+  llvm::SmallVector<fusion::KernelArgument> arguments;
+  /// Blocks of one launch; 0 when there is nothing to do.
+  int64_t blocks = 0;
+  int64_t threads = 0, sharedBytes = 0;
+};
+
+/// Emits `func.func @name(arguments)` into the module. `buffers` are those of
+/// the task, whose offsets tell how addresses are aligned. Fails with a
+/// diagnostic at an op without code.
+mlir::FailureOr<KernelCode> emitKernel(mlir::ModuleOp module,
+                                       llvm::StringRef name,
+                                       const fusion::KernelPlan &plan,
+                                       llvm::ArrayRef<fusion::Buffer> buffers);
+
+} // namespace pipec::cuda

@@ -1,0 +1,248 @@
+//===- EmitTask.cpp - a planned task as host and device code --------------===//
+//
+// A task is straight-line host code: addresses from the frame, then one call
+// into the table of the device (runtime/StageAbi.h) for every unit.
+//
+//===----------------------------------------------------------------------===//
+#include "compiler/target/cuda/EmitTask.h"
+#include "compiler/target/cpu/Library.h"
+#include "compiler/target/cuda/PlainKernel.h"
+#include "runtime/StageAbi.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+
+using namespace mlir;
+using namespace pipec;
+using namespace pipec::cuda;
+using namespace pipec::fusion;
+using nn::tensorType;
+
+int64_t cuda::kernelNumber(func::FuncOp function) {
+  int64_t number = 0;
+  function.getName()
+      .drop_front(StringRef("kernel").size())
+      .getAsInteger(10, number);
+  return number;
+}
+
+void cuda::emitBytes(ModuleOp module, StringRef name, StringRef bytes,
+                     bool isExported) {
+  OpBuilder b = OpBuilder::atBlockBegin(module.getBody());
+  auto type = LLVM::LLVMArrayType::get(b.getI8Type(), bytes.size());
+  LLVM::GlobalOp::create(b, b.getUnknownLoc(), type, /*isConstant=*/true,
+                         isExported ? LLVM::Linkage::External
+                                    : LLVM::Linkage::Internal,
+                         name, b.getStringAttr(bytes), /*alignment=*/64);
+}
+
+int64_t StageEmitter::literal(ElementsAttr value) {
+  auto [it, isNew] = literalOffsets.try_emplace(value, literalBytes.size());
+  if (isNew) {
+    literalBytes += constantBytes(value);
+    literalBytes.resize(llvm::alignTo(literalBytes.size(), 64));
+  }
+  return it->second;
+}
+
+std::string StageEmitter::descriptor(const std::string &bytes) {
+  std::string &name = descriptors[bytes];
+  if (name.empty()) {
+    name = "descriptor" + std::to_string(descriptors.size() - 1);
+    emitBytes(host, name, bytes, /*isExported=*/false);
+  }
+  return name;
+}
+
+namespace pipec::cuda {
+class TaskEmitter {
+public:
+  TaskEmitter(StageEmitter &stage, const TaskPlan &plan)
+      : stage(stage), plan(plan),
+        b(UnknownLoc::get(stage.host.getContext()), stage.host.getContext()),
+        pointer(LLVM::LLVMPointerType::get(b.getContext())) {}
+
+  LogicalResult run() {
+    b.setInsertionPointToEnd(stage.host.getBody());
+    function = func::FuncOp::create(b, "pipec_" + plan.name,
+                                    b.getFunctionType({pointer}, {}));
+    b.setInsertionPointToEnd(function.addEntryBlock());
+    device = field(frame(), offsetof(PipecFrame, device));
+    for (int unit : plan.order)
+      if (failed(emit(plan.units[unit])))
+        return failure();
+    func::ReturnOp::create(b);
+    return success();
+  }
+
+private:
+  Value integer(int64_t value, unsigned width = 64) {
+    return arith::ConstantIntOp::create(b, value, width);
+  }
+  Value frame() { return function.getArgument(0); }
+  Value displaced(Value base, int64_t bytes) {
+    if (bytes == 0)
+      return base;
+    return LLVM::GEPOp::create(b, pointer, b.getI8Type(), base,
+                               ArrayRef<LLVM::GEPArg>{integer(bytes)});
+  }
+  /// A pointer in a struct; those are read once, at the start.
+  Value field(Value base, int64_t offset) {
+    Value &known = fields[{base.getAsOpaquePointer(), offset}];
+    if (!known) {
+      OpBuilder::InsertionGuard guard(b);
+      if (Operation *op = base.getDefiningOp())
+        b.setInsertionPointAfter(op);
+      else
+        b.setInsertionPointToStart(&function.front());
+      known = LLVM::LoadOp::create(b, pointer, displaced(base, offset));
+    }
+    return known;
+  }
+  Value regionBase(int region) {
+    return field(frame(), offsetof(PipecFrame, base) + region * sizeof(char *));
+  }
+
+  Value address(int buffer, int64_t bytes) {
+    if (buffer == kFaultBuffer)
+      return field(device, offsetof(PipecDevice, fault));
+    if (buffer == kUpdateBuffer)
+      return displaced(field(frame(), offsetof(PipecFrame, scalars)),
+                       offsetof(PipecFrame, update));
+    const Buffer &place = plan.buffers[buffer];
+    switch (place.kind) {
+    case Buffer::Region:
+      return displaced(regionBase(place.region), place.offset + bytes);
+    case Buffer::Frame:
+      return displaced(field(frame(), offsetof(PipecFrame, scalars)),
+                       place.offset + bytes);
+    case Buffer::Arena:
+      return displaced(regionBase(PIPEC_WORKSPACE), place.offset + bytes);
+    case Buffer::Constant:
+      return displaced(field(device, offsetof(PipecDevice, literals)),
+                       stage.literal(place.constant) + bytes);
+    }
+    llvm_unreachable("a kind of buffer");
+  }
+  Value address(const Placement &place, Type element) {
+    return address(place.buffer, place.offset * elementBytes(element));
+  }
+
+  /// A call of a function of the device's table.
+  void call(int64_t offset, ArrayRef<Value> arguments) {
+    SmallVector<Value> operands = {field(device, offset), device};
+    llvm::append_range(operands, arguments);
+    auto type = LLVM::LLVMFunctionType::get(
+        LLVM::LLVMVoidType::get(b.getContext()),
+        llvm::to_vector(ValueRange(operands).drop_front().getTypes()));
+    LLVM::CallOp::create(b, type, operands);
+  }
+
+  LogicalResult emit(const Unit &unit) {
+    switch (unit.kind) {
+    case Unit::Kernel:
+      return launch(emitKernel(stage.device, stage.nextName(), unit.kernel,
+                               plan.buffers));
+    case Unit::Library:
+      return emitLibrary(unit);
+    case Unit::Copy:
+      return launch(emitCopyKernel(stage.device, stage.nextName(), unit.shape,
+                                   unit.from, unit.to, unit.element,
+                                   plan.buffers));
+    case Unit::Scalar:
+      return launch(emitScalar(unit));
+    }
+    llvm_unreachable("a kind of unit");
+  }
+
+  LogicalResult launch(FailureOr<KernelCode> code) {
+    if (failed(code))
+      return failure();
+    if (code->blocks == 0) {
+      code->function.erase();
+      return success();
+    }
+    code->function = stage.kernels.unique(code->function);
+    Value array = argumentArray(code->arguments.size());
+    for (auto [i, argument] : llvm::enumerate(code->arguments))
+      LLVM::StoreOp::create(b, address(argument.buffer, argument.byteOffset),
+                            displaced(array, i * sizeof(char *)));
+    call(offsetof(PipecDevice, launch),
+         {integer(kernelNumber(code->function), 32), integer(code->blocks),
+          integer(code->threads, 32), integer(code->sharedBytes, 32), array,
+          integer(code->arguments.size(), 32)});
+    return success();
+  }
+
+  /// One array on the stack serves all kernels of the task.
+  Value argumentArray(int64_t size) {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(&function.front());
+    if (!array)
+      array = LLVM::AllocaOp::create(b, pointer, pointer, integer(size), 8);
+    arraySize = std::max(arraySize, size);
+    auto alloca = array.getDefiningOp<LLVM::AllocaOp>();
+    b.setInsertionPoint(alloca);
+    alloca.getArraySizeMutable().assign(integer(arraySize));
+    return array;
+  }
+
+  LogicalResult emitLibrary(const Unit &unit) {
+    Operation *op = unit.op;
+    if (isa<nn::MatmulOp, nn::ConvOp, nn::ConvGradInputOp,
+            nn::ConvGradWeightOp>(op))
+      return emitContraction(unit);
+    if (!isa<nn::GatherOp, nn::ScatterAddOp>(op))
+      return launch(
+          emitWindowKernel(stage.device, stage.nextName(), op, unit.operands));
+    if (isa<nn::ScatterAddOp>(op) && !unit.accumulate) {
+      Value result = op->getResult(0);
+      call(offsetof(PipecDevice, clear),
+           {address(unit.operands.back(), tensorType(result).getElementType()),
+            integer(nn::byteSize(result.getType()))});
+    }
+    return launch(emitRowsKernel(stage.device, stage.nextName(), op,
+                                 unit.operands, plan.buffers));
+  }
+
+  /// Descriptors and the order of operands are those of the CPU's library.
+  LogicalResult emitContraction(const Unit &unit) {
+    FailureOr<cpu::LibraryCall> library =
+        cpu::libraryCall(unit.op, unit.operands, unit.accumulate);
+    if (failed(library))
+      return failure();
+    SmallVector<Value> values(unit.op->getOperands());
+    llvm::append_range(values, unit.op->getResults());
+    SmallVector<Value> arguments = {LLVM::AddressOfOp::create(
+        b, pointer, stage.descriptor(library->descriptor))};
+    if (library->prepared)
+      arguments.push_back(integer(library->prepareKind, 32));
+    for (int index : library->arguments)
+      if (index >= 0)
+        arguments.push_back(address(
+            unit.operands[index], tensorType(values[index]).getElementType()));
+    call(library->prepared ? offsetof(PipecDevice, conv)
+                           : offsetof(PipecDevice, matmul),
+         arguments);
+    return success();
+  }
+
+  /// The number of the update as f64.
+  KernelCode emitScalar(const Unit &unit) {
+    return emitScalarKernel(stage.device, stage.nextName(), {kUpdateBuffer, 0},
+                            argumentOf(unit.operands.front(), b.getF64Type()));
+  }
+
+  StageEmitter &stage;
+  const TaskPlan &plan;
+  ImplicitLocOpBuilder b;
+  Type pointer;
+  func::FuncOp function;
+  Value device, array;
+  int64_t arraySize = 0;
+  std::map<std::pair<void *, int64_t>, Value> fields;
+};
+} // namespace pipec::cuda
+
+LogicalResult StageEmitter::emitTask(const TaskPlan &plan) {
+  return TaskEmitter(*this, plan).run();
+}

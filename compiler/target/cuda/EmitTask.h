@@ -1,0 +1,46 @@
+//===- EmitTask.h - a planned task as host and device code -----*- C++ -*-===//
+#pragma once
+
+#include "compiler/target/cuda/EmitKernel.h"
+#include "compiler/target/fusion/StageData.h"
+
+namespace pipec::cuda {
+
+/// Collects the code of a stage in two modules: kernels for the device (equal
+/// ones once), and for the host a function for each task and the descriptors of
+/// its calls.
+class StageEmitter {
+public:
+  StageEmitter(mlir::ModuleOp host, mlir::ModuleOp device)
+      : host(host), device(device) {}
+
+  mlir::LogicalResult emitTask(const fusion::TaskPlan &plan);
+  int kernelCount() const { return kernels.count(); }
+  /// What the stage's constants are, one after the other.
+  const std::string &literals() const { return literalBytes; }
+
+private:
+  friend class TaskEmitter;
+  std::string nextName() const {
+    return "kernel" + std::to_string(kernels.count());
+  }
+  /// Offset of a constant in the literals.
+  int64_t literal(mlir::ElementsAttr value);
+  /// Symbol of a descriptor with these bytes.
+  std::string descriptor(const std::string &bytes);
+
+  mlir::ModuleOp host, device;
+  fusion::KernelTable kernels;
+  llvm::DenseMap<mlir::Attribute, int64_t> literalOffsets;
+  std::string literalBytes;
+  std::map<std::string, std::string> descriptors; // bytes -> symbol
+};
+
+/// The number in a kernel's name.
+int64_t kernelNumber(mlir::func::FuncOp function);
+
+/// A read-only global of these bytes, under an exported name or a private one.
+void emitBytes(mlir::ModuleOp module, llvm::StringRef name,
+               llvm::StringRef bytes, bool isExported);
+
+} // namespace pipec::cuda

@@ -1,0 +1,118 @@
+//===- KernelEmitter.h - writes one device function ------------*- C++ -*-===//
+//
+// The parts of EmitKernel: which thread does what (EmitKernel.cpp), loads and
+// stores (EmitMemory.cpp), reductions over a row (EmitReduce.cpp).
+//
+// A point is up to 16 bytes side by side of every operand: `width` lanes. The
+// points of a row are dealt out to its threads in turn, the same ones in every
+// phase, so that what a thread wrote is what it reads again.
+//
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "compiler/target/cuda/EmitKernel.h"
+#include "compiler/target/cuda/Threads.h"
+
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+namespace pipec::cuda {
+
+/// Values as they run through the loops of a row, one for each reduction.
+using Running = llvm::SmallVector<mlir::Value>;
+
+class KernelEmitter : public fusion::PointEmitter {
+public:
+  KernelEmitter(mlir::ModuleOp module, llvm::StringRef name,
+                const fusion::KernelPlan &plan,
+                llvm::ArrayRef<fusion::Buffer> buffers);
+  mlir::FailureOr<KernelCode> run();
+
+private:
+  using Access = fusion::Access;
+  using Body = llvm::function_ref<void(Running &)>;
+
+  // Set-up
+  void chooseWidth();
+  void beginFunction();
+  void setShape(int64_t blocks, int64_t threads);
+  int64_t points() const { return columns() / width; }
+  /// How many points each of `threads` threads has at most.
+  int64_t share() const;
+
+  // Threads
+  void emitPoints();
+  void emitPointsOfPartials();
+  void enterItem(Value item);
+  void emitRows();
+  void emitChunks();
+  void emitChunkRows(Value chunk);
+  void chooseRowThreads(int64_t most);
+  void choosePoints();
+  /// Moves to a row; sets the row's pointers.
+  void enterRow(Value row);
+  void emitRow(Running *columnSums);
+  void emitPhase(Running *columnSums);
+  /// Calls `body` at each point of this thread in the row.
+  Running forPoints(Running running, Body body);
+  void enterPoint(Value point);
+  void guarded(Value condition, llvm::function_ref<void()> body);
+  Value both(Value a, Value b);
+
+  // Column sums
+  Running columnIdentities();
+  void placePartials(Value chunk);
+  void clearPartials();
+  /// Adds the current point to its sum, in memory when `sums` is null.
+  void addColumn(size_t column, Running *sums);
+  void storePartials(const Running &sums);
+
+  // Memory
+  Value loadAt(const Access &access, Value extra = {}) override;
+  void storeAt(const Access &access, Value value) override;
+  Value sumPartials(nn::ReduceOp op, const fusion::Leaf &leaf,
+                    const Access &access) override;
+  bool isAligned(const Access &access) const;
+  Value lanePointer(const Access &access, Value pointer, int64_t lane);
+
+  // Reductions
+  void startReductions();
+  Running identities();
+  void accumulate(Running &running);
+  void finishReductions(const Running &running);
+  Value foldLanes(llvm::StringRef kind, Value lanes);
+  Value foldThreads(llvm::StringRef kind, Value value, int64_t threads);
+  void foldWarps(llvm::MutableArrayRef<Value> sums);
+
+  mlir::ModuleOp module;
+  std::string name;
+  llvm::ArrayRef<fusion::Buffer> buffers;
+  KernelCode code;
+  llvm::SmallVector<nn::ReduceOp> reductions; // that this phase completes
+
+  /// Threads that share the partial sums of a point, and the thread's number
+  /// among them.
+  int64_t partialThreads = 1;
+  Value partialThread;
+  /// Threads of a row, rows of a block, and the thread's number in its row.
+  int64_t rowThreads = 1, blockRows = 1;
+  /// Blocks that the columns of a chunk are dealt out to.
+  int64_t columnBlocks = 1;
+  Value within;
+  /// The points of a thread when they are unrolled, with their values, which
+  /// then last over the phases of a row.
+  struct Point {
+    llvm::SmallVector<Value> walk;
+    Value lane, inside;
+    llvm::DenseMap<Value, Value> values;
+  };
+  bool unrolled = false;
+  llvm::SmallVector<Point> unrolledPoints;
+  size_t pointIndex = 0;
+  llvm::SmallVector<int64_t> denseColumns;
+  /// Sums of warps so far: none shares its place in shared memory.
+  int64_t firstSlot = 0;
+  /// Conditions under which the thread stores; null: always.
+  Value rowInside, pointInside;
+};
+
+} // namespace pipec::cuda

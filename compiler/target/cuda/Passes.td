@@ -1,0 +1,31 @@
+//===- Passes.td - the CUDA target's steps as passes -----------*- tablegen -*-===//
+#ifndef PIPEC_TARGET_CUDA_PASSES
+#define PIPEC_TARGET_CUDA_PASSES
+
+include "mlir/Pass/PassBase.td"
+
+def CudaKernels : Pass<"cuda-kernels", "::mlir::ModuleOp"> {
+  let summary = "the tasks of a stage as device functions and what launches them";
+  let description = [{
+    Module `device` gets the kernels, functions of pointers with the number of
+    threads of a block (`cuda.threads`); equal ones are there once. Module `host`
+    gets `pipec_<task>` for each function with `pipe.task`: straight-line code
+    over a frame that calls the table of the device (runtime/StageAbi.h).
+    `cuda.workspace` of a task says how many bytes it needs.
+
+    ```mlir
+    %y = nn.relu %x
+    // after
+    module @device { func.func @kernel0(%x: !llvm.ptr, %y: !llvm.ptr) … }
+    module @host { func.func @pipec_forward(%frame: !llvm.ptr) … }
+    ```
+  }];
+  let options = [
+    Option<"fuse", "fuse", "bool", "true", "several ops in one kernel">];
+  let dependentDialects = [
+      "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect",
+      "::mlir::math::MathDialect", "::mlir::NVVM::NVVMDialect",
+      "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
+}
+
+#endif

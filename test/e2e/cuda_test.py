@@ -1,0 +1,96 @@
+"""Code for GPUs, checked without one: PTX of every model, its assembly for both
+chips, and its numbers under emulation against the CPU's."""
+import os
+import re
+import shutil
+import subprocess
+import unittest
+
+from pipeline import BIN, MODELS, UNAVAILABLE, USAGE, Golden, PipelineTest, call
+
+PTXAS = shutil.which("ptxas") or shutil.which("/usr/local/cuda/bin/ptxas")
+CHIPS = ("sm_80", "sm_90")
+NAMES = sorted(path.parent.name for path in MODELS.glob("*/golden.json"))
+
+
+class GpuCode(PipelineTest):
+    def emit(self, name, phase, *arguments):
+        golden = Golden(name)
+        output = self.fresh("." + phase)
+        process = call("pipec", golden.model, *golden.arguments(), "--gpus", "2", "--strategy", "1f1b",
+                       "--stages", "2", *arguments, "--emit", phase, "-o", output)
+        self.check_exit(process, 0)
+        return output
+
+    def test_ptx_of_every_model(self):
+        for name in NAMES:
+            with self.subTest(name):
+                text = self.emit(name, "ptx").read_text()
+                # PTX of two stages, one after the other.
+                stages = [".version" + part for part in text.split(".version")[1:]]
+                self.assertEqual(len(stages), 2)
+                for stage in stages:
+                    self.check_ptx(stage)
+
+    def check_ptx(self, text):
+        self.assertIn(".target sm_80", text)
+        self.assertRegex(text, r"\.visible \.entry kernel0\(")
+        # Sums have one order: nothing is added atomically.
+        self.assertNotRegex(text, r"\b(atom|red)\.")
+        # No approximations, no flushing of small numbers.
+        self.assertNotRegex(text, r"\.(approx|ftz)[.a-z]*\.f32")
+        if PTXAS:
+            self.check_assembly(text)
+
+    def check_assembly(self, text):
+        source = self.fresh(".ptx")
+        source.write_text(text)
+        kernels = text.count(".visible .entry")
+        for chip in CHIPS:
+            process = subprocess.run([PTXAS, "-v", "-arch=" + chip, source, "-o", self.fresh(".cubin")],
+                                     capture_output=True, text=True)
+            self.assertEqual(process.returncode, 0, process.stderr)
+            spills = re.findall(r"(\d+) bytes spill stores, (\d+) bytes spill loads", process.stderr)
+            self.assertEqual(spills, [("0", "0")] * kernels, process.stderr)
+
+    @unittest.skipUnless(PTXAS, "no ptxas")
+    def test_cubins(self):
+        for chip in CHIPS:
+            cubin = self.emit("mlp", "cubin", "--target-gpu", chip).read_bytes()
+            self.assertEqual(cubin[:4], b"\x7fELF")
+
+    def test_numbers_of_every_model(self):
+        """The same device code under emulation of blocks and threads."""
+        for name in NAMES:
+            with self.subTest(name):
+                stages = self.emit(name, "pipe")
+                program = BIN.parent / "test" / "bin" / "target_test"
+                process = subprocess.run([program, "--gtest_filter=Models.*"], capture_output=True, text=True,
+                                         env=dict(os.environ, PIPEC_STAGES=str(stages), OMP_NUM_THREADS="1"))
+                self.assertEqual(process.returncode, 0, process.stdout[-4000:])
+                self.assertNotIn("SKIPPED", process.stdout)
+
+    def test_without_a_toolkit(self):
+        """PTX needs none, unless a function of libdevice is called."""
+        golden = Golden("mlp")
+        words = [BIN / "pipec", golden.model, *golden.arguments("sgd"), "--gpus", "1"]
+        bare = dict(os.environ, CUDA_HOME=str(self.folder))
+        process = subprocess.run([*words, "--emit", "ptx"], capture_output=True, text=True, env=bare)
+        self.check_exit(process, 0)
+        process = subprocess.run([*words, "--emit", "cubin"], capture_output=True, text=True, env=bare)
+        self.check_exit(process, UNAVAILABLE)
+        self.assertIn("no ptxas on this machine", process.stderr)
+        words[words.index("sgd")] = "adam"
+        process = subprocess.run([*words, "--emit", "ptx"], capture_output=True, text=True, env=bare)
+        self.check_exit(process, UNAVAILABLE)
+        self.assertIn("libdevice.10.bc", process.stderr)
+
+    def test_is_for_gpus(self):
+        golden = Golden("mlp")
+        process = call("pipec", golden.model, *golden.arguments(), "--cpus", "1", "--emit", "ptx")
+        self.check_exit(process, USAGE)
+        self.assertIn("--emit ptx is for GPUs", process.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

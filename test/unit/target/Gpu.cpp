@@ -1,0 +1,133 @@
+//===- Gpu.cpp - what code for GPUs promises ------------------------------===//
+//
+// Every stage of the other files runs on the emulated GPU too (checkStage);
+// here is what only matters there.
+//
+//===----------------------------------------------------------------------===//
+#include "test/unit/target/Fibers.h"
+#include "test/unit/target/StageRunner.h"
+#include "test/unit/target/StageText.h"
+
+#include <gtest/gtest-spi.h>
+#include <gtest/gtest.h>
+
+using namespace pipec;
+using namespace pipec::test;
+
+/// The forward task on both targets, on the same memory.
+static void expectLikeCpu(const std::string &text, double tolerance,
+                          bool special, int64_t integerLimit = 7) {
+  StageRunner cpu(text), gpu(text, {}, "cuda");
+  ASSERT_TRUE(cpu.ok() && gpu.ok());
+  Memory ours = cpu.randomMemory(3, integerLimit);
+  if (special)
+    fillSpecial(cpu, ours);
+  Memory theirs = ours;
+  cpu.run("forward", ours);
+  gpu.run("forward", theirs);
+  cpu.expectSame("forward", ours, theirs, tolerance);
+}
+
+// The same operations in the same order: the same numbers, also where they are
+// infinite, not numbers, or below the normal range.
+TEST(Gpu, ElementwiseIsTheCpus) {
+  for (const char *type : {"512xf32", "37x5xf32"}) {
+    StageText t;
+    t.load("a", "in", type).load("b", "in", type);
+    for (const char *op : {"exp", "log", "log1p", "tanh", "erf", "sigmoid",
+                           "sqrt", "rsqrt", "reciprocal", "relu", "round"})
+      t.op(op, op, {"a"}).store(op, "out");
+    for (const char *op : {"add", "mul", "div", "max", "min"})
+      t.op(op, op, {"a", "b"}).store(op, "out");
+    expectLikeCpu(t.stage(), 0, /*special=*/true);
+  }
+}
+
+// Rows that one warp, several warps and many passes of a block take.
+TEST(Gpu, RowsOfAnyLength) {
+  for (const char *columns :
+       {"1", "3", "40", "301", "1024", "1025", "4100", "20000"})
+    for (const char *rows : {"1", "11"}) {
+      std::string full = std::string(rows) + "x" + columns + "xf32";
+      StageText t;
+      t.load("x", "in", full).op("p", "softmax", {"x"}).store("p", "out");
+      t.reduce("m", "max", "x", "1", std::string(rows) + "x1xf32");
+      t.store("m", "out");
+      checkStage(t.stage());
+    }
+}
+
+// More partial sums than a thread adds alone, of few and of many columns.
+TEST(Gpu, ColumnsOfManyRows) {
+  for (const char *columns : {"1", "4", "37", "1100"}) {
+    std::string full = std::string("1500x") + columns + "xf32";
+    StageText t;
+    t.load("x", "in", full);
+    t.reduce("s", "sum", "x", "0", std::string("1x") + columns + "xf32");
+    t.reduce("m", "max", "x", "0", std::string("1x") + columns + "xf32");
+    t.store("s", "out").store("m", "out");
+    checkStage(t.stage(), 5e-6);
+  }
+}
+
+TEST(Gpu, NormalizationGradientOfManyRows) {
+  checkStage(layerNormBackward("1100", "101", "0.00990099").stage(), 2e-5);
+  checkStage(layerNormBackward("40", "1500", "0.000666667").stage(), 2e-5);
+}
+
+// The sum of equal indices has the CPU's order.
+TEST(Gpu, RepeatedIndices) {
+  for (const char *inner : {"4", "5", "200"}) {
+    StageText t;
+    t.load("ids", "in", "100xi64")
+        .load("dy", "in", std::string("100x") + inner + "xf32");
+    t.op("g", "scatter_add", {"ids", "dy"}, std::string("6x") + inner + "xf32",
+         "{axis = 0 : i64}");
+    t.store("g", "out");
+    expectLikeCpu(t.stage(), 0, /*special=*/false, 6);
+  }
+}
+
+TEST(Gpu, IndexOutOfRange) {
+  StageText t;
+  t.load("x", "in", "4x8xf32").load("ids", "in", "10xi64");
+  t.op("y", "gather", {"x", "ids"}, "10x8xf32", "{axis = 0 : i64}");
+  t.store("y", "out");
+  for (int64_t limit : {4, 7}) {
+    StageRunner gpu(t.stage(), {}, "cuda");
+    ASSERT_TRUE(gpu.ok());
+    Memory memory = gpu.randomMemory(3, limit);
+    gpu.run("forward", memory);
+    EXPECT_EQ(gpu.takeFault(), limit > 4);
+  }
+}
+
+// The emulation notices what a GPU would punish.
+TEST(Gpu, EmulationFindsThreadsThatWaitForever) {
+  EXPECT_NONFATAL_FAILURE(runBlock(0, 64, true, false,
+                                   [] {
+                                     if (currentThread() != 7)
+                                       meetBlock();
+                                   }),
+                          "wait for threads that have ended");
+}
+
+TEST(Gpu, EmulationFindsAMissingBarrier) {
+  for (bool waits : {true, false}) {
+    int shared[64] = {}, read[64] = {};
+    for (bool descending : {false, true}) {
+      runBlock(0, 64, true, descending, [&] {
+        int thread = currentThread();
+        shared[thread] = thread + 1;
+        if (waits)
+          meetBlock();
+        read[thread] += shared[63 - thread];
+      });
+      std::fill_n(shared, 64, 0);
+    }
+    int right = 0;
+    for (int i = 0; i < 64; ++i)
+      right += read[i] == 2 * (64 - i);
+    EXPECT_EQ(right == 64, waits);
+  }
+}
