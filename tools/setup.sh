@@ -3,8 +3,8 @@
 #
 #   tools/setup.sh            compiler, LLVM and MLIR 22, libraries, Open MPI
 #   tools/setup.sh --bench    also what test/bench compares with
-#   tools/setup.sh --cuda     also NVIDIA's assembler and math functions for
-#                             GPUs, from PyPI, when no toolkit is there
+#   tools/setup.sh --cuda     also NVIDIA's assembler, disassembler and math
+#                             functions for GPUs, from PyPI, if not there
 #   tools/setup.sh --print    only names the packages that are missing
 #
 # Asks nothing; does nothing when all is there. Needs root or sudo otherwise.
@@ -37,8 +37,8 @@ for argument in "$@"; do
   esac
 done
 
-# ptxas and libdevice, where pipec looks for them.
-has_cuda() {
+# Where pipec looks for ptxas and libdevice.
+has_toolkit() {
   local ptxas root
   ptxas=$(command -v ptxas || echo /usr/local/cuda/bin/ptxas)
   [[ -x $ptxas ]] || return 1
@@ -46,18 +46,23 @@ has_cuda() {
   [[ -e $root/nvvm/libdevice/libdevice.10.bc ||
     -e /usr/local/cuda/nvvm/libdevice/libdevice.10.bc ]]
 }
+wheels=() # PyPI packages that files are taken of
 if ((cuda)); then
-  has_cuda && cuda=0 || packages+=(python3-pip)
+  has_toolkit || wheels+=(nvidia-cuda-nvcc==13.0.88 nvidia-nvvm==13.0.88)
+  command -v nvdisasm >/dev/null || wheels+=(nvidia-cuda-nvdisasm==13.2.86)
+  if ((${#wheels[@]})) && ! python3 -m pip --version >/dev/null 2>&1; then
+    packages+=(python3-pip)
+  fi
 fi
 
-# Two files of two packages (100 MB to load); without them GPU code ends at PTX.
-install_cuda() {
-  local folder root=/usr/local/lib/pipec-cuda
+# Not needed for anything else: without them GPU code ends at PTX.
+install_wheels() {
+  local folder tool root=/usr/local/lib/pipec-cuda
   folder=$(mktemp -d)
-  if ! python3 -m pip download -q --no-deps -d "$folder" \
-    nvidia-cuda-nvcc==13.0.88 nvidia-nvvm==13.0.88 </dev/null; then
-    echo "setup.sh: no ptxas and libdevice from PyPI; machine code for GPUs and" \
-      "its tests are left out" >&2
+  if ! python3 -m pip download -q --no-deps -d "$folder" "${wheels[@]}" \
+    </dev/null; then
+    echo "setup.sh: no ${wheels[*]} from PyPI; machine code for GPUs and its" \
+      "tests are left out" >&2
     rm -rf "$folder"
     return
   fi
@@ -67,13 +72,15 @@ folder = pathlib.Path(sys.argv[1])
 for wheel in folder.glob("*.whl"):
     with zipfile.ZipFile(wheel) as files:
         for name in files.namelist():
-            if name.endswith(("/ptxas", "/libdevice.10.bc")):
+            if name.endswith(("/ptxas", "/nvdisasm", "/libdevice.10.bc")):
                 files.extract(name, folder)
 PYTHON
-  chmod +x "$folder/nvidia/cu13/bin/ptxas"
+  chmod +x "$folder"/nvidia/cu13/bin/*
   "${as_root[@]}" mkdir -p "$root"
   "${as_root[@]}" cp -r "$folder/nvidia/cu13/." "$root"
-  "${as_root[@]}" ln -sf "$root/bin/ptxas" /usr/local/bin/ptxas
+  for tool in "$folder"/nvidia/cu13/bin/*; do
+    "${as_root[@]}" ln -sf "$root/bin/$(basename "$tool")" /usr/local/bin
+  done
   rm -rf "$folder"
 }
 
@@ -93,7 +100,7 @@ if ((print)); then
   printf '%s\n' "${missing[@]}"
   exit 0
 fi
-if ((${#missing[@]} == 0 && !cuda)); then
+if ((${#missing[@]} == 0 && ${#wheels[@]} == 0)); then
   exit 0
 fi
 
@@ -118,6 +125,6 @@ if ((${#missing[@]})); then
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
     apt-get -q -y install --no-install-recommends "${missing[@]}" </dev/null
 fi
-if ((cuda)); then
-  install_cuda
+if ((${#wheels[@]})); then
+  install_wheels
 fi

@@ -9,6 +9,7 @@ import unittest
 from pipeline import BIN, MODELS, UNAVAILABLE, USAGE, Golden, PipelineTest, call
 
 PTXAS = shutil.which("ptxas") or shutil.which("/usr/local/cuda/bin/ptxas")
+NVDISASM = shutil.which("nvdisasm")
 CHIPS = ("sm_80", "sm_90")
 NAMES = sorted(path.parent.name for path in MODELS.glob("*/golden.json"))
 
@@ -17,8 +18,9 @@ class GpuCode(PipelineTest):
     def emit(self, name, phase, *arguments):
         golden = Golden(name)
         output = self.fresh("." + phase)
+        words = arguments if "--stages" in arguments else (*arguments, "--stages", "2")
         process = call("pipec", golden.model, *golden.arguments(), "--gpus", "2", "--strategy", "1f1b",
-                       "--stages", "2", *arguments, "--emit", phase, "-o", output)
+                       *words, "--emit", phase, "-o", output)
         self.check_exit(process, 0)
         return output
 
@@ -58,6 +60,18 @@ class GpuCode(PipelineTest):
         for chip in CHIPS:
             cubin = self.emit("mlp", "cubin", "--target-gpu", chip).read_bytes()
             self.assertEqual(cubin[:4], b"\x7fELF")
+
+    @unittest.skipUnless(PTXAS and NVDISASM, "no ptxas or nvdisasm")
+    def test_machine_code(self):
+        """Accesses of 128 bits, sums by shuffles; nothing in local memory, nothing atomic."""
+        for chip in CHIPS:
+            cubin = self.emit("gpt", "cubin", "--target-gpu", chip, "--stages", "1")
+            code = subprocess.run([NVDISASM, cubin], capture_output=True, text=True, check=True).stdout
+            used = set(re.findall(r"^\s+/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+ )?([A-Z][A-Z0-9.]+)", code, re.M))
+            for wanted in ("LDG.E.128", "STG.E.128", "SHFL.BFLY"):
+                self.assertIn(wanted, used)
+            for prefix in ("LDL", "STL", "ATOM", "RED."):
+                self.assertFalse([name for name in used if name.startswith(prefix)], prefix)
 
     def test_numbers_of_every_model(self):
         """The same device code under emulation of blocks and threads."""
