@@ -85,14 +85,13 @@ void checkLimits(const Answer &answer) {
 
 Timeline timelineOf(const Answer &answer, const ScheduleOptions &options) {
   const auto &pairs = answer.schedule.pairs;
-  if (options.fusePairs && std::all_of(pairs.begin(), pairs.end(),
-                                       [](auto &list) { return list.empty(); }))
+  if (options.simulate.fusePairs &&
+      std::all_of(pairs.begin(), pairs.end(),
+                  [](auto &list) { return list.empty(); }))
     throw Failure(Exit::Usage,
                   "--fuse-pairs: no actions of " + answer.schedule.name +
                       " stand together; those of dualpipe and dualpipe-v do");
-  SimulateOptions simulated;
-  simulated.fusePairs = options.fusePairs;
-  return simulate(answer.schedule, answer.costs, simulated);
+  return simulate(answer.schedule, answer.costs, options.simulate);
 }
 
 Answer generated(const ScheduleOptions &options) {

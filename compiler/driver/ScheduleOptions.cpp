@@ -134,7 +134,13 @@ void declare(CLI::App &app, ScheduleOptions &o, Typed &typed) {
   app.add_option("--slices", r.slices, "seq1f1b: pieces of a sequence");
   app.add_option("--group-size", r.groupSize,
                  "interleaved schedules: microbatches in a turn");
-  app.add_flag("--fuse-pairs", o.fusePairs,
+  app.add_flag("--link-occupancy", o.simulate.linkOccupancy,
+               "figures with links that carry one transfer at a time");
+  app.add_option("--buffers", o.simulate.buffers,
+                 "figures with room for so many messages between two devices; "
+                 "0: a send waits for its receive; default: no bound")
+      ->check(CLI::Range(0, 1 << 20));
+  app.add_flag("--fuse-pairs", o.simulate.fusePairs,
                "dualpipe, dualpipe-v, OVERLAP_F_B in a CSV: a forward and a "
                "backward that stand together start and end together");
   app.add_option("--check", o.check, "verify this CSV instead of generating");

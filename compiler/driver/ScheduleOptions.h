@@ -2,6 +2,7 @@
 #pragma once
 
 #include "compiler/schedule/Generator.h"
+#include "compiler/schedule/Simulator.h"
 
 #include <optional>
 #include <string>
@@ -13,7 +14,7 @@ struct ScheduleOptions {
   std::string check; ///< a CSV file to verify instead
   schedule::ScheduleRequest request;
   std::string csv, html, perfetto; ///< files to write, empty: none
-  bool fusePairs = false;          ///< pairs of a schedule run as one action
+  schedule::SimulateOptions simulate;
   bool timeline = false, json = false, quiet = false;
 };
 

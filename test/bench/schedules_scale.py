@@ -111,14 +111,18 @@ def searches(program, rows, base):
     table = Table("schedule", "costs", "grows as", "fit within", "s at P=4 M=16", "P=8 M=24", "P=8 M=64", "P=32 M=256")
     names = ["auto"] + [row["name"] for row in rows if row["searched"]]
     for name in names:
-        for costs, words in (("unit", []), ("1.5B", REAL)):
-            points = []
-            for p, m in SEARCH_GRID if name == "auto" else SEARCH_GRID[::3]:
-                took = seconds(program, name, "--stages", p, "--microbatches", m, *words) - base
-                points.append((p, m, max(took, 1e-4)))
+        for costs, words, limited in (("unit", [], False), ("1.5B", REAL, False), ("1.5B, limit P", REAL, True)):
+            if limited and name != "auto":
+                continue
+
+            def took(p, m):
+                limit = ["--memory-limit", p] if limited else []
+                return seconds(program, name, "--stages", p, "--microbatches", m, *words, *limit)
+
+            points = [(p, m, max(took(p, m) - base, 1e-4))
+                      for p, m in (SEARCH_GRID if name == "auto" else SEARCH_GRID[::3])]
             b, c, off = exponents(points)
-            at = [f"{seconds(program, name, '--stages', p, '--microbatches', m, *words):.3f}"
-                  for p, m in ((4, 16), (8, 24), (8, 64), (32, 256))]
+            at = [f"{took(p, m):.3f}" for p, m in ((4, 16), (8, 24), (8, 64), (32, 256))]
             table.add(name, costs, f"P^{b:.2f} M^{c:.2f}", f"x {off:.2f}", *at)
     return table
 

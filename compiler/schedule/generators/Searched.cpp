@@ -101,8 +101,13 @@ static Schedule searched(const char *name, const ScheduleRequest &request,
                                  number(problem.limit[least.device]));
 }
 
+/// One placement is searched longer than each of many.
+constexpr double kAlone = 4;
+
 Schedule makeZB(const ScheduleRequest &request) {
-  return searched("zb", request, {{{Layout::Linear, 1}}});
+  search::SearchOptions options{{{Layout::Linear, 1}}};
+  options.effort = kAlone;
+  return searched("zb", request, options);
 }
 
 static const search::SearchOptions kV{{{Layout::Zigzag, 2}}};
@@ -122,7 +127,7 @@ Schedule makeVMin(const ScheduleRequest &request) {
 Schedule make1F1BV(const ScheduleRequest &request) {
   search::SearchOptions options = kV;
   options.fused = true;
-  options.effort = 4; // few placements and policies to spread it over
+  options.effort = kAlone;
   return searched("1f1b-v", limited(request, (2 * request.devices + 2) / 3),
                   options);
 }
