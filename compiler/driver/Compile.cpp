@@ -160,8 +160,8 @@ private:
 
   void refusePlansForGpus() {
     if (!forGpus() && (options.emit == "ptx" || options.emit == "cubin"))
-      throw Failure(Exit::Usage, "--emit " + options.emit +
-                                     " is for GPUs: give --gpus NxM");
+      throw Failure(Exit::Usage,
+                    "--emit " + options.emit + " is for GPUs: give --gpus NxM");
     if (forGpus() && !options.dryRun && options.emit.empty())
       throw Failure(Exit::Unavailable,
                     "this build runs no plans on GPUs; add --dry-run to plan "
@@ -457,6 +457,10 @@ bool Compiler::compileStages(PlanFolder *folder,
       text += code.ptx;
     if (options.emit == "cubin")
       text += cubinOf(code);
+    if (options.emit == "object" && forGpus() && code.cubins.empty() && !id)
+      std::cerr << "pipec: note: no ptxas on this machine: the code is PTX "
+                   "alone, which devices translate when it is loaded; "
+                   "tools/setup.sh --cuda installs it\n";
   }
   if (folder)
     std::filesystem::remove(folder->temporary() + "/stages/.keep");

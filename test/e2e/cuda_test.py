@@ -1,12 +1,13 @@
 """Code for GPUs, checked without one: PTX of every model, its assembly for both
 chips, and its numbers under emulation against the CPU's."""
+import importlib.util
 import os
 import re
 import shutil
 import subprocess
 import unittest
 
-from pipeline import BIN, MODELS, UNAVAILABLE, USAGE, Golden, PipelineTest, call
+from pipeline import BIN, MODELS, SOURCE, UNAVAILABLE, USAGE, Golden, PipelineTest, call
 
 PTXAS = shutil.which("ptxas") or shutil.which("/usr/local/cuda/bin/ptxas")
 NVDISASM = shutil.which("nvdisasm")
@@ -55,6 +56,18 @@ class GpuCode(PipelineTest):
             spills = re.findall(r"(\d+) bytes spill stores, (\d+) bytes spill loads", process.stderr)
             self.assertEqual(spills, [("0", "0")] * kernels, process.stderr)
 
+    def test_ptx_of_wide_layers(self):
+        """A layer of GPT-3: rows of 12,288 and 50,257 columns."""
+        spec = importlib.util.spec_from_file_location("large_models", SOURCE / "test/bench/large_models.py")
+        large = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(large)
+        folder = self.fresh()
+        large.gpt3(layers=1).save(folder)
+        process = call("pipec", folder / "model.onnx", "--gpus", "1", "--stages", "1", "--dim", "batch=4", "--loss",
+                       "next-token", "--memory-limit", "4096GiB", "--emit", "ptx", "-o", folder / "ptx")
+        self.check_exit(process, 0)
+        self.check_ptx((folder / "ptx").read_text())
+
     @unittest.skipUnless(PTXAS, "no ptxas")
     def test_cubins(self):
         for chip in CHIPS:
@@ -94,6 +107,10 @@ class GpuCode(PipelineTest):
         process = subprocess.run([*words, "--emit", "cubin"], capture_output=True, text=True, env=bare)
         self.check_exit(process, UNAVAILABLE)
         self.assertIn("no ptxas on this machine", process.stderr)
+        process = subprocess.run([*words, "--emit", "object", "-o", self.folder / "stage.o"], capture_output=True,
+                                 text=True, env=bare)
+        self.check_exit(process, 0)
+        self.assertIn("note: no ptxas on this machine: the code is PTX alone", process.stderr)
         words[words.index("sgd")] = "adam"
         process = subprocess.run([*words, "--emit", "ptx"], capture_output=True, text=True, env=bare)
         self.check_exit(process, UNAVAILABLE)

@@ -112,6 +112,9 @@ static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
   pipeline.run(module, modules);
 }
 
+/// Blocks of up to so many threads fit several times without spills.
+constexpr int64_t kOrdinaryThreads = 256;
+
 /// Launch bounds of the kernels, taken off their functions.
 static std::map<std::string, int64_t> takeThreads(ModuleOp device) {
   std::map<std::string, int64_t> threads;
@@ -142,6 +145,9 @@ FailureOr<std::string> cuda::compileToPtx(ModuleOp device,
     llvm::Function *kernel = code->getFunction(name);
     kernel->setCallingConv(llvm::CallingConv::PTX_Kernel);
     kernel->addFnAttr("nvvm.maxntid", std::to_string(count));
+    // Left alone, ptxas spills registers so that more large blocks fit.
+    if (count > kOrdinaryThreads)
+      kernel->addFnAttr("nvvm.minctasm", "1");
     kernel->addFnAttr(llvm::Attribute::NoUnwind);
   }
   optimize(*code, **machine);
