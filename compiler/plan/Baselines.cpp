@@ -6,6 +6,7 @@
 #include "support/Failure.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace pipec::plan {
 
@@ -45,7 +46,9 @@ Baseline price(const PlanRequest &asked, const std::string &name,
     if (split.starts.empty()) {
       ChainSearch search(
           model, coarseStarts(request.graph, legalStarts(request.graph), 512));
-      auto best = search.best(split.replicas, false);
+      auto best = search.best(split.replicas, false,
+                              std::numeric_limits<double>::infinity(),
+                              search.labelsFor(split.replicas.size()));
       if (!best) {
         baseline.note = "does not fit in memory";
         baseline.peakBytes = search.smallestLimit(split.replicas);

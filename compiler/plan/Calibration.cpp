@@ -114,6 +114,10 @@ void fitContraction(DeviceModel &device,
           std::max(0.0, line.intercept - device.launchSeconds) * reachable;
   } else if (kind == OpKind::Convolution) {
     device.convolutionEfficiency = reachable / device.peak(dtype);
+    if (dtype == DType::F32) // beside what products lose, too
+      device.convolutionSeconds =
+          std::max(0.0, line.intercept - device.launchSeconds -
+                            device.halfEfficiencyFlops / reachable);
   } else {
     device.attentionEfficiency = reachable / device.peak(dtype);
   }

@@ -228,6 +228,13 @@ double ChainSearch::surrogate(const Split &split) const {
   return objective(p, place);
 }
 
+size_t ChainSearch::labelsFor(size_t stages) const {
+  constexpr size_t exactUpTo = 2048, kept = 6;
+  return starts.size() * stages <= exactUpTo
+             ? std::numeric_limits<size_t>::max()
+             : kept;
+}
+
 double ChainSearch::leastSurrogate(const std::vector<int> &replicas) const {
   double devices = 0;
   bool same = true;

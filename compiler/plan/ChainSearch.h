@@ -42,6 +42,10 @@ public:
        double atMost = std::numeric_limits<double>::infinity(),
        size_t labels = std::numeric_limits<size_t>::max()) const;
 
+  /// How many suffixes to keep for so many stages: all while there are few
+  /// places, then as many as large models can afford.
+  size_t labelsFor(size_t stages) const;
+
   /// Surrogate of a split, for ranking; +inf when it does not fit.
   double surrogate(const Split &split) const;
 

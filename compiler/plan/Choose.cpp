@@ -69,22 +69,28 @@ StrategyChoice chooseStrategy(const std::vector<PlanRequest> &requests,
                               const PlanFunction &plan) {
   if (requests.empty())
     throw Failure(Exit::Usage, "no strategy to choose from");
+  // All are looked at quickly; what leads is then searched in earnest.
+  const bool many = requests.size() > 4;
+  const double quick = many ? 1.0 / 32 : 0.25, earnest = 0.25;
   StrategyChoice choice;
   choice.stepSeconds.assign(requests.size(), std::nan(""));
+  auto planned = [&](size_t i, double effort) {
+    PlanRequest asked = requests[i];
+    asked.baselines = false;
+    asked.explainNoFit = false;
+    asked.effort *= effort;
+    OrderedPlan made =
+        plan ? plan(i, asked) : OrderedPlan{asked, makePlan(asked)};
+    return Candidate{i, perMicrobatch(asked, made.result.stepSeconds),
+                     std::move(made.request), std::move(made.result)};
+  };
   std::optional<Candidate> best, second;
   for (auto [bound, i] : byPromise(requests)) {
     if (second && bound > second->seconds)
       continue;
-    PlanRequest asked = requests[i];
-    asked.baselines = false;
-    asked.explainNoFit = false;
-    asked.effort /= static_cast<double>(std::min<size_t>(requests.size(), 8));
     try {
-      OrderedPlan planned =
-          plan ? plan(i, asked) : OrderedPlan{asked, makePlan(asked)};
-      choice.stepSeconds[i] = planned.result.stepSeconds;
-      Candidate made{i, perMicrobatch(asked, planned.result.stepSeconds),
-                     std::move(planned.request), std::move(planned.result)};
+      Candidate made = planned(i, quick);
+      choice.stepSeconds[i] = made.result.stepSeconds;
       if (!best || better(made, *best))
         second = std::move(best), best = std::move(made);
       else if (!second || better(made, *second))
@@ -94,6 +100,15 @@ StrategyChoice chooseStrategy(const std::vector<PlanRequest> &requests,
         throw;
     }
   }
+  for (std::optional<Candidate> *leader : {&best, &second})
+    if (many && *leader)
+      if (Candidate again = planned((*leader)->index, earnest);
+          better(again, **leader)) {
+        choice.stepSeconds[again.index] = again.result.stepSeconds;
+        *leader = std::move(again);
+      }
+  if (second && better(*second, *best))
+    std::swap(best, second);
   if (!best) { // the first one says why
     makePlan(requests.front());
     throw Failure(Exit::Internal, "a plan that fits was not found before");

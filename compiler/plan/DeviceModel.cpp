@@ -140,8 +140,10 @@ double opSeconds(const DeviceModel &device, double flops, double bytes,
   // A core packs operands, or waits for them, and computes in turn; a GPU does
   // both at once.
   bool inTurn = device.kind == "cpu";
-  return device.launchSeconds +
-         (inTurn ? arithmetic + memory : std::max(arithmetic, memory));
+  const double fixed =
+      device.launchSeconds +
+      (kind == OpKind::Convolution ? device.convolutionSeconds : 0);
+  return fixed + (inTurn ? arithmetic + memory : std::max(arithmetic, memory));
 }
 
 } // namespace pipec::plan

@@ -36,6 +36,9 @@ struct DeviceModel {
   double memoryBandwidth = 0; ///< bytes/s
   int threads = 1;            ///< of a CPU rank that these figures are for
   double launchSeconds = 0;   ///< fixed cost of one kernel
+  /// What a convolution costs besides, however small it is: operands are packed
+  /// and tiles transformed.
+  double convolutionSeconds = 0;
   /// FLOPs at which a contraction reaches half of its best efficiency.
   double halfEfficiencyFlops = 0;
   // Share of the peak that a large operator of a kind reaches, and of the

@@ -319,6 +319,27 @@ std::vector<double> finishes(const schedule::Schedule &order,
 
 } // namespace
 
+/// Steps that overlap on shared cores fall into no rhythm at once: no server
+/// does a step's work in less than its cores need for it.
+static double leastShared(const schedule::Schedule &order,
+                          const schedule::Costs &costs,
+                          const schedule::CoreSharing &sharing,
+                          const std::vector<double> &after) {
+  if (!sharing.scarce())
+    return 0;
+  std::map<int, double> onServer;
+  double most = 0;
+  for (int d = 0; d < order.devices(); ++d) {
+    double work = after[static_cast<size_t>(d)];
+    for (const schedule::Action &a : order.order[static_cast<size_t>(d)])
+      work += costs.time(a.kind, a.stage);
+    double &sum = onServer[sharing.server[static_cast<size_t>(d)]];
+    sum += work * sharing.copies[static_cast<size_t>(d)];
+    most = std::max(most, sum);
+  }
+  return most / sharing.cores;
+}
+
 StepModel::Timing
 StepModel::synchronousStep(const std::vector<StagePlan> &stages) const {
   const schedule::Schedule &order = scheduleFor(stages);
@@ -347,6 +368,9 @@ StepModel::synchronousStep(const std::vector<StagePlan> &stages) const {
   timing.step = count == 1 ? finish[0]
                            : (finish[kSteps - 1] - finish[kFilling - 1]) /
                                  (kSteps - kFilling);
+  if (count > 1)
+    timing.step =
+        std::max(timing.step, leastShared(order, priced, sharing, after));
   double busy = 0;
   int devices = order.devices();
   for (int d = 0; d < devices; ++d)

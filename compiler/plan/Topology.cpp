@@ -145,6 +145,9 @@ DeviceModel customDevice(const Json &device, const std::string &origin) {
         positive(device, "threads", origin, "\"device\""), 1.0, 1e4));
   if (device.contains("launch_us"))
     d.launchSeconds = number(device, "launch_us", origin, "\"device\"") * 1e-6;
+  if (device.contains("convolution_us"))
+    d.convolutionSeconds =
+        number(device, "convolution_us", origin, "\"device\"") * 1e-6;
   return d;
 }
 
@@ -258,6 +261,7 @@ std::string writeTopology(const Topology &topology) {
       {"memory_GBps", d.memoryBandwidth / 1e9},
       {"threads", d.threads},
       {"launch_us", std::round(d.launchSeconds * 1e12) / 1e6},
+      {"convolution_us", std::round(d.convolutionSeconds * 1e12) / 1e6},
       {"half_efficiency_flops", d.halfEfficiencyFlops},
       {"efficiency",
        {{"matmul", d.matmulEfficiency},

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Large ONNX files without their weights, to measure how import and planning scale.
 
-Usage: large_models.py gpt3-175b|llama-7b|operators-10000 FOLDER
+Usage: large_models.py gpt3-175b|llama-7b|operators-N FOLDER        (N: 10000, 25000, 50000 or 100000)
 
 Writes FOLDER/model.onnx and FOLDER/weights.bin, a sparse file of the right size that holds zeros and takes no space.
 Needs Python's standard library alone.
@@ -196,7 +196,8 @@ def operators(count=10000, width=64):
     return m
 
 
-MODELS = {"gpt3-175b": gpt3, "llama-7b": llama, "operators-10000": operators}
+MODELS = {"gpt3-175b": gpt3, "llama-7b": llama,
+          **{f"operators-{n}": lambda n=n: operators(n) for n in (10000, 25000, 50000, 100000)}}
 
 if __name__ == "__main__":
     if len(sys.argv) != 3 or sys.argv[1] not in MODELS:

@@ -3,7 +3,8 @@
 
 Usage: plan_scale.py PIPEC [CASE ...] [--markdown]
 
-Writes the models of large_models.py to a temporary folder and runs `pipec --dry-run` on them.
+Writes the models of large_models.py to a temporary folder and runs `pipec --dry-run` on them, with the options a user
+would give; and, in the column "import s", `pipec --emit nn`: the processor time until the model is read.
 """
 import os
 import subprocess
@@ -16,12 +17,22 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 CASES = {
     "gpt3-175b": ["--gpus", "128x8", "--dim", "batch=1", "--microbatches", "512", "--loss", "next-token"],
     "llama-7b": ["--gpus", "2x8", "--dim", "batch=1", "--microbatches", "32", "--loss", "next-token"],
-    "operators-10000": ["--gpus", "4x8", "--dim", "batch=16", "--microbatches", "32", "--loss", "mse"],
+    **{f"operators-{n}": ["--gpus", "4x8", "--dim", "batch=16", "--microbatches", "32", "--loss", "mse"]
+       for n in (10000, 25000, 50000, 100000)},
 }
+
+
+def processor(command):
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    if status:
+        sys.exit(f"{' '.join(command)}: exit {os.waitstatus_to_exitcode(status)}")
+    return usage.ru_utime
 
 
 def measure(pipec, folder, name):
     subprocess.run([sys.executable, os.path.join(HERE, "large_models.py"), name, folder], check=True)
+    reading = processor([pipec, os.path.join(folder, "model.onnx"), *CASES[name], "--emit", "nn", "-o", os.devnull])
     begin = time.monotonic()
     process = subprocess.Popen([pipec, os.path.join(folder, "model.onnx"), *CASES[name], "--dry-run"],
                                stdout=subprocess.PIPE, text=True)
@@ -31,14 +42,14 @@ def measure(pipec, folder, name):
         sys.exit(f"{name}: exit {os.waitstatus_to_exitcode(status)}")
     plan = next(line for line in shown.splitlines() if line.startswith("plan "))
     return [name, " ".join(CASES[name][:2]), plan.split(None, 1)[1].split(" · 1")[0],
-            f"{time.monotonic() - begin:.1f}", f"{usage.ru_utime:.1f}", f"{usage.ru_maxrss / 1024:.0f}"]
+            f"{time.monotonic() - begin:.1f}", f"{reading:.1f}", f"{usage.ru_utime:.1f}", f"{usage.ru_maxrss / 1024:.0f}"]
 
 
 def main():
     names = [a for a in sys.argv[2:] if not a.startswith("-")]
     if len(sys.argv) < 2 or any(name not in CASES for name in names):
         sys.exit(__doc__)
-    rows = [["model", "devices", "plan", "wall s", "processor s", "MiB"]]
+    rows = [["model", "devices", "plan", "wall s", "import s", "processor s", "MiB"]]
     for name in names or CASES:
         with tempfile.TemporaryDirectory() as folder:
             rows.append(measure(sys.argv[1], folder, name))

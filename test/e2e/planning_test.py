@@ -46,6 +46,23 @@ class PlanningTest(PipelineTest):
             self.assertIn("a step", shown["predicted"]["second"])
             self.assertRegex(shown["predicted"]["bottleneck"], "compute|link|all-reduce")
 
+    def test_auto_compares_every_order_and_recomputation(self):
+        for cluster in (("--cpus", "1x2"), ("--gpus", "1x2")):
+            best = self.dry(*cluster)["predicted"]["step_s"]
+            for strategy in ("1f1b", "gpipe", "zb", "zb-v", "searched", "chimera"):
+                shown = self.dry(*cluster, "--strategy", strategy)
+                self.assertLessEqual(best, shown["predicted"]["step_s"] * 1.001, strategy)
+        # Little memory: what is computed again competes with what just fits.
+        tight = ("--gpus", "1x4", "--memory-limit", "2MiB")
+        best = self.dry(*tight)["predicted"]["step_s"]
+        for strategy in ("1f1b", "naive"):
+            for recompute in ("none", "full"):
+                process = call("pipec", self.golden.model, *self.golden.arguments(), *tight, "--strategy", strategy,
+                               "--recompute", recompute, "--dry-run", "--format", "json")
+                self.assertIn(process.returncode, (0, 79), process.stderr)
+                if process.returncode == 0:
+                    self.assertLessEqual(best, json.loads(process.stdout)["predicted"]["step_s"] * 1.02)
+
     def test_memory_decides_about_recomputation(self):
         free = self.dry("--gpus", "1x2", "--strategy", "gpipe", "--stages", "2")
         self.assertFalse(free["recompute"])

@@ -52,9 +52,11 @@ std::vector<Ranked> rankedSplits(const PlanRequest &request,
       break;
     // A schedule may not exist for every number of stages and microbatches.
     try {
-      auto split = many ? search.best(shape.replicas, shape.pipelinesInside,
-                                      1.25 * best, 3)
-                        : search.best(shape.replicas, shape.pipelinesInside);
+      auto split = many
+                       ? search.best(shape.replicas, shape.pipelinesInside,
+                                     1.25 * best, 3)
+                       : search.best(shape.replicas, shape.pipelinesInside, inf,
+                                     search.labelsFor(shape.replicas.size()));
       if (!split)
         continue;
       ranked.push_back({*split, search.surrogate(*split)});
@@ -109,8 +111,9 @@ bool freeShape(const PlanRequest &request) {
 /// What the published planners would do, where they are quick.
 void addPublished(const PlanRequest &request, const StepModel &model,
                   std::vector<Judged> &judged) {
+  constexpr double worthwhile = 0.1; // not where strategies are compared first
   if (!freeShape(request) || request.topology.devices() > 32 ||
-      request.topology.levels.size() > 2)
+      request.topology.levels.size() > 2 || request.effort < worthwhile)
     return;
   for (auto *propose : {proposePipeDream, proposeDapple, proposePiper})
     for (const Split &split : propose(request, model).splits) {
@@ -128,7 +131,12 @@ void walk(const PlanRequest &request, const StepModel &model,
     return;
   MarkovSearch search(request, model);
   for (size_t i = 0; i < std::min<size_t>(judged.size(), 3); ++i) {
-    int64_t each = model.effort(judged[i].split.replicas) + 2000;
+    // Proposals have unequal replicas, and an order of their own each.
+    const int64_t stages =
+        static_cast<int64_t>(judged[i].split.replicas.size());
+    int64_t each = std::max(model.effort(judged[i].split.replicas),
+                            6 * stages * request.microbatches) +
+                   2000;
     auto proposals = static_cast<long>(
         std::min(1e7 * request.effort / static_cast<double>(each), 4000.0));
     search.walk(judged[i].split, proposals, 0.01);

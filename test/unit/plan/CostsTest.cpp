@@ -43,6 +43,7 @@ TEST(Calibration, RecoversTheDeviceThatWasMeasured) {
   truth.flopsBF16 = 200e12;
   truth.launchSeconds = 7e-6;
   truth.convolutionEfficiency = 0.4;
+  truth.convolutionSeconds = 150e-6;
   truth.halfEfficiencyFlops = 90e6;
   DeviceModel start = deviceModel("h100-sxm");
   DeviceModel exact = fitDevice(start, samplesOf(truth, 0));
@@ -52,6 +53,7 @@ TEST(Calibration, RecoversTheDeviceThatWasMeasured) {
   EXPECT_NEAR(exact.flopsF32, truth.flopsF32, 0.01 * truth.flopsF32);
   EXPECT_NEAR(exact.flopsBF16, truth.flopsBF16, 0.02 * truth.flopsBF16);
   EXPECT_NEAR(exact.convolutionEfficiency, 0.4, 0.01);
+  EXPECT_NEAR(exact.convolutionSeconds, 150e-6, 10e-6);
   EXPECT_LT(calibrationError(exact, samplesOf(truth, 0)).largest, 0.05);
   // A few percent of noise stays a few percent; before, the model was far off.
   auto noisy = samplesOf(truth, 0.05);

@@ -1,5 +1,7 @@
 #include "RandomGraphs.h"
 #include "compiler/plan/Choose.h"
+#include "compiler/plan/PlanVerifier.h"
+#include "compiler/plan/StepBound.h"
 #include "compiler/schedule/Generator.h"
 #include "support/Failure.h"
 
@@ -151,4 +153,68 @@ TEST(Strategies, ChooseTakesTheFastest) {
   } catch (const Failure &f) {
     EXPECT_EQ(f.code, Exit::NoFit);
   }
+}
+
+/// No plan is predicted faster than its request's bound, whatever the strategy,
+/// the cluster and recomputation; and the bound is worth something.
+TEST(Strategies, NoPlanIsBelowItsBound) {
+  Random random(6);
+  double nearest = 0;
+  int planned = 0;
+  for (int round = 0; round < 60; ++round)
+    for (const char *name :
+         {"dp", "naive", "gpipe", "1f1b", "pipedream", "interleaved-1f1b",
+          "zb-h1", "zb-v", "chimera", "dualpipe"}) {
+      PlanRequest r;
+      r.graph = randomGraph(random, random.between(8, 24));
+      int devices = 2 * random.between(1, 2);
+      r.topology = oneServer(devices, random.real(1e7, 1e10), 1e-6);
+      if (round % 3 == 0)
+        r.topology.cores = 2;
+      r.strategy = strategyFacts(name);
+      r.strategy.barrier = round % 2 == 0 || !r.strategy.splitBackward;
+      r.microbatches = r.strategy.synchronous ? 4 * random.between(1, 4) : 1;
+      r.replication = round % 4 != 1;
+      if (!r.strategy.replicates && r.strategy.shape != Shape::DataParallel)
+        r.stages = devices * r.strategy.chunks;
+      r.recompute = round % 5 ? Recompute::None : Recompute::Full;
+      r.effort = 0.05;
+      r.baselines = false;
+      PlanResult result;
+      try {
+        result = makePlan(r);
+      } catch (const Failure &failure) {
+        ASSERT_EQ(failure.code, Exit::Usage) << name << failure.what();
+        continue;
+      }
+      ++planned;
+      double bound = stepBound(r);
+      EXPECT_LE(bound, result.stepSeconds) << name << " round " << round;
+      nearest = std::max(nearest, bound / result.stepSeconds);
+    }
+  EXPECT_GT(planned, 400);
+  EXPECT_GT(nearest, 0.9);
+}
+
+/// Steps are recomputed for every placement, and without a barrier.
+TEST(Strategies, VerifierKnowsEveryPlacement) {
+  for (const char *name : {"pipedream", "interleaved-1f1b", "looped-bfs",
+                           "zb-v", "chimera", "dualpipe", "dualpipe-v", "2bw"})
+    for (bool barrier : {true, false}) {
+      PlanRequest r = uniformRequest(name, 4, 8);
+      r.topology = oneServer(4, 1e8, 1e-5);
+      if (!r.strategy.synchronous)
+        r.microbatches = 1;
+      r.strategy.barrier = barrier || !r.strategy.splitBackward;
+      PlanResult good = makePlan(r);
+      verifyPlan(r, good);
+      for (double factor : {0.999, 1.001}) {
+        PlanResult bad = good;
+        bad.stepSeconds *= factor;
+        EXPECT_THROW(verifyPlan(r, bad), Failure) << name << factor;
+      }
+      PlanResult bad = good;
+      bad.stages[0].allReduceSeconds += 1e-6;
+      EXPECT_THROW(verifyPlan(r, bad), Failure) << name;
+    }
 }
