@@ -182,6 +182,7 @@ private:
     o.tie = options.tie;
     o.untie = options.untie;
     o.forwardOnly = purpose != Purpose::Train;
+    o.evaluates = purpose == Purpose::Evaluate;
     if (options.inferenceBatchNorm || purpose == Purpose::Evaluate)
       o.batchNorm = onnx::BatchNorm::Inference;
     module =
@@ -189,9 +190,8 @@ private:
     if (!module)
       return false;
     dump("import");
-    return phase("attach", [&](PassManager &pm) {
-      addAttachPhase(pm, loss, purpose);
-    });
+    return phase("attach",
+                 [&](PassManager &pm) { addAttachPhase(pm, loss, purpose); });
   }
 
   bool makeDecision(std::optional<int> ranks) {

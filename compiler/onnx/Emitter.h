@@ -41,15 +41,16 @@ struct Initializer {
   const TensorData *data;
   Role role;
   std::string reason, symbol;
-  bool used = false;   ///< an nn.weight or nn.track refers to it
-  bool folds = false;  ///< may be read at compile time
-  nn::Literal literal; ///< once read
+  bool masters = false; ///< f32 though it is frozen: a checkpoint has it so
+  bool used = false;    ///< an nn.weight or nn.track refers to it
+  bool folds = false;   ///< may be read at compile time
+  nn::Literal literal;  ///< once read
 
   /// The type in the program: a trained weight, its gradient and its update are
   /// f32 whatever the file has.
   mlir::RankedTensorType programType(mlir::MLIRContext *context) const {
     const mlir::RankedTensorType type = tensorType(context, *data);
-    return role == Role::Weight
+    return role == Role::Weight || masters
                ? withElement(type, mlir::Float32Type::get(context))
                : type;
   }

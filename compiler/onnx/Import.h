@@ -51,6 +51,9 @@ struct ImportOptions {
   /// batch norms are what the file says (with BatchNorm::Inference always
   /// inference).
   bool forwardOnly = false;
+  /// With forwardOnly: the program belongs to a training, whose checkpoints and
+  /// seed it takes. Weights are f32 there, whatever the file has.
+  bool evaluates = false;
 };
 
 /// One initializer of the model and what became of it.

@@ -70,6 +70,7 @@ void Importer::classifyInitializers() {
     auto init = std::make_shared<Initializer>();
     init->data = &model.graph.initializers[i];
     init->role = classes[i].role;
+    init->masters = classes[i].masters;
     init->reason = classes[i].reason;
     init->symbol = init->data->name;
     for (int n = 1; !knownSymbols.insert(init->symbol).second; ++n)

@@ -70,6 +70,7 @@ private:
   void declareParameters();
   void removeDeadOps();
   bool isMerged(size_t i) const;
+  void noteRepeated();
   void noteMergedTensors();
   void findMerged();
   Val splitMerged(const Node &node, size_t input, const Val &v);

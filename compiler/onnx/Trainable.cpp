@@ -5,6 +5,7 @@
 #include "llvm/Support/Regex.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <set>
 #include <unordered_set>
@@ -119,23 +120,44 @@ bool isUniform(const Model &model, const TensorData &tensor) {
   return distinctValues(model, tensor) == 1;
 }
 
-/// Whether a table [..., positions, width] may be one of sines and cosines: at
-/// position 0 they are zeros and ones.
+/// Whether a table [..., positions, width] is one of sines and cosines: at
+/// position 0 they are zeros and ones, and at every position their squares add
+/// up to 1 in pairs. Models keep such tables fixed, also where they call them
+/// parameters.
 static bool isSinusoidal(const Model &model, const TensorData &t) {
-  if (t.type != ElementType::Float || !t.problem.empty() || t.dims.empty())
+  if (t.type != ElementType::Float || !t.problem.empty() || t.dims.size() < 2)
     return false;
   const std::string_view bytes = model.bytesOf(t);
-  const int64_t width = t.dims.back();
-  if (width < 2 || static_cast<int64_t>(bytes.size()) < width * 4)
+  const auto width = static_cast<size_t>(t.dims.back());
+  if (width < 2 || bytes.size() < 2 * width * sizeof(float))
     return false;
-  int64_t zeros = 0, ones = 0;
-  for (int64_t i = 0; i < width; ++i) {
-    float value;
-    std::memcpy(&value, bytes.data() + i * 4, 4);
-    zeros += value == 0;
-    ones += value == 1;
+  const size_t positions = bytes.size() / (width * sizeof(float));
+  size_t zeros = 0, ones = 0;
+  for (const size_t position : {size_t(0), size_t(1), positions - 1}) {
+    double squares = 0;
+    for (size_t i = 0; i < width; ++i) {
+      float value;
+      std::memcpy(&value, bytes.data() + (position * width + i) * sizeof value,
+                  sizeof value);
+      squares += static_cast<double>(value) * value;
+      zeros += position == 0 && value == 0;
+      ones += position == 0 && value == 1;
+    }
+    if (!(std::abs(squares - static_cast<double>(ones)) <
+          1e-3 * static_cast<double>(width)))
+      return false;
   }
   return zeros > 0 && ones > 0 && zeros + ones == width;
+}
+
+/// Zeros that translators of transformers add to their logits: a buffer, used
+/// as a bias is. TorchScript's exporter may fold it into a tensor of [1, words]
+/// with a name of its own; a bias has one dimension and keeps its name.
+static bool isLogitsBuffer(const Model &model, const TensorData &t) {
+  const llvm::StringRef name = t.name;
+  return name.ends_with("final_logits_bias") ||
+         (name.starts_with("onnx::Add_") && t.dims.size() == 2 &&
+          t.dims[0] == 1 && isUniform(model, t));
 }
 
 /// Whether a path of data movement and scaling leads from `name` to Cos or Sin:
@@ -187,8 +209,7 @@ static bool isWeightUse(const Model &model, const TensorData &t,
   if (is({"Add", "Mul", "Sub", "Div"}) && wide <= 1)
     return true;
   if (op == "Add")
-    return t.elements() <= 2 ||
-           (distinctValues(model, t) > 2 && !isSinusoidal(model, t));
+    return t.elements() <= 2 || distinctValues(model, t) > 2;
   if (op == "InstanceNormalization")
     return (i == 1 || i == 2) && distinctValues(model, t) > 1;
   if (is({"Expand", "Concat", "Reshape", "Transpose"}))
@@ -227,10 +248,16 @@ static std::vector<Use> usesThroughCopies(const Uses &uses,
 
 static Classification byStructure(const Model &model, const TensorData &t,
                                   const Uses &uses) {
-  if (t.dims.empty())
+  if (t.dims.empty()) {
+    for (const Use &use : uses.of(t.name))
+      if (use.node->op == "Exp")
+        return {Role::Weight, "the logarithm of a scale"};
     return {Role::Buffer, "a scalar"};
+  }
   if (reachesRotary(uses, t.name))
     return {Role::Buffer, "a frequency table of Cos or Sin"};
+  if (isLogitsBuffer(model, t))
+    return {Role::Buffer, "added to the logits by a translator"};
   for (const Use &use : usesThroughCopies(uses, t.name))
     if (isWeightUse(model, t, use))
       return {Role::Weight,
@@ -323,13 +350,15 @@ std::vector<Classification> classify(const Model &model,
       c = {Role::State, "a running statistic of a batch norm"};
     else
       c = said ? *said : byStructure(model, t, uses);
+    if (c.role == Role::Weight && isSinusoidal(model, t))
+      c = {Role::Buffer, "a table of sines and cosines"};
     if (c.role == Role::Weight) {
       if (freeze.match(t.name))
         c = {Role::Frozen, "--freeze"};
       else if (!options.trainOnly.empty() && !trainOnly.match(t.name))
         c = {Role::Frozen, "not in --train-only"};
       else if (options.forwardOnly)
-        c = {Role::Frozen, "--forward-only"};
+        c = {Role::Frozen, "--forward-only", options.evaluates};
     }
     c.uses = static_cast<int>(uses.of(t.name).size());
     out.push_back(std::move(c));

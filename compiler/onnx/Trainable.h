@@ -25,7 +25,8 @@ enum class Role {
 struct Classification {
   Role role = Role::Buffer;
   std::string reason;
-  int uses = 0; ///< inputs of nodes that read it, subgraphs included
+  bool masters = false; ///< frozen, and f32 as where it trains
+  int uses = 0;         ///< inputs of nodes that read it, subgraphs included
 };
 
 /// Whether all elements of a tensor are equal.

@@ -128,6 +128,14 @@ static Value powBaseGradient(NNBuilder &b, Value d, Value p, Value q) {
                 mul(b, d, mul(b, q, power)));
 }
 
+/// a - fmod(a, b) is a whole number of b: that number, with its sign changed,
+/// is what b counts for. Rounding takes away what the division adds.
+static Value remainderGradient(NNBuilder &b, Value d, Value p, Value q,
+                               Value y) {
+  Value whole = RoundOp::create(b, div(b, sub(b, p, y), q));
+  return neg(b, mul(b, d, whole));
+}
+
 BINARY_GRADIENT(AddOp, d, d)
 BINARY_GRADIENT(SubOp, d, neg(b, d))
 BINARY_GRADIENT(MulOp, mul(b, d, q), mul(b, d, p))
@@ -138,6 +146,8 @@ BINARY_GRADIENT(MaxOp, extremeGradient(b, "gt", d, p, q),
                 extremeGradient(b, "gt", d, q, p))
 BINARY_GRADIENT(MinOp, extremeGradient(b, "lt", d, p, q),
                 extremeGradient(b, "lt", d, q, p))
+
+BINARY_GRADIENT(ModOp, d, remainderGradient(b, d, p, q, y))
 
 void SelectOp::backward(NNBuilder &b, ValueRange grads,
                         const llvm::BitVector &needed, Grads &out) {

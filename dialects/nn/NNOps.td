@@ -79,7 +79,7 @@ def NN_DivOp : NN_Binary<"div", "a / b; integers truncate towards zero">;
 def NN_PowOp : NN_Binary<"pow", "a ^ b">;
 def NN_MaxOp : NN_Binary<"max", "larger of a and b, NaN wins; ties share the gradient">;
 def NN_MinOp : NN_Binary<"min", "smaller of a and b, NaN wins; ties share the gradient">;
-def NN_ModOp : NN_BinaryBase<"mod", []> {
+def NN_ModOp : NN_BinaryBase<"mod", NN_Differentiable<>.all> {
   let summary = "remainder: sign of b for integers (Python), of a with fmod";
   let arguments = (ins NN_Tensor:$a, NN_Tensor:$b, UnitAttr:$fmod);
 }

@@ -76,11 +76,22 @@ void ReduceOp::backward(NNBuilder &b, ValueRange grads, const llvm::BitVector &,
 }
 
 /// dx = y * (dy - sum(dy * y)).
+/// A row without any score is NaN, and models that know it put zeros there
+/// (IsNaN and Where after the softmax). Then its gradient must be zero as well:
+/// the incoming one is, but 0 * NaN is not.
+static Value withoutNan(NNBuilder &b, Value y) {
+  if (llvm::none_of(y.getUsers(),
+                    [](Operation *op) { return isa<IsNanOp>(op); }))
+    return y;
+  return select(b, IsNanOp::create(b, y), splatLike(b, y, 0), y);
+}
+
 void SoftmaxOp::backward(NNBuilder &b, ValueRange grads,
                          const llvm::BitVector &, Grads &out) {
   auto type = tensorType(getY());
-  Value weighted = mul(b, grads[0], getY());
+  Value y = withoutNan(b, getY());
+  Value weighted = mul(b, grads[0], y);
   Value sum = reduce(b, "sum", weighted, {type.getRank() - 1});
   Value centred = sub(b, grads[0], broadcast(b, sum, type.getShape()));
-  out[0] = mul(b, getY(), centred);
+  out[0] = mul(b, y, centred);
 }

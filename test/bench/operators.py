@@ -7,9 +7,8 @@
     operators.py --check      exit 1 when docs/operators.md is not what --write would write
 
 PIPEC_BIN is the folder of the programs (default: build/bin). A case passes when compiled code
-computes the expected arrays; it is refused when pipec names a reason and exits with 65. An operator
-has a gradient when a model that adds a trained weight to a case's first floating input compiles
-for training.
+computes the expected arrays; it is refused when pipec names a reason and exits with 65. Gradients are
+those that test/e2e/gradients_test.py compares with differences.
 """
 import argparse
 import collections
@@ -103,33 +102,9 @@ class Case:
                 return "output %d is wrong" % at
         return "passed"
 
-    def differentiable(self):
-        """True or False; None where there is nothing to differentiate."""
-        import numpy as np
-        import onnx
-        graph = onnx.ModelProto()
-        graph.CopyFrom(self.case.model)
-        floats = [at for at, array in enumerate(self.inputs)
-                  if array.dtype == np.float32 and array.ndim and array.size and at not in self.fixed]
-        logits = [value.name for value, array in zip(graph.graph.output, self.outputs)
-                  if array.dtype == np.float32 and array.size]
-        if not floats or not logits:
-            return None
-        name = self.names[floats[0]]
-        for node in graph.graph.node:
-            for at, value in enumerate(node.input):
-                if value == name:
-                    node.input[at] = "shifted " + name
-        graph.graph.node.insert(0, onnx.helper.make_node("Add", [name, "trained"], ["shifted " + name]))
-        graph.graph.initializer.append(onnx.numpy_helper.from_array(np.zeros(1, np.float32), "trained"))
-        onnx.save(graph, self.model)
-        process = call("pipec", self.model, "--cpus", 1, *self.constants(self.fixed), "--loss", "mse:label=wanted",
-                       "--logits", logits[0], "--train-only", "trained", "--dry-run", "--quiet")
-        return process.returncode == 0
-
 
 def run_all(only):
-    facts = collections.defaultdict(lambda: {"passed": 0, "refused": 0, "gradient": None})
+    facts = collections.defaultdict(lambda: {"passed": 0, "refused": 0})
     if only:
         facts.update({name: fact for name, fact in json.loads(FACTS.read_text()).items() if name not in only})
     faults = 0
@@ -140,15 +115,11 @@ def run_all(only):
         with tempfile.TemporaryDirectory() as folder:
             test = Case(case, inputs, outputs, folder)
             result = test.forward()
-            gradient = test.differentiable() if result == "passed" else None
         if result not in ("passed", "refused"):
             faults += 1
             print("%s: %s" % (case.name, result))
             continue
-        entry = facts[operators.pop()]
-        entry[result] += 1
-        if gradient is not None:
-            entry["gradient"] = bool(entry["gradient"]) or gradient
+        facts[operators.pop()][result] += 1
     FACTS.write_text(json.dumps(facts, indent=0, sort_keys=True) + "\n")
     return 1 if faults else 0
 
@@ -160,19 +131,22 @@ def table():
     process = call("pipec", "list", "ops", "--format", "json")
     process.check_returncode()
     facts = json.loads(FACTS.read_text())
+    sys.path.insert(0, str(ROOT / "test" / "e2e"))
+    import gradients_test
+    slopes = collections.Counter(entry["op"] for entry in gradients_test.all_cases())
     lines = ["# ONNX operators", "",
              "Written by `test/bench/operators.py --write` from `pipec list ops` and a run of ONNX's own node tests.",
              "Forward: node tests of this operator that pass, of those there are for it with supported types (–: there",
-             "are none); the rest is refused with a reason. Gradient: whether a trained weight may stand before the",
-             "operator (–: its node tests have no floating-point input and output of that kind).",
+             "are none); the rest is refused with a reason. Gradient: combinations of attributes and shapes whose gradients",
+             "`e2e.gradients` compares with central differences in f64 (–: there is none, for the reason it gives there).",
              "", "| operator | forward | gradient | since | limits |", "|---|---|---|---|---|"]
     for row in json.loads(process.stdout):
         if row["domain"] != "ai.onnx":
             continue
-        fact = facts.get(row["name"], {"passed": 0, "refused": 0, "gradient": None})
+        fact = facts.get(row["name"], {"passed": 0, "refused": 0})
         tests = fact["passed"] + fact["refused"]
         forward = "%d of %d" % (fact["passed"], tests) if tests else "–"
-        gradient = {True: "yes", False: "no", None: "–"}[fact["gradient"]]
+        gradient = slopes[row["name"]] or "–"
         lines.append("| %s | %s | %s | %s | %s |" % (row["name"], forward, gradient,
                                                   row["since"].replace(",", ", "), row["summary"]))
     return "\n".join(lines) + "\n"

@@ -50,19 +50,38 @@ class DiagnosticsTest(PipelineTest):
             self.assertIn("node '%s' (%s" % (node, op), text.stderr)
             self.assertIn("in the model's source: " + where, text.stderr)
 
-    def test_missing_gradient_names_the_node(self):
+    def after_weights(self, op, inputs, **attributes):
+        """A product with a weight, then the operator."""
         path = self.fresh(".onnx")
-        trace = 'File "model.py", line 3, in forward\n'
-        nodes = [onnx.node("MatMul", ["x", "w"], ["a"]),
-                 onnx.node("Mod", ["a", "a"], ["y"], "rest", {"pkg.torch.onnx.stack_trace": trace}, fmod=1)]
+        nodes = [onnx.node("MatMul", ["x", "w"], ["a"]), onnx.node(op, inputs, ["y"], "rest", **attributes)]
         path.write_bytes(onnx.model(nodes, [onnx.tensor("w", onnx.FLOAT, (3, 3), range(9))],
                                     [onnx.value("x", onnx.FLOAT, (2, 3))], [onnx.value("y", onnx.FLOAT, (2, 3))]))
-        answer = call("pipec", path, "--cpus", "1", "--format", "json")
+        return call("pipec", path, "--cpus", "1", "--dry-run", "--format", "json")
+
+    def test_a_loss_without_slope_trains_nothing(self):
+        answer = self.after_weights("Hardmax", ["a"])
         self.check_exit(answer, BAD_MODEL)
         problem, = json.loads(answer.stderr)["problems"]
-        self.assertEqual((problem["node"], problem["location"]), ("rest", "model.py:3"))
-        self.assertIn("has no gradient, but a trained weight needs it", problem["cause"])
-        self.assertIn("--freeze", problem["remedy"])
+        self.assertEqual(problem["cause"], "the loss depends on no trained weight")
+        self.assertEqual(problem["remedy"], "nothing would be trained")
+
+    def test_weights_repeated_for_a_fixed_batch(self):
+        folded = {"pkg.onnxscript.optimizer.folded_from": "['positions.weight']"}
+        signature = "positions: PARAMETER target='positions.weight'"
+        for rows, said in (([1, 2, 3, 1, 2, 3], True), ([1, 2, 3, 4, 5, 6], False), ([1] * 6, False)):
+            path = self.fresh(".onnx")
+            path.write_bytes(onnx.model(
+                [onnx.node("Add", ["x", "index"], ["y"])], [onnx.tensor("index", onnx.FLOAT, (2, 3), rows)],
+                [onnx.value("x", onnx.FLOAT, (2, 3))], [onnx.value("y", onnx.FLOAT, (2, 3))],
+                values=[onnx.value("index", onnx.FLOAT, (2, 3), folded)],
+                metadata={"pkg.torch.export.ExportedProgram.graph_signature": signature}))
+            process = call("pipec", path, "--cpus", "1", "--dry-run")
+            self.check_exit(process, 0)
+            text = "'index' repeats the same weights 2 times, for a batch that was fixed"
+            self.assertEqual(text in process.stderr, said, process.stderr)
+
+    def test_remainders_train(self):
+        self.check_exit(self.after_weights("Mod", ["a", "x"], fmod=1), 0)
 
 
 if __name__ == "__main__":

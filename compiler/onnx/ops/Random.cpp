@@ -70,4 +70,105 @@ void importDropout(NodeContext &c) {
   c.out(1, kept);
 }
 
+//===----------------------------------------------------------------------===//
+// Numbers of a distribution
+//===----------------------------------------------------------------------===//
+
+/// Uniform in [0, 1), of an element type that has the numbers between: f32 or
+/// f64.
+static Val uniform(NodeContext &c, ArrayRef<int64_t> shape, Type element) {
+  if (c.options.forwardOnly && !c.options.evaluates)
+    c.fail("its numbers are random, and inference has no seed",
+           "compile for training, or make its output an input of the model");
+  Emitter &e = c.e;
+  const Val bits = e.cast(e.randomBits(shape), element);
+  const Val part = e.add(e.mul(bits, 0x1p-64), 0.5);
+  // The largest numbers round up to 1.
+  return e.min(part,
+               e.splatLike(part, element.isF64() ? 1 - 0x1p-53 : 1 - 0x1p-24));
+}
+
+/// Of f32, or f64 where the result is.
+static Type computeType(Emitter &e, Type element) {
+  return element.isF64() ? element : Type(Float32Type::get(e.getContext()));
+}
+
+static void outputNumbers(NodeContext &c, const Val &v, Type element) {
+  c.out(c.e.cast(v, element));
+}
+
+/// low + u (high - low)
+static void uniformBetween(NodeContext &c, ArrayRef<int64_t> shape,
+                           Type element) {
+  Emitter &e = c.e;
+  const double low = c.floatAttr("low", 0), high = c.floatAttr("high", 1);
+  const Val u = uniform(c, shape, computeType(e, element));
+  outputNumbers(c, e.add(e.mul(u, high - low), low), element);
+}
+
+/// Box and Muller's: the radius of one uniform number, the angle of another.
+static void normal(NodeContext &c, ArrayRef<int64_t> shape, Type element) {
+  Emitter &e = c.e;
+  const Type wide = computeType(e, element);
+  const Val u = uniform(c, shape, wide), angle = uniform(c, shape, wide);
+  const Val log = e.unary<nn::LogOp>(e.sub(e.splatLike(u, 1), u));
+  const Val radius = e.unary<nn::SqrtOp>(e.mul(log, -2));
+  const Val z = e.mul(radius, e.unary<nn::CosOp>(e.mul(angle, 2 * M_PI)));
+  outputNumbers(
+      c, e.add(e.mul(z, c.floatAttr("scale", 1)), c.floatAttr("mean", 0)),
+      element);
+}
+
+static Type floatType(NodeContext &c, Type otherwise) {
+  const Type element = c.attribute("dtype")
+                           ? c.typeAttr("dtype", ElementType::Float)
+                           : otherwise;
+  if (!nn::holdsFloats(element))
+    c.fail("its numbers are not floating-point");
+  return element;
+}
+
+static std::vector<int64_t> shapeAttr(NodeContext &c) {
+  const auto shape = c.intsAttr("shape");
+  if (!shape)
+    c.fail("it has no attribute 'shape'");
+  int64_t count = 1;
+  for (const int64_t size : *shape)
+    if (size < 0 || __builtin_mul_overflow(count, size, &count) ||
+        count > (int64_t(1) << 40))
+      c.fail("its shape " + shapeText(*shape) + " is impossible");
+  return *shape;
+}
+
+void importRandomUniform(NodeContext &c) {
+  uniformBetween(c, shapeAttr(c),
+                 floatType(c, Float32Type::get(c.e.getContext())));
+}
+
+void importRandomUniformLike(NodeContext &c) {
+  const Val &x = c.in(0);
+  uniformBetween(c, x.getShape(), floatType(c, x.getElementType()));
+}
+
+void importRandomNormal(NodeContext &c) {
+  normal(c, shapeAttr(c), floatType(c, Float32Type::get(c.e.getContext())));
+}
+
+void importRandomNormalLike(NodeContext &c) {
+  const Val &x = c.in(0);
+  normal(c, x.getShape(), floatType(c, x.getElementType()));
+}
+
+/// One with the probability that the input says.
+void importBernoulli(NodeContext &c) {
+  Emitter &e = c.e;
+  const Val &p = c.floatIn(0);
+  const Type wide = computeType(e, p.getElementType());
+  const Val one =
+      e.compare("lt", uniform(c, p.getShape(), wide), e.cast(p, wide));
+  c.out(e.cast(one, c.attribute("dtype")
+                        ? c.typeAttr("dtype", ElementType::Float)
+                        : p.getElementType()));
+}
+
 } // namespace pipec::onnx

@@ -276,17 +276,18 @@ private:
     if (element.isInteger(1))
       return isFloat ? cmpF(CmpFPredicate::UNE, x, number(0))
                      : cmpI(CmpIPredicate::ne, x, number(0));
-    if (isFloat && isa<FloatType>(element)) {
-      bool wider =
-          element.getIntOrFloatBitWidth() > from.getIntOrFloatBitWidth();
-      return wider ? make<arith::ExtFOp>(to, x) : make<arith::TruncFOp>(to, x);
-    }
+    if (isFloat && isa<FloatType>(element))
+      return convertFloat(b, x, element);
     if (isFloat)
       return saturated(x, to);
-    if (isa<FloatType>(element))
-      return from.isInteger(1)
-                 ? select(x, math.constant(to, 1), math.constant(to, 0))
-                 : make<arith::SIToFPOp>(to, x);
+    if (isa<FloatType>(element)) {
+      if (from.isInteger(1))
+        return select(x, math.constant(to, 1), math.constant(to, 0));
+      if (!isNarrow(element))
+        return make<arith::SIToFPOp>(to, x);
+      Type wide = withElement(type, b.getF64Type());
+      return convertFloat(b, make<arith::SIToFPOp>(wide, x), element);
+    }
     if (element.getIntOrFloatBitWidth() < from.getIntOrFloatBitWidth())
       return make<arith::TruncIOp>(to, x);
     return from.isInteger(1) ? make<arith::ExtUIOp>(to, x)
@@ -329,18 +330,13 @@ Value fusion::emitElementwise(ImplicitLocOpBuilder &b, const Machine &machine,
 }
 
 Value fusion::widened(ImplicitLocOpBuilder &b, Value value) {
-  Type element = getElementTypeOrSelf(value);
-  if (!isNarrow(element))
-    return value;
-  return arith::ExtFOp::create(b, withElement(value.getType(), b.getF32Type()),
-                               value);
+  return isNarrow(getElementTypeOrSelf(value))
+             ? convertFloat(b, value, b.getF32Type())
+             : value;
 }
 
 Value fusion::narrowed(ImplicitLocOpBuilder &b, Value value, Type element) {
-  if (getElementTypeOrSelf(value) == element)
-    return value;
-  return arith::TruncFOp::create(b, withElement(value.getType(), element),
-                                 value);
+  return convertFloat(b, value, element);
 }
 
 Value fusion::emitCombine(ImplicitLocOpBuilder &b, StringRef kind, Value x,

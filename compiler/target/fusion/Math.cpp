@@ -31,6 +31,78 @@ Type pipec::fusion::accumulatorType(Type element) {
   return isNarrow(element) ? Float32Type::get(element.getContext()) : element;
 }
 
+static Value integerLike(ImplicitLocOpBuilder &b, Value x, int64_t value) {
+  return MathEmitter(b, Machine()).integer(x.getType(), value);
+}
+
+static Value bitsOf(ImplicitLocOpBuilder &b, Value x, Type integer) {
+  return arith::BitcastOp::create(b, withElement(x.getType(), integer), x);
+}
+
+/// bf16 is the upper half of an f32.
+static Value fromBFloat(ImplicitLocOpBuilder &b, Value x) {
+  Value bits = bitsOf(b, x, b.getI16Type());
+  Value wide = arith::ExtUIOp::create(
+      b, withElement(bits.getType(), b.getI32Type()), bits);
+  Value high = arith::ShLIOp::create(b, wide, integerLike(b, wide, 16));
+  return bitsOf(b, high, b.getF32Type());
+}
+
+/// Adds just below half of what is cut off, one more where the last kept bit is
+/// odd. A NaN keeps its upper half, and one bit more in case that was zero.
+static Value toBFloat(ImplicitLocOpBuilder &b, Value x) {
+  Value bits = bitsOf(b, x, b.getI32Type());
+  Value high = arith::ShRUIOp::create(b, bits, integerLike(b, bits, 16));
+  Value odd = arith::AndIOp::create(b, high, integerLike(b, bits, 1));
+  Value sum = arith::AddIOp::create(b, bits, integerLike(b, bits, 0x7FFF));
+  sum = arith::AddIOp::create(b, sum, odd);
+  Value rounded = arith::ShRUIOp::create(b, sum, integerLike(b, bits, 16));
+  Value quiet = arith::OrIOp::create(b, high, integerLike(b, bits, 0x40));
+  Value isNaN = arith::CmpFOp::create(b, CmpFPredicate::UNO, x, x);
+  Value chosen = arith::SelectOp::create(b, isNaN, quiet, rounded);
+  Value half = arith::TruncIOp::create(
+      b, withElement(bits.getType(), b.getI16Type()), chosen);
+  return bitsOf(b, half, b.getBF16Type());
+}
+
+/// f64 to f32 so that rounding the result once more is as rounding x: towards
+/// zero, and odd when inexact.
+static Value toOddFloat(ImplicitLocOpBuilder &b, Value x) {
+  Value near =
+      arith::TruncFOp::create(b, withElement(x.getType(), b.getF32Type()), x);
+  Value back = arith::ExtFOp::create(b, x.getType(), near);
+  Value larger = arith::CmpFOp::create(b, CmpFPredicate::OGT,
+                                       math::AbsFOp::create(b, back),
+                                       math::AbsFOp::create(b, x));
+  Value inexact = arith::CmpFOp::create(b, CmpFPredicate::ONE, back, x);
+  Value bits = bitsOf(b, near, b.getI32Type());
+  Value below = arith::SubIOp::create(b, bits, integerLike(b, bits, 1));
+  bits = arith::SelectOp::create(b, larger, below, bits);
+  Value odd = arith::OrIOp::create(b, bits, integerLike(b, bits, 1));
+  bits = arith::SelectOp::create(b, inexact, odd, bits);
+  return bitsOf(b, bits, b.getF32Type());
+}
+
+Value pipec::fusion::convertFloat(ImplicitLocOpBuilder &b, Value x,
+                                  Type element) {
+  Type from = getElementTypeOrSelf(x);
+  if (from == element)
+    return x;
+  if (from.isBF16())
+    x = fromBFloat(b, x);
+  else if (from.isF64() && isNarrow(element))
+    x = toOddFloat(b, x);
+  if (element.isBF16())
+    return toBFloat(b, convertFloat(b, x, b.getF32Type()));
+  from = getElementTypeOrSelf(x);
+  Type to = withElement(x.getType(), element);
+  if (from == element)
+    return x;
+  if (element.getIntOrFloatBitWidth() > from.getIntOrFloatBitWidth())
+    return arith::ExtFOp::create(b, to, x);
+  return arith::TruncFOp::create(b, to, x);
+}
+
 static bool isF64(Value x) { return getElementTypeOrSelf(x).isF64(); }
 
 Value MathEmitter::constant(Type type, double value) {

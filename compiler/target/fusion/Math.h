@@ -69,4 +69,11 @@ mlir::Type accumulatorType(mlir::Type element);
 /// `type` with another element.
 mlir::Type withElement(mlir::Type type, mlir::Type element);
 
+/// A float as a float of another width, to nearest even. Every narrowing to
+/// f16 and bf16 goes through here: code for processors that have no such
+/// instruction would call the compiler's support library, which plans do not
+/// link.
+mlir::Value convertFloat(mlir::ImplicitLocOpBuilder &b, mlir::Value x,
+                         mlir::Type element);
+
 } // namespace pipec::fusion

@@ -159,6 +159,9 @@ Value PointEmitter::zeros(Type type) {
 }
 
 Value PointEmitter::fromMemory(Value value, Type element) {
+  if (element.isBF16())
+    return arith::BitcastOp::create(b, withElement(value.getType(), element),
+                                    value);
   if (!element.isInteger(1))
     return value;
   return arith::CmpIOp::create(b, arith::CmpIPredicate::ne, value,
@@ -166,6 +169,9 @@ Value PointEmitter::fromMemory(Value value, Type element) {
 }
 
 Value PointEmitter::toMemory(Value value) {
+  if (getElementTypeOrSelf(value).isBF16())
+    return arith::BitcastOp::create(
+        b, withElement(value.getType(), b.getI16Type()), value);
   if (!getElementTypeOrSelf(value.getType()).isInteger(1))
     return value;
   return arith::ExtUIOp::create(b, withElement(value.getType(), b.getI8Type()),

@@ -45,6 +45,12 @@ void addBinary(std::vector<GradientCase> &cases) {
                          "tensor<3x5xf64>",
                      0.3,
                      2});
+  cases.push_back({"mod",
+                   {"3x5", "3x5"},
+                   "%y = nn.mod %0, %1 {fmod} : (tensor<3x5xf64>, "
+                   "tensor<3x5xf64>) -> tensor<3x5xf64>",
+                   -3,
+                   2});
   cases.push_back(
       {"same_operand_twice",
        {"4"},
@@ -236,6 +242,15 @@ void addCompositions(std::vector<GradientCase> &cases) {
     %f = nn.constant dense<-3.4028234663852886e38> : tensor<3x4xf64>
     %x = nn.select %k, %0, %f : (tensor<3x4xi1>, tensor<3x4xf64>, tensor<3x4xf64>) -> tensor<3x4xf64>
     %y = nn.softmax %x : (tensor<3x4xf64>) -> tensor<3x4xf64>)"});
+  // A row without any score: NaN in the softmax, zeros after the guard.
+  cases.push_back({"guarded_softmax", {"3x4"}, R"(
+    %k = nn.constant dense<[[true, true, false, false], [false, false, false, false], [true, true, true, true]]> : tensor<3x4xi1>
+    %f = nn.constant dense<0xFFF0000000000000> : tensor<3x4xf64>
+    %z = nn.constant dense<0.0> : tensor<3x4xf64>
+    %x = nn.select %k, %0, %f : (tensor<3x4xi1>, tensor<3x4xf64>, tensor<3x4xf64>) -> tensor<3x4xf64>
+    %s = nn.softmax %x : (tensor<3x4xf64>) -> tensor<3x4xf64>
+    %n = nn.is_nan %s : (tensor<3x4xf64>) -> tensor<3x4xi1>
+    %y = nn.select %n, %z, %s : (tensor<3x4xi1>, tensor<3x4xf64>, tensor<3x4xf64>) -> tensor<3x4xf64>)"});
 }
 
 } // namespace

@@ -15,8 +15,8 @@
 #include "compiler/onnx/Import.h"
 #include "compiler/onnx/Literals.h"
 #include "compiler/onnx/Npy.h"
-#include "compiler/onnx/Reader.h"
 #include "dialects/nn/eval/Evaluate.h"
+#include "test/unit/onnx/Parameters.h"
 
 #include <cmath>
 #include <cstdio>
@@ -186,33 +186,8 @@ static void writeNpy(const std::string &path, const nn::Literal &v) {
 static int run(ModuleOp module, const Arguments &a) {
   MLIRContext *context = module.getContext();
   auto main = module.lookupSymbol<func::FuncOp>("main");
-  std::vector<onnx::DataFile> files;
-  std::map<std::string, nn::Literal> parameters;
-  Diagnostics ignored;
-  const auto model = onnx::readModel(a.model, ignored);
-  for (auto p : module.getOps<nn::ParameterOp>()) {
-    if (const auto value = p.getValue()) {
-      parameters[p.getSymName().str()] =
-          nn::Literal::fromAttr(cast<DenseElementsAttr>(*value));
-      continue;
-    }
-    onnx::TensorData t;
-    t.file = static_cast<int>(*p.getFile());
-    t.offset = static_cast<int64_t>(*p.getOffset());
-    t.length = static_cast<int64_t>(*p.getLength());
-    const Type element =
-        p.getStored() ? *p.getStored() : p.getTensorType().getElementType();
-    for (int type = 1; type <= 16; ++type)
-      if (onnx::elementType(context, static_cast<onnx::ElementType>(type)) ==
-          element)
-        t.type = static_cast<onnx::ElementType>(type);
-    t.dims.assign(p.getTensorType().getShape().begin(),
-                  p.getTensorType().getShape().end());
-    parameters[p.getSymName().str()] = onnx::readLiteral(context, *model, t);
-    if (p.getStored())
-      parameters[p.getSymName().str()] = nn::Literal(
-          p.getTensorType(), parameters[p.getSymName().str()].doubles());
-  }
+  const std::map<std::string, nn::Literal> parameters =
+      test::readParameters(module, a.model);
   std::vector<nn::Literal> inputs;
   for (unsigned i = 0; i < main.getNumArguments(); ++i) {
     const std::string name =
