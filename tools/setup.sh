@@ -39,7 +39,11 @@ done
 
 # Where pipec looks for ptxas and libdevice.
 has_toolkit() {
-  local ptxas root
+  local ptxas root=${CUDA_HOME:-${CUDA_PATH:-}}
+  if [[ $root ]]; then
+    [[ -x $root/bin/ptxas && -e $root/nvvm/libdevice/libdevice.10.bc ]]
+    return
+  fi
   ptxas=$(command -v ptxas || echo /usr/local/cuda/bin/ptxas)
   [[ -x $ptxas ]] || return 1
   root=$(dirname "$(dirname "$(readlink -f "$ptxas")")")
@@ -56,14 +60,16 @@ if ((cuda)); then
 fi
 
 # Not needed for anything else: without them GPU code ends at PTX.
+leave_out() {
+  echo "setup.sh: $1; machine code for GPUs and its tests are left out" >&2
+}
 install_wheels() {
-  local folder tool root=/usr/local/lib/pipec-cuda
+  local folder tool link root=/usr/local/lib/pipec-cuda
   folder=$(mktemp -d)
   if ! python3 -m pip download -q --no-deps -d "$folder" "${wheels[@]}" \
     </dev/null; then
-    echo "setup.sh: no ${wheels[*]} from PyPI; machine code for GPUs and its" \
-      "tests are left out" >&2
     rm -rf "$folder"
+    leave_out "no ${wheels[*]} from PyPI"
     return
   fi
   python3 - "$folder" <<'PYTHON'
@@ -79,7 +85,12 @@ PYTHON
   "${as_root[@]}" mkdir -p "$root"
   "${as_root[@]}" cp -r "$folder/nvidia/cu13/." "$root"
   for tool in "$folder"/nvidia/cu13/bin/*; do
-    "${as_root[@]}" ln -sf "$root/bin/$(basename "$tool")" /usr/local/bin
+    link=/usr/local/bin/$(basename "$tool")
+    if [[ -e $link && $(readlink "$link") != "$root"/* ]]; then
+      leave_out "$link is another installation's"
+    else
+      "${as_root[@]}" ln -sf "$root/bin/$(basename "$tool")" "$link"
+    fi
   done
   rm -rf "$folder"
 }
@@ -97,7 +108,7 @@ for package in "${packages[@]}"; do
   is_installed "$package" || missing+=("$package")
 done
 if ((print)); then
-  printf '%s\n' "${missing[@]}"
+  printf '%s\n' "${missing[@]}" "${wheels[@]}"
   exit 0
 fi
 if ((${#missing[@]} == 0 && ${#wheels[@]} == 0)); then
@@ -106,6 +117,10 @@ fi
 
 as_root=()
 if ((EUID != 0)); then
+  if ((${#missing[@]} == 0)) && ! sudo -n true 2>/dev/null; then
+    leave_out "not root, for ${wheels[*]}"
+    exit 0
+  fi
   if ! command -v sudo >/dev/null; then
     echo "setup.sh: run as root, or install: ${missing[*]}" >&2
     exit 69

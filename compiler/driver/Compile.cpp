@@ -23,7 +23,6 @@
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Pass/PassManager.h"
 
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -92,8 +91,7 @@ public:
     if (purpose != Purpose::Infer)
       loss = lossChoice(options);
     facts.topology = topologyOf(options);
-    if (options.device.empty() || options.cpus.empty())
-      refusePlansForGpus();
+    refusePlansForGpus();
     DiagnosticCollector collector(context, diagnostics);
     if (!import())
       return report();
@@ -156,7 +154,11 @@ private:
     optimizer = row->optimizer;
   }
 
-  bool forGpus() const { return facts.topology.device.kind != "cpu"; }
+  /// With --cpus the ranks are processes of this machine, whatever device their
+  /// times are those of.
+  bool forGpus() const {
+    return options.cpus.empty() && facts.topology.device.kind != "cpu";
+  }
 
   void refusePlansForGpus() {
     if (!forGpus() && (options.emit == "ptx" || options.emit == "cubin"))
@@ -416,7 +418,8 @@ std::map<std::string, std::string> Compiler::foldedTensors() {
 
 /// The machine code of the chip that was asked for.
 std::string Compiler::cubinOf(const target::StageCode &code) {
-  int chip = std::stoi(options.targetGpu.substr(std::strlen("sm_")));
+  const std::string &name = options.targetGpu;
+  const int chip = name.empty() ? 90 : std::stoi(name.substr(3)); // sm_80
   auto found = code.cubins.find(chip);
   if (found == code.cubins.end())
     throw Failure(Exit::Unavailable,
@@ -441,6 +444,10 @@ bool Compiler::compileStages(PlanFolder *folder,
     targetOptions.gpuCode = targetOptions.GpuLlvm;
   else if (options.emit == "ptx")
     targetOptions.gpuCode = targetOptions.GpuPtx;
+  if (options.emit == "cubin" && workspace.size() > 1)
+    throw Failure(Exit::Usage, "--emit cubin writes one stage, this plan has " +
+                                   std::to_string(workspace.size()) +
+                                   ": give --stages 1");
   for (auto stage : module->getOps<ModuleOp>()) {
     int64_t id = stage->getAttrOfType<IntegerAttr>(pipe::kStageAttr).getInt();
     target::StageCode code;

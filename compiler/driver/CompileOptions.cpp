@@ -109,6 +109,9 @@ void check(const CompileOptions &o) {
   if (!o.clusterFile.empty() && !o.device.empty())
     throw Failure(Exit::Usage, "--device and --cluster exclude each other: the "
                                "cluster file says which device it has");
+  if (!o.targetGpu.empty() && o.emit != "cubin")
+    throw Failure(Exit::Usage, "--target-gpu names the chip of --emit cubin; "
+                               "all else is the same for every chip");
   if (o.microbatches < 1 || o.microbatches > 1000000)
     throw Failure(Exit::Usage, "--microbatches must be between 1 and 1000000");
   if (!std::isfinite(o.clipNorm))

@@ -42,7 +42,7 @@ struct CompileOptions {
   std::string emit, dumpDirectory, output, dot;
   /// CPU that code is generated for: "native", or an LLVM CPU name.
   std::string targetCpu = "native";
-  std::string targetGpu = "sm_90";
+  std::string targetGpu; ///< empty: sm_90
 };
 
 /// Reads the command line. Throws Failure(Usage). Returns false when help or

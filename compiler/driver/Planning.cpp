@@ -291,6 +291,16 @@ static bool isSearched(const strategy::StrategyRow &row) {
   return !found || found->readsCosts;
 }
 
+/// The order that was found for the costs, verified.
+static schedule::Schedule foundOrder(const Decision &d) {
+  schedule::Schedule order = *d.request.strategy.order;
+  order.name = d.strategy->name;
+  schedule::VerifyOptions options;
+  options.versions = strategy::versionRule(*d.strategy, order);
+  schedule::verifyOrThrow(order, options);
+  return order;
+}
+
 /// The fastest order for the stages' costs, over the ways to cut.
 static Decision decideSearched(const CompileOptions &o, const Decision &asked) {
   std::optional<Decision> best;
@@ -315,11 +325,7 @@ static Decision decideSearched(const CompileOptions &o, const Decision &asked) {
     }
   if (!best)
     throw *refusal;
-  best->schedule = *best->request.strategy.order;
-  best->schedule.name = best->strategy->name;
-  schedule::VerifyOptions options;
-  options.versions = strategy::versionRule(*best->strategy, best->schedule);
-  schedule::verifyOrThrow(best->schedule, options);
+  best->schedule = foundOrder(*best);
   return std::move(*best);
 }
 
@@ -436,15 +442,18 @@ static Decision decideBest(const CompileOptions &o,
       return plan::OrderedPlan{request, plan::makePlan(request)};
     Decision d = asked[i];
     d.request = request;
-    asked[i] = decideSearched(o, d);
-    return plan::OrderedPlan{asked[i].request, asked[i].result};
+    d = decideSearched(o, d);
+    return plan::OrderedPlan{std::move(d.request), std::move(d.result)};
   };
-  plan::StrategyChoice choice = plan::chooseStrategy(requests, plan);
+  // A searched order may end up on another cut than the one asked with.
+  auto bound = [&](size_t i) {
+    return isSearched(*asked[i].strategy) ? 0 : plan::stepBound(requests[i]);
+  };
+  plan::StrategyChoice choice = plan::chooseStrategy(requests, plan, bound);
   Decision d = std::move(asked[choice.chosen]);
   d.request = std::move(choice.request);
   d.result = std::move(choice.result);
-  if (!isSearched(*d.strategy))
-    d.schedule = scheduleFor(d);
+  d.schedule = isSearched(*d.strategy) ? foundOrder(d) : scheduleFor(d);
   return d;
 }
 

@@ -57,16 +57,20 @@ std::string describe(const std::string &name, const Candidate &candidate,
 
 /// Indices of the requests, the most promising first; equals stay in order.
 static std::vector<std::pair<double, size_t>>
-byPromise(const std::vector<PlanRequest> &requests) {
+byPromise(const std::vector<PlanRequest> &requests,
+          const BoundFunction &bound) {
   std::vector<std::pair<double, size_t>> order;
   for (size_t i = 0; i < requests.size(); ++i)
-    order.push_back({perMicrobatch(requests[i], stepBound(requests[i])), i});
+    order.push_back(
+        {perMicrobatch(requests[i], bound ? bound(i) : stepBound(requests[i])),
+         i});
   sortBy(order, [](const auto &entry) { return entry.first; });
   return order;
 }
 
 StrategyChoice chooseStrategy(const std::vector<PlanRequest> &requests,
-                              const PlanFunction &plan) {
+                              const PlanFunction &plan,
+                              const BoundFunction &bound) {
   if (requests.empty())
     throw Failure(Exit::Usage, "no strategy to choose from");
   // All are looked at quickly; what leads is then searched in earnest.
@@ -85,33 +89,44 @@ StrategyChoice chooseStrategy(const std::vector<PlanRequest> &requests,
                      std::move(made.request), std::move(made.result)};
   };
   std::optional<Candidate> best, second;
-  for (auto [bound, i] : byPromise(requests)) {
-    if (second && bound > second->seconds)
-      continue;
+  auto attempt = [&](size_t i, double effort) -> std::optional<Candidate> {
     try {
-      Candidate made = planned(i, quick);
+      return planned(i, effort);
+    } catch (const Failure &failure) {
+      if (failure.code != Exit::NoFit && failure.code != Exit::Usage)
+        throw;
+      return std::nullopt;
+    }
+  };
+  for (auto [least, i] : byPromise(requests, bound)) {
+    if (second && least > second->seconds)
+      continue;
+    if (std::optional<Candidate> tried = attempt(i, quick)) {
+      Candidate &made = *tried;
       choice.stepSeconds[i] = made.result.stepSeconds;
       if (!best || better(made, *best))
         second = std::move(best), best = std::move(made);
       else if (!second || better(made, *second))
         second = std::move(made);
-    } catch (const Failure &failure) {
-      if (failure.code != Exit::NoFit && failure.code != Exit::Usage)
-        throw;
     }
   }
   for (std::optional<Candidate> *leader : {&best, &second})
     if (many && *leader)
-      if (Candidate again = planned((*leader)->index, earnest);
-          better(again, **leader)) {
-        choice.stepSeconds[again.index] = again.result.stepSeconds;
+      if (auto again = attempt((*leader)->index, earnest);
+          again && better(*again, **leader)) {
+        choice.stepSeconds[again->index] = again->result.stepSeconds;
         *leader = std::move(again);
       }
   if (second && better(*second, *best))
     std::swap(best, second);
-  if (!best) { // the first one says why
-    makePlan(requests.front());
-    throw Failure(Exit::Internal, "a plan that fits was not found before");
+  if (!best) { // the first one says why, or fits with more effort
+    const PlanRequest &first = requests.front();
+    OrderedPlan made =
+        plan ? plan(0, first) : OrderedPlan{first, makePlan(first)};
+    choice.stepSeconds[0] = made.result.stepSeconds;
+    choice.request = std::move(made.request);
+    choice.result = std::move(made.result);
+    return choice;
   }
   choice.chosen = best->index;
   choice.request = std::move(best->request);

@@ -253,8 +253,8 @@ void checkOrder(const schedule::Schedule &order, const PlanRequest &request,
   }
   // Without a barrier steps overlap, so that only the longest is known.
   const double path = paths.alone();
-  const double slowed =
-      path * ranks / cores + (barrier ? 0 : 2 * ranks * paths.latency);
+  const double slowed = path * ranks / cores +
+                        (barrier ? 0 : 2 * order.devices() * paths.latency);
   expect(result.stepSeconds >= (barrier ? path * (1 - 1e-9) : 0) &&
              result.stepSeconds <= slowed * (1 + 1e-9),
          "the step time of ranks that share cores is outside its bounds");

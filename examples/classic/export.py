@@ -2,7 +2,7 @@
 """Exports a classic model at full size, with weights as PyTorch initializes them and random data.
 
 Usage: export.py NAME -o FOLDER [--samples N]       NAME: alexnet vgg16 resnet50 amoebanet-d gnmt8 gpt2 bert
-Leaves FOLDER/model.onnx (and its weights) and an .npy file for every input. Needs torch, torchvision, transformers, onnx.
+Leaves FOLDER/model.onnx (and its weights) and an .npy file for every input; prints how to compile it. Needs torch, torchvision, transformers, onnx.
 """
 import argparse
 import os
@@ -25,7 +25,7 @@ def main():
     parser.add_argument("-o", "--output", required=True, metavar="FOLDER")
     parser.add_argument("--samples", type=int, default=16)
     options = parser.parse_args()
-    build, inputs, labels, _ = MODELS[options.name]
+    build, inputs, labels, loss = MODELS[options.name]
     os.makedirs(options.output, exist_ok=True)
     torch.manual_seed(0)
     generator = np.random.default_rng(0)
@@ -40,6 +40,7 @@ def main():
         arrays[labels[0]] = data(labels[1], labels[2], options.samples, generator)
     for name, array in arrays.items():
         np.save(f"{options.output}/{name}.npy", array)
+    print(f"pipec {options.output}/model.onnx --cpus 1x2 --dim batch=2 --microbatches 2 --loss {loss} --optimizer sgd:lr=0.01")
 
 
 if __name__ == "__main__":

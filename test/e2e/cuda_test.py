@@ -9,6 +9,9 @@ import unittest
 
 from pipeline import BIN, MODELS, SOURCE, UNAVAILABLE, USAGE, Golden, PipelineTest, call
 
+# pipec takes the toolkit that the path has, as these tests do.
+for variable in ("CUDA_HOME", "CUDA_PATH"):
+    os.environ.pop(variable, None)
 PTXAS = shutil.which("ptxas") or shutil.which("/usr/local/cuda/bin/ptxas")
 NVDISASM = shutil.which("nvdisasm")
 CHIPS = ("sm_80", "sm_90")
@@ -75,7 +78,7 @@ class GpuCode(PipelineTest):
     @unittest.skipUnless(PTXAS, "no ptxas")
     def test_cubins(self):
         for chip in CHIPS:
-            cubin = self.emit("mlp", "cubin", "--target-gpu", chip).read_bytes()
+            cubin = self.emit("mlp", "cubin", "--target-gpu", chip, "--stages", "1").read_bytes()
             self.assertEqual(cubin[:4], b"\x7fELF")
 
     @unittest.skipUnless(PTXAS and NVDISASM, "no ptxas or nvdisasm")
@@ -100,6 +103,23 @@ class GpuCode(PipelineTest):
                                          env=dict(os.environ, PIPEC_STAGES=str(stages), OMP_NUM_THREADS="1"))
                 self.assertEqual(process.returncode, 0, process.stdout[-4000:])
                 self.assertNotIn("SKIPPED", process.stdout)
+
+    def test_refusals(self):
+        golden = Golden("mlp")
+        plan = self.folder / "plan"
+        for words, part in ((("--gpus", "2", "--stages", "2", "--emit", "cubin"), "one stage, this plan has 2"),
+                            (("--gpus", "1", "--target-gpu", "sm_80", "-o", plan), "the chip of --emit cubin"),
+                            (("--cpus", "1", "--device", "cpu", "--emit", "ptx"), "is for GPUs"),
+                            (("--cpus", "1", "--device", "h100-sxm", "--emit", "cubin"), "is for GPUs")):
+            process = call("pipec", golden.model, *golden.arguments(), *words)
+            self.check_exit(process, USAGE)
+            self.assertIn(part, process.stderr)
+
+    def test_processes_with_the_times_of_a_gpu(self):
+        """--cpus runs here, whatever device its ranks are taken for."""
+        golden = Golden("mlp")
+        plan = self.compile(golden.model, *golden.arguments(), "--cpus", "1", "--device", "h100-sxm")
+        self.assertEqual(len(self.train(plan, golden.data, 2).losses), 2)
 
     def test_without_a_toolkit(self):
         """PTX needs none, unless a function of libdevice is called."""

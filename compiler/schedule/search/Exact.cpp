@@ -47,7 +47,7 @@ public:
 private:
   struct Device {
     double freeAt = 0, held = 0;
-    uint32_t waiting = 0; ///< its rows, by place in rowsOf, not to come next
+    uint64_t waiting = 0; ///< its rows, by place in rowsOf, not to come next
   };
   /// A task that could come next.
   struct Choice {
@@ -68,7 +68,7 @@ private:
 
   bool isDone(int row) const { return done[row] == p.microbatches; }
   bool waits(int row) const {
-    return devices[p.rows[row].device].waiting & 1u << placeOf[row];
+    return devices[p.rows[row].device].waiting & uint64_t(1) << placeOf[row];
   }
   bool fits(int row) const {
     const Row &r = p.rows[row];
@@ -311,8 +311,8 @@ void BranchAndBound::visit() {
   if (!mayWait)
     return;
   Device &device = devices[p.rows[list.front().row].device];
-  uint32_t before = device.waiting;
-  device.waiting |= 1u << placeOf[list.front().row];
+  uint64_t before = device.waiting;
+  device.waiting |= uint64_t(1) << placeOf[list.front().row];
   visit();
   device.waiting = before;
 }

@@ -284,7 +284,10 @@ void Search::prove() {
   constexpr long long kMostNodes = 30000;
   Candidate &best = pool[0];
   const Problem &p = instances[best.problem].problem;
-  if (optimal() || p.tasks() > kSmall)
+  constexpr std::size_t kMostRows = 64; // of a device: one bit each
+  const bool wide = std::ranges::any_of(
+      p.rowsOf, [&](const auto &rows) { return rows.size() > kMostRows; });
+  if (optimal() || p.tasks() > kSmall || wide)
     return;
   Exact exact = solveExactly(p, cost(best), kMostNodes);
   if (exact.order.empty())
