@@ -154,11 +154,7 @@ private:
     optimizer = row->optimizer;
   }
 
-  /// With --cpus the ranks are processes of this machine, whatever device their
-  /// times are those of.
-  bool forGpus() const {
-    return options.cpus.empty() && facts.topology.device.kind != "cpu";
-  }
+  bool forGpus() const { return facts.topology.device.kind != "cpu"; }
 
   void refusePlansForGpus() {
     if (!forGpus() && (options.emit == "ptx" || options.emit == "cubin"))

@@ -54,14 +54,25 @@ static int vectorBits() {
   return 128;
 }
 
+/// The model of that name, which must be of the kind that the grid is for.
+static plan::DeviceModel deviceOf(const std::string &name, bool gpus) {
+  plan::DeviceModel device = plan::deviceModel(name);
+  if ((device.kind != "cpu") != gpus)
+    throw Failure(Exit::Usage,
+                  "--device " + name +
+                      (gpus ? " is no GPU: give its ranks with --cpus NxM"
+                            : " is a GPU: give their number with --gpus NxM"));
+  return device;
+}
+
 plan::Topology topologyOf(const CompileOptions &o) {
   if (!o.clusterFile.empty())
     return plan::readTopology(o.clusterFile);
   if (!o.gpus.empty())
     return plan::gridTopology(
-        o.gpus, plan::deviceModel(o.device.empty() ? "h100-sxm" : o.device));
+        o.gpus, deviceOf(o.device.empty() ? "h100-sxm" : o.device, true));
   if (!o.device.empty())
-    return plan::gridTopology(o.cpus, plan::deviceModel(o.device));
+    return plan::gridTopology(o.cpus, deviceOf(o.device, false));
   int64_t memory =
       static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
   int cores = std::max(1u, std::thread::hardware_concurrency());
@@ -407,8 +418,13 @@ static std::vector<Decision> contenders(const CompileOptions &o,
                                         const ModelFacts &facts) {
   std::vector<Decision> asked;
   std::optional<Failure> refusal;
+  std::vector<const strategy::StrategyRow *> rows = strategiesToCompare();
+  // One device has nothing to wait for: no order is faster than another.
+  if (facts.topology.devices() == 1 && o.stages == "auto" &&
+      o.stageFile.empty() && o.replicas.empty())
+    rows.resize(1);
   for (bool recompute : {false, true})
-    for (const strategy::StrategyRow *row : strategiesToCompare())
+    for (const strategy::StrategyRow *row : rows)
       try {
         if (recompute ? o.recompute == "none" || o.recompute == "selective"
                       : o.recompute == "full")

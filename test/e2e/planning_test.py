@@ -82,6 +82,12 @@ class PlanningTest(PipelineTest):
         self.assertIn("weather", self.dry("--gpus", "4", "--what-if", "weather", code=USAGE))
         self.assertIn("twice", self.dry("--gpus", "4", "--what-if", "memory,memory", code=USAGE))
 
+    def test_one_device_has_one_stage(self):
+        """Chunks of one device would only copy what they hand to each other."""
+        for devices in ("--cpus", "--gpus"):
+            plan = self.dry(devices, "1")
+            self.assertEqual((plan["strategy"], len(plan["stages"])), ("1f1b", 1))
+
     def test_drawing(self):
         drawing = self.folder / "plan.dot"
         self.dry("--cpus", "1x2", "--stages", "2", "--dot", drawing)
