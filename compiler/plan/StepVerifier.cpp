@@ -3,6 +3,7 @@
 #include "compiler/plan/Expect.h"
 #include "compiler/schedule/Generator.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <numeric>
@@ -199,16 +200,15 @@ private:
     return end;
   }
 
-  /// All-reduces and updates of what a device holds.
+  /// All-reduces and updates of what a device holds, also of a copy of the
+  /// weights that no microbatch came to.
   double afterwards(size_t d) const {
-    std::set<int> held;
-    for (const schedule::Action &a : order.order[d])
-      held.insert(a.stage);
     double seconds = 0;
-    for (int s : held) {
-      const StagePlan &stage = result.stages[static_cast<size_t>(s)];
-      seconds += stage.allReduceSeconds + updateOf(request, stage);
-    }
+    for (size_t s = 0; s < order.placement.size(); ++s)
+      if (std::ranges::count(order.placement[s], static_cast<int>(d))) {
+        const StagePlan &stage = result.stages[s];
+        seconds += stage.allReduceSeconds + updateOf(request, stage);
+      }
     return seconds;
   }
 

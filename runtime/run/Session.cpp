@@ -44,6 +44,17 @@ Session::Session(const plan::Plan &plan, const RunOptions &options,
 Session::~Session() = default;
 
 Exit Session::run() {
+  try {
+    return work();
+  } catch (const Agreed &) { // all ranks are between transfers
+    throw;
+  } catch (...) { // before the memory goes that others may still read
+    transport.abandon();
+    throw;
+  }
+}
+
+Exit Session::work() {
   load();
   if (!state->trains)
     evaluate();

@@ -25,6 +25,7 @@ public:
   Exit run();
 
 private:
+  Exit work();
   void load();
   void trainSteps();
   void trainStream();

@@ -197,6 +197,15 @@ TEST(Strategies, NoPlanIsBelowItsBound) {
 }
 
 /// Steps are recomputed for every placement, and without a barrier.
+TEST(Strategies, CopiesThatNoMicrobatchComesToAreUpdatedToo) {
+  PlanRequest r = uniformRequest("chimera", 2, 1);
+  r.topology = oneServer(2, 1e8, 1e-5);
+  for (auto &weight : r.graph.weights)
+    weight.bytes = int64_t(1) << 30;
+  r.memoryLimit = int64_t(1) << 40;
+  verifyPlan(r, makePlan(r));
+}
+
 TEST(Strategies, VerifierKnowsEveryPlacement) {
   for (const char *name : {"pipedream", "interleaved-1f1b", "looped-bfs",
                            "zb-v", "chimera", "dualpipe", "dualpipe-v", "2bw"})
