@@ -200,8 +200,8 @@ TEST(Strategies, NoPlanIsBelowItsBound) {
 TEST(Strategies, CopiesThatNoMicrobatchComesToAreUpdatedToo) {
   PlanRequest r = uniformRequest("chimera", 2, 1);
   r.topology = oneServer(2, 1e8, 1e-5);
-  for (auto &weight : r.graph.weights)
-    weight.bytes = int64_t(1) << 30;
+  for (auto &node : r.graph.nodes)
+    node.parameterBytes = int64_t(1) << 26;
   r.memoryLimit = int64_t(1) << 40;
   verifyPlan(r, makePlan(r));
 }
