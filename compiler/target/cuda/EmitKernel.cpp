@@ -32,9 +32,23 @@ KernelEmitter::KernelEmitter(ModuleOp module, StringRef name,
     : PointEmitter(module.getContext(), plan, gpu()), module(module),
       name(name.str()), buffers(buffers) {}
 
+/// Rows and the points of one are 32-bit numbers, and so are blocks.
+LogicalResult KernelEmitter::checkSize() {
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max() - kThreads;
+  bool alone = columnOps.empty() && plan.nest.rowReductions.empty();
+  int64_t rows = plan.rowCount(), each = points();
+  if (alone ? each == 0 || rows <= kMost * kWarp / each
+            : rows <= kMost && each <= kMost)
+    return success();
+  return plan.group->ops.front()->emitError("is too large for a GPU kernel: ")
+         << rows << " rows of " << each << " points; use smaller microbatches";
+}
+
 FailureOr<KernelCode> KernelEmitter::run() {
   collectAccesses();
   chooseWidth();
+  if (failed(checkSize()))
+    return failure();
   countPhases();
   beginFunction();
   if (!columnOps.empty())

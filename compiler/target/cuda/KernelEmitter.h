@@ -33,6 +33,7 @@ private:
 
   // Set-up
   void chooseWidth();
+  mlir::LogicalResult checkSize();
   void beginFunction();
   void setShape(int64_t blocks, int64_t threads);
   int64_t points() const { return columns() / width; }

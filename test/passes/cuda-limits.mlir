@@ -1,0 +1,34 @@
+// What GPU kernels cannot do is said at the op, not computed wrongly.
+// RUN: pipec-opt %s --cuda-kernels --split-input-file --verify-diagnostics
+
+// Rows are 32-bit numbers.
+func.func @forward() attributes {pipe.task = "forward"} {
+  %x = pipe.load "in"[0] : tensor<3000000000x8xf32>
+  // expected-error@+1 {{is too large for a GPU kernel: 3000000000 rows of 2 points; use smaller microbatches}}
+  %s = nn.reduce %x {kind = "sum", axes = array<i64: 1>} : (tensor<3000000000x8xf32>) -> tensor<3000000000x1xf32>
+  pipe.store %s, "out"[0] : tensor<3000000000x1xf32>
+  return
+}
+
+// -----
+
+// Gradients of rows are summed in f32 or f64.
+func.func @forward() attributes {pipe.task = "forward"} {
+  %i = pipe.load "in"[0] : tensor<4xi64>
+  %x = pipe.load "in"[64] : tensor<4x8xf16>
+  // expected-error@+1 {{the GPU kernels have no element type 'f16'}}
+  %s = nn.scatter_add %i, %x {axis = 0} : (tensor<4xi64>, tensor<4x8xf16>) -> tensor<16x8xf16>
+  pipe.store %s, "out"[0] : tensor<16x8xf16>
+  return
+}
+
+// -----
+
+func.func @forward() attributes {pipe.task = "forward"} {
+  %i = pipe.load "in"[0] : tensor<4xi8>
+  %x = pipe.load "in"[64] : tensor<16x8xf32>
+  // expected-error@+1 {{has indices that are neither i32 nor i64}}
+  %s = nn.gather %x, %i {axis = 0} : (tensor<16x8xf32>, tensor<4xi8>) -> tensor<4x8xf32>
+  pipe.store %s, "out"[0] : tensor<4x8xf32>
+  return
+}
