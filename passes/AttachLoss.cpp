@@ -147,11 +147,11 @@ struct LossBuilder {
       return nextToken(y);
     if (kind != "cross-entropy")
       return main.emitError("unknown loss '") << kind << "'";
-    if (rank < 2)
+    int64_t axis = rank == 4 ? 1 : rank - 1;
+    if (rank < 2 || type.getDimSize(axis) == 0)
       return main.emitError(
                  "cross-entropy needs logits with a class axis, not ")
              << type;
-    int64_t axis = rank == 4 ? 1 : rank - 1;
     if (failed(checkClassWeights(type.getDimSize(axis))))
       return failure();
     SmallVector<int64_t> rows(type.getShape());

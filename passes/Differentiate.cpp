@@ -35,8 +35,7 @@ public:
     auto ret = cast<func::ReturnOp>(main.front().getTerminator());
     Value loss = ret.getOperand(0);
     if (!active.contains(loss))
-      return main.emitError(
-          "the loss depends on no trained weight; nothing would be trained");
+      return nothingTrains();
     listener.phase = StringAttr::get(main.getContext(), "backward");
     NNBuilder b(main.getLoc(), main.getContext());
     b.setListener(&listener);
@@ -51,6 +50,8 @@ public:
       complete = succeeded(visit(b, op)) && complete;
     if (!complete)
       return failure();
+    if (main.front().getOps<pipe::AccumulateOp>().empty())
+      return nothingTrains(); // steps and comparisons stopped every gradient
     for (Operation &op :
          llvm::make_early_inc_range(llvm::reverse(main.front())))
       if (isBackward(&op) && isOpTriviallyDead(&op))
@@ -73,6 +74,11 @@ private:
         if (on && isFloat(v))
           active.insert(v);
     }
+  }
+
+  LogicalResult nothingTrains() {
+    return main.emitError(
+        "the loss depends on no trained weight; nothing would be trained");
   }
 
   void seed(NNBuilder &b, Value loss) {

@@ -180,6 +180,11 @@ private:
 } // namespace
 
 bool checkGraph(const Model &model, Diagnostics &diagnostics) {
+  if (model.graph.outputs.empty()) {
+    diagnostics.add(Exit::BadModel, "the model has no output",
+                    "name what it computes as an output of its graph");
+    return false;
+  }
   return Checker(diagnostics).check(model.graph, {});
 }
 

@@ -325,8 +325,9 @@ private:
   /// partial sums and writes them.
   void unitsOfGroup(int index) {
     Group &group = plan.groups[index];
+    const Nest nest = *nestOf(group);
     auto isColumn = [&](Value value) {
-      return llvm::any_of(nestOf(group)->columnReductions,
+      return llvm::any_of(nest.columnReductions,
                           [&](nn::ReduceOp op) { return op.getY() == value; });
     };
     int unit = newUnit(Unit::Kernel, group.ops.back());
@@ -340,7 +341,7 @@ private:
       plan.units[unit].kernel.targets.push_back(target);
       producers[target.value] = {unit};
     }
-    for (nn::ReduceOp op : nestOf(group)->columnReductions)
+    for (nn::ReduceOp op : nest.columnReductions)
       finishColumns(unit, op, columns[op.getY()]);
   }
 

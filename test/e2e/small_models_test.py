@@ -1,0 +1,108 @@
+"""Models with hardly anything in them: every one computes, or says in one error what it lacks."""
+import json
+import struct
+import unittest
+
+from pipeline import BAD_MODEL, PipelineTest, call, write_npy
+
+SQUARE = "float[3,3] w = {1,2,3,4,5,6,7,8,9}"
+HEAD = '<ir_version: 8, opset_import: ["" : 17]>\n'
+NOTHING = "the loss depends on no trained weight"
+
+
+def floats(*shape):
+    count = 1
+    for size in shape:
+        count *= size
+    return ("<f4", shape, struct.pack("<%df" % count, *(0.1 * ((7 * i) % 13) - 0.6 for i in range(count))))
+
+
+class SmallModelsTest(PipelineTest):
+    def model(self, text):
+        source, target = self.fresh(".txt"), self.fresh(".onnx")
+        source.write_text(HEAD + text)
+        self.check_exit(call("onnx-from-text", source, target), 0)
+        return target
+
+    def refused(self, text, cause, *flags):
+        process = call("pipec", self.model(text), "--cpus", 1, "--microbatches", 2, "--format", "json", *flags, "-o",
+                       self.fresh(".plan"))
+        self.check_exit(process, BAD_MODEL)
+        problem, = json.loads(process.stderr)["problems"]
+        self.assertIn(cause, problem["cause"])
+
+    def test_nothing_to_train(self):
+        for text in ("g (float[4,3] x) => (float[4,3] y) { y = Tanh(x) }",
+                     "g (float[4,3] x) => (float[3,3] y) <%s> { y = Tanh(w) }" % SQUARE,
+                     "g () => (float[3,3] y) <%s> { y = Tanh(w) }" % SQUARE,
+                     "g (float[4,3] x) => (float[4,3] x) { }",
+                     "g (float[4,3] x) => (float[3,3] w) <%s> { y = Tanh(x) }" % SQUARE,
+                     "g (float[4,3] x) => (float[4,3] y) <%s> { a = MatMul(x, w)  y = Floor(a) }" % SQUARE,
+                     "g (float[4,3] x) => (float[4,3] y) <%s> { a = MatMul(x, w)  k = ArgMax <axis = 1> (a)"
+                     "  f = Cast <to = 1> (k)  y = Add(x, f) }" % SQUARE):
+            with self.subTest(text):
+                self.refused(text, NOTHING, "--loss", "mse")
+
+    def test_no_output(self):
+        for flags in ([], ["--forward-only"]):
+            self.refused("g (float[4,3] x) => () <%s> { y = MatMul(x, w) }" % SQUARE, "the model has no output", *flags)
+
+    def test_no_classes(self):
+        for text in ("g (float[4,3] x) => (float[4,0] y) <float[3,0] w = {}> { y = MatMul(x, w) }",
+                     "g (float[4,3] x) => (float y) <%s> { a = MatMul(x, w)  y = ReduceMean <keepdims = 0> (a) }" % SQUARE):
+            self.refused(text, "cross-entropy needs logits with a class axis")
+
+    def test_weights_without_slope_beside_others(self):
+        """PyTorch's gradient of floor is zero: the weight before it only decays."""
+        text = "g (float[4,3] x) => (float[4,3] y) <%s, float[3,3] v = {1,0,2,0,1,0,2,0,1}> " \
+            "{ a = MatMul(x, w)  b = Floor(a)  y = MatMul(b, v) }" % SQUARE
+        losses = []
+        for ranks in (1, 2):
+            plan = self.compile(self.model(text), "--cpus", ranks, "--stages", ranks, "--microbatches", 2, "--loss",
+                                "mse", "--optimizer", "sgd:lr=0.01,weight_decay=0.5")
+            losses.append(self.train(plan, self.data(x=(16, 3), targets=(16, 3)), 3).losses)
+        self.assertEqual(losses[0], losses[1])
+        self.assertEqual(len(set(losses[0])), 3)
+
+    def data(self, **shapes):
+        files = {}
+        for name, shape in shapes.items():
+            files[name] = self.fresh(".npy")
+            write_npy(files[name], *floats(*shape))
+        return files
+
+    def test_forward_of_next_to_nothing(self):
+        for text, inputs in (("g () => (float[3,3] y) <%s> { y = Tanh(w) }" % SQUARE, {}),
+                             ("g (float[4,3] x) => (float[4,3] x) { }", {"x": (4, 3)}),
+                             ("g (float[4,3] x) => (float[4,3] y, float[4,3] z) { y = Identity(x)  z = Identity(y) }",
+                              {"x": (4, 3)}),
+                             ("g (float x) => (float y) { y = Exp(x) }", {"x": ()}),
+                             ("g (float[4,0] x) => (float[4,0] y) { y = Exp(x) }", {"x": (4, 0)}),
+                             ("g (float[1,3] x, float[2] unused) => (float[1,3] y) { y = Exp(x) }",
+                              {"x": (1, 3), "unused": (2,)})):
+            with self.subTest(text):
+                plan = self.compile(self.model(text), "--cpus", 1, "--forward-only")
+                words = [w for n, f in self.data(**inputs).items() for w in ("--data", "%s=%s" % (n, f))]
+                self.check_exit(call("pipec-run", plan, *words, "--quiet"), 0)
+
+    def test_many_sums_over_rows_in_one_kernel(self):
+        """The gradient of a chain of scales is one kernel with a sum over rows for each of them."""
+        count, rows, width = 9, 64, 16
+        scales = ", ".join("float[%d] w%d = {%s}" % (width, i, ",".join("%g" % (1 + 0.1 * i + 0.01 * j)
+                                                                       for j in range(width))) for i in range(count))
+        body = "".join(" m%d = Mul(%s, w%d) t%d = Tanh(m%d)" % (i, "t%d" % (i - 1) if i else "x", i, i, i)
+                       for i in range(count))
+        model = self.model("g (float[%d,%d] x) => (float[%d,%d] t%d) <%s> {%s }" % (
+            rows, width, rows, width, count - 1, scales, body))
+        losses = []
+        for ranks in (1, 3):
+            plan = self.compile(model, "--cpus", ranks, "--stages", ranks, "--microbatches", 2, "--loss", "mse",
+                                "--optimizer", "sgd:lr=0.5")
+            run = self.train(plan, self.data(x=(128, width), targets=(128, width)), 4)
+            self.assertLess(run.losses[-1], run.losses[0])
+            losses.append(run.losses)
+        self.assertEqual(losses[0], losses[1])
+
+
+if __name__ == "__main__":
+    unittest.main()
