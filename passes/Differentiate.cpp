@@ -27,8 +27,10 @@ struct TagListener : public OpBuilder::Listener {
 
 class Reverse {
 public:
-  Reverse(func::FuncOp main, ModuleOp module, int64_t microbatches)
-      : main(main), module(module), microbatches(microbatches) {}
+  Reverse(func::FuncOp main, ModuleOp module, int64_t microbatches,
+          bool zeroGradients)
+      : main(main), module(module), microbatches(microbatches),
+        zeroGradients(zeroGradients) {}
 
   LogicalResult run() {
     findActive();
@@ -50,7 +52,7 @@ public:
       complete = succeeded(visit(b, op)) && complete;
     if (!complete)
       return failure();
-    if (main.front().getOps<pipe::AccumulateOp>().empty())
+    if (!zeroGradients && main.front().getOps<pipe::AccumulateOp>().empty())
       return nothingTrains(); // steps and comparisons stopped every gradient
     for (Operation &op :
          llvm::make_early_inc_range(llvm::reverse(main.front())))
@@ -141,6 +143,7 @@ private:
   func::FuncOp main;
   ModuleOp module;
   int64_t microbatches;
+  bool zeroGradients;
   TagListener listener;
   llvm::DenseSet<Value> active;
   llvm::DenseMap<Value, Value> gradients;
@@ -152,7 +155,9 @@ struct DifferentiatePass
   using DifferentiateBase::DifferentiateBase;
   void runOnOperation() override {
     func::FuncOp main = mainFunction(getOperation());
-    if (!main || failed(Reverse(main, getOperation(), microbatches).run()))
+    if (!main ||
+        failed(
+            Reverse(main, getOperation(), microbatches, zeroGradients).run()))
       signalPassFailure();
   }
 };

@@ -98,7 +98,9 @@ def Differentiate : Pass<"nn-differentiate", "::mlir::ModuleOp"> {
                                    pipe.accumulate %dw into @w use 0
     ```
   }];
-  let options = [Option<"microbatches", "microbatches", "int64_t", "1", "microbatches averaged in an update">];
+  let options = [
+    Option<"microbatches", "microbatches", "int64_t", "1", "microbatches averaged in an update">,
+    Option<"zeroGradients", "zero-gradients", "bool", "false", "accept a loss that no weight has a slope for">];
   let dependentDialects = ["::pipec::nn::NNDialect", "::pipec::pipe::PipeDialect"];
 }
 

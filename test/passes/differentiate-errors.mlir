@@ -7,6 +7,16 @@ func.func @main(%x: tensor<f32>) -> tensor<f32> {
 
 // -----
 
+nn.parameter @w : tensor<f32> {role = "weight", file = 0 : i64, offset = 0 : i64, length = 4 : i64}
+// expected-error@+1 {{the loss depends on no trained weight; nothing would be trained}}
+func.func @main() -> tensor<f32> {
+  %w = nn.weight @w : tensor<f32>
+  %l = nn.floor %w : (tensor<f32>) -> tensor<f32>
+  return %l : tensor<f32>
+}
+
+// -----
+
 nn.parameter @w : tensor<1x1x2x2xf32> {role = "weight", file = 0 : i64, offset = 0 : i64, length = 16 : i64}
 func.func @main(%i: tensor<1x1x2x2xi32>) -> tensor<f32> {
   %w = nn.weight @w : tensor<1x1x2x2xf32>

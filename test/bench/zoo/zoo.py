@@ -151,7 +151,7 @@ def train(case, model, folder, ranks, static):
     import onnx
     names = {value.name for value in onnx.load(model, load_external_data=False).graph.input}
     words = [] if static else ["--dim", f"batch={case.batch}"]
-    for axis, name in enumerate(case.dynamic, 1):
+    for axis, name in enumerate(() if static else case.dynamic, 1):
         words += ["--dim", f"{name}={next(iter(case.inputs.values())).shape[axis]}"]
     for label, array in case.labels.items():
         names.add(label)
@@ -235,11 +235,14 @@ def run_one(name, exports, ranks, folder, facts, case, group):
         print(f"{name:28} {which:15} {problem or 'matches'}", flush=True)
 
 
-def run_all(options):
+def families():
     import case as cases
-    import language, other, vision # noqa: F401, they fill FAMILIES
-    facts = json.loads(FACTS.read_text()) if FACTS.exists() else {}
-    for name, (group, make) in cases.FAMILIES.items():
+    import hub, language, modules, other, tables, vision # noqa: F401, they fill FAMILIES
+    return cases.FAMILIES
+
+
+def run_all(options):
+    for name, (group, make) in families().items():
         if not re.search(options.only, name):
             continue
         with tempfile.TemporaryDirectory() as temporary:
@@ -249,11 +252,14 @@ def run_all(options):
                 import torch
                 torch.manual_seed(0)
                 case = make()
+                facts = json.loads(FACTS.read_text()) if FACTS.exists() else {}
                 run_one(name, options.exports.split(","), [int(r) for r in options.ranks.split(",")], folder, facts, case,
                         group)
             except Exception as error:
                 print(f"{name:28} cannot be made: {type(error).__name__}: {error}", flush=True)
-        FACTS.write_text(json.dumps(facts, indent=0, sort_keys=True) + "\n")
+                continue
+            known = json.loads(FACTS.read_text()) if FACTS.exists() else {}  # other runs add to it
+            FACTS.write_text(json.dumps({**known, name: facts[name]}, indent=0, sort_keys=True) + "\n")
     return 0
 
 
@@ -300,9 +306,7 @@ def main():
         TABLE.write_text(table())
         return 0
     if options.list:
-        import case as cases
-        import language, other, vision # noqa: F401
-        for name, (group, _) in cases.FAMILIES.items():
+        for name, (group, _) in families().items():
             print(f"{group:24} {name}")
         return 0
     return run_all(options)
