@@ -7,12 +7,14 @@
 #include "compiler/plan/Profile.h"
 #include "compiler/plan/StepBound.h"
 #include "compiler/plan/StrategyFacts.h"
+#include "runtime/program/Sha256.h"
 #include "support/Failure.h"
 #include "support/ReadFile.h"
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <iostream>
 #include <sstream>
 #include <thread>
 #include <unistd.h>
@@ -518,9 +520,17 @@ Decision decide(const CompileOptions &o, const plan::CostGraph &graph,
 
 void applyProfileFile(const CompileOptions &o, const ModelFacts &facts,
                       plan::CostGraph &graph) {
-  if (!o.profile.empty())
-    plan::applyProfile(plan::readProfile(o.profile),
-                       static_cast<int>(facts.microbatchSize), graph);
+  if (o.profile.empty())
+    return;
+  const plan::Profile profile = plan::readProfile(o.profile);
+  const plan::DeviceModel &device = facts.topology.device;
+  plan::ProfileOrigin asked{static_cast<int>(facts.microbatchSize),
+                            device.threads, device.kind, ""};
+  if (!profile.origin.modelSha256.empty())
+    asked.modelSha256 = sha256OfFile(o.model);
+  const std::string remark = plan::applyProfile(profile, asked, graph);
+  if (!remark.empty() && !o.quiet)
+    std::cerr << "pipec: note: " << remark << "\n";
 }
 
 //===----------------------------------------------------------------------===//

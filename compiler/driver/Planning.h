@@ -36,8 +36,9 @@ struct ModelFacts {
 Decision decide(const CompileOptions &options, const plan::CostGraph &graph,
                 const ModelFacts &facts);
 
-/// Replaces the graph's times by those of --profile, if given. Throws
-/// Failure(NoInput, BadPlan).
+/// Replaces the graph's times by those of --profile, if given; a remark on
+/// stderr where they are from ranks of other threads. Throws Failure(NoInput,
+/// BadPlan).
 void applyProfileFile(const CompileOptions &options, const ModelFacts &facts,
                       plan::CostGraph &graph);
 

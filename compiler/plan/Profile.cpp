@@ -45,6 +45,15 @@ size_t indexOf(const Json &entry, const char *key, const std::string &origin,
   return entry[key].get<size_t>();
 }
 
+std::string textOf(const Json &root, const char *key,
+                   const std::string &origin) {
+  if (!root.contains(key))
+    return "";
+  if (!root[key].is_string())
+    bad(origin, std::string("\"") + key + "\" is not a text");
+  return root[key].get<std::string>();
+}
+
 const Json &listOf(const Json &root, const char *key,
                    const std::string &origin) {
   static const Json none = Json::array();
@@ -73,6 +82,36 @@ void spread(CostGraph &graph, const MeasuredStage &stage,
     graph.nodes[i].*part = modelled > 0
                                ? seconds * (graph.nodes[i].*part / modelled)
                                : seconds / count;
+}
+
+[[noreturn]] void refuse(const std::string &message) {
+  throw Failure(Exit::BadPlan,
+                "the profile does not fit the model: " + message);
+}
+
+/// What makes the times another program's is refused; other threads, which
+/// make them another number, are remarked upon.
+std::string compare(const ProfileOrigin &from, const ProfileOrigin &asked) {
+  auto differ = [](auto &a, auto &b) { return a > 0 && b > 0 && a != b; };
+  if (!from.modelSha256.empty() && !asked.modelSha256.empty() &&
+      from.modelSha256 != asked.modelSha256)
+    refuse("it was measured on another file, of SHA-256 " + from.modelSha256 +
+           "; run this model with pipec-run --profile-out");
+  if (!from.device.empty() && !asked.device.empty() &&
+      from.device != asked.device)
+    refuse("it was measured on devices of kind " + from.device + ", not " +
+           asked.device);
+  if (differ(from.microbatchSize, asked.microbatchSize))
+    refuse("it was measured with microbatches of " +
+           std::to_string(from.microbatchSize) + ", not " +
+           std::to_string(asked.microbatchSize));
+  if (!differ(from.threads, asked.threads))
+    return "";
+  return "the profile was measured on ranks of " +
+         std::to_string(from.threads) +
+         (from.threads == 1 ? " thread" : " threads") +
+         ", those of this plan have " + std::to_string(asked.threads) +
+         "; its times are taken as they are";
 }
 
 /// Seconds of the update per byte of trained weights; 0 when not measured.
@@ -107,9 +146,14 @@ Profile parseProfile(const std::string &text, const std::string &origin) {
     bad(origin,
         "needs \"version\": 1; write it anew with pipec-run --profile-out");
   Profile profile;
-  if (root.contains("microbatch_size"))
-    profile.microbatchSize =
-        static_cast<int>(indexOf(root, "microbatch_size", origin, "the file"));
+  auto whole = [&](const char *key) {
+    return root.contains(key)
+               ? static_cast<int>(indexOf(root, key, origin, "the file"))
+               : 0;
+  };
+  profile.origin = {whole("microbatch_size"), whole("threads"),
+                    textOf(root, "device", origin),
+                    textOf(root, "model_sha256", origin)};
   for (const Json &entry : listOf(root, "nodes", origin)) {
     std::string where = "node " + std::to_string(profile.nodes.size());
     if (!entry.is_object() || !entry.contains("id") || !entry["id"].is_string())
@@ -138,16 +182,15 @@ Profile readProfile(const std::string &path) {
 std::string writeProfile(const Profile &profile) {
   Json root;
   root["version"] = 1;
-  if (profile.microbatchSize > 0)
-    root["microbatch_size"] = profile.microbatchSize;
-  root["nodes"] = Json::array();
-  for (const MeasuredNode &node : profile.nodes) {
-    Json entry;
-    entry["id"] = node.id;
-    put(entry, node.times);
-    root["nodes"].push_back(std::move(entry));
-  }
-  root["stages"] = Json::array();
+  const ProfileOrigin &from = profile.origin;
+  if (!from.modelSha256.empty())
+    root["model_sha256"] = from.modelSha256;
+  if (!from.device.empty())
+    root["device"] = from.device;
+  if (from.threads > 0)
+    root["threads"] = from.threads;
+  if (from.microbatchSize > 0)
+    root["microbatch_size"] = from.microbatchSize;
   for (const MeasuredStage &stage : profile.stages) {
     Json entry;
     entry["first_node"] = stage.firstNode;
@@ -157,20 +200,18 @@ std::string writeProfile(const Profile &profile) {
       entry["update_s"] = stage.updateSeconds;
     root["stages"].push_back(std::move(entry));
   }
+  for (const MeasuredNode &node : profile.nodes) {
+    Json entry;
+    entry["id"] = node.id;
+    put(entry, node.times);
+    root["nodes"].push_back(std::move(entry));
+  }
   return root.dump(1) + "\n";
 }
 
-void applyProfile(const Profile &profile, int microbatchSize,
-                  CostGraph &graph) {
-  auto refuse = [](const std::string &message) {
-    throw Failure(Exit::BadPlan,
-                  "the profile does not fit the model: " + message);
-  };
-  if (profile.microbatchSize > 0 && microbatchSize > 0 &&
-      profile.microbatchSize != microbatchSize)
-    refuse("it was measured with microbatches of " +
-           std::to_string(profile.microbatchSize) + ", not " +
-           std::to_string(microbatchSize));
+std::string applyProfile(const Profile &profile, const ProfileOrigin &asked,
+                         CostGraph &graph) {
+  const std::string remark = compare(profile.origin, asked);
   std::vector<char> covered(graph.nodes.size(), 0);
   for (const MeasuredStage &stage : profile.stages) {
     if (stage.firstNode > stage.lastNode ||
@@ -200,7 +241,16 @@ void applyProfile(const Profile &profile, int microbatchSize,
     into.forwardSeconds = node.times.forwardSeconds;
     into.backwardInputSeconds = node.times.backwardInputSeconds;
     into.backwardWeightSeconds = node.times.backwardWeightSeconds;
+    covered[it->second] = 1;
   }
+  auto missing = std::find(covered.begin(), covered.end(), 0);
+  if (missing != covered.end()) {
+    const CostNode &node = graph.nodes[missing - covered.begin()];
+    refuse("it has no times for node '" + node.id + "'" +
+           (node.name.empty() ? "" : " (" + node.name + ")") +
+           "; measure all stages, in one run with --profile-out");
+  }
+  return remark;
 }
 
 } // namespace pipec::plan

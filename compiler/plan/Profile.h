@@ -1,13 +1,16 @@
 //===- Profile.h - measured costs in place of analytic ones -----*- C++ -*-===//
 //
 // The file that `pipec-run --profile-out` writes and `--profile` reads:
-//   {"version": 1, "microbatch_size": 4,
-//    "nodes":  [{"id": "12", "forward_s": …, "backward_input_s": …,
-//    "backward_weight_s": …}], "stages": [{"first_node": 0, "last_node": 40,
-//    "forward_s": …, …, "update_s": …}]}
-// Either list may be missing, and "update_s", the optimizer's time in a step. A
-// stage's times are spread over its nodes as the analytic model weighs them; a
-// node's own entry wins.
+//   {"version": 1, "model_sha256": …, "device": "cpu", "threads": 1,
+//    "microbatch_size": 4,
+//    "stages": [{"first_node": 0, "last_node": 40, "forward_s": …,
+//                "backward_input_s": …, "backward_weight_s": …,
+//                "update_s": …}],
+//    "nodes": [{"id": "12", "forward_s": …, …}]}
+// A run writes "stages" alone. Either list may be missing, as long as every
+// node has its times from one of them; so may "update_s", the optimizer's time
+// in a step, and what says where the times are from. A stage's times are spread
+// over its nodes as the analytic model weighs them; a node's own entry wins.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -32,8 +35,15 @@ struct MeasuredStage {
   MeasuredTimes times;
   double updateSeconds = 0; ///< the optimizer's, a step; 0: not measured
 };
+/// What a profile was measured with, or is asked for.
+struct ProfileOrigin {
+  int microbatchSize = 0;  ///< 0: not said
+  int threads = 0;         ///< of a rank; 0: not said
+  std::string device;      ///< DeviceModel::kind; empty: not said
+  std::string modelSha256; ///< of the ONNX file; empty: not said
+};
 struct Profile {
-  int microbatchSize = 0; ///< 0: not said
+  ProfileOrigin origin;
   std::vector<MeasuredNode> nodes;
   std::vector<MeasuredStage> stages;
 };
@@ -45,8 +55,10 @@ Profile parseProfile(const std::string &json, const std::string &origin);
 std::string writeProfile(const Profile &profile);
 
 /// Replaces the graph's times. Throws Failure(Exit::BadPlan) when the profile
-/// names a node the graph has not, an interval outside it, overlapping stages,
-/// or another microbatch size.
-void applyProfile(const Profile &profile, int microbatchSize, CostGraph &graph);
+/// is of another model, microbatch size or kind of device, names a node the
+/// graph has not, an interval outside it or overlapping stages, or leaves a
+/// node without times. Returns a remark where threads differ, else nothing.
+std::string applyProfile(const Profile &profile, const ProfileOrigin &asked,
+                         CostGraph &graph);
 
 } // namespace pipec::plan

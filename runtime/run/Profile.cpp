@@ -58,12 +58,26 @@ plan::MeasuredStage measure(const plan::Plan &plan, const plan::Stage &stage,
   return measured;
 }
 
+/// Of every rank alike; 0 where they differ.
+int threadsOf(const Results &results) {
+  int threads = 0;
+  for (const RankResult &rank : results.ranks) {
+    const int its = static_cast<int>(rank.figures.threads);
+    if (threads && its != threads)
+      return 0;
+    threads = its;
+  }
+  return threads;
+}
+
 } // namespace
 
 void writeProfile(const plan::Plan &plan, const Results &results,
                   const std::string &path) {
   plan::Profile profile;
-  profile.microbatchSize = plan.training.microbatch_size;
+  profile.origin = {plan.training.microbatch_size, threadsOf(results),
+                    plan.cluster.kind == "cpu" ? "cpu" : "gpu",
+                    plan.model.sha256};
   for (const plan::Stage &stage : plan.stages)
     profile.stages.push_back(measure(plan, stage, results));
   AtomicFile file(path);

@@ -1,28 +1,33 @@
 #!/usr/bin/env python3
 """Predicted beside measured step time and memory, on CPU: calibrated, and with a profile.
 
-Usage: predicted_vs_measured.py BIN FOLDER [MODEL ...] [--ranks 1,2,4] [--strategy 1f1b] [--seconds 3] [--markdown]
+Usage: predicted_vs_measured.py BIN FOLDER [MODEL ...] [--ranks 1,2,4] [--strategy 1f1b] [--seconds 1] [--repeats 3]
+       [--run-with 'nice -n -20'] [--cluster RANKS=FILE] [--markdown]
 
 BIN holds pipec and pipec-run; FOLDER/MODEL/ holds model.onnx, golden.json (pipec_args: the options of training) and one
 .npy file for each input, as test/models has them; examples/gpt2 works with its tokens.npy made. For every model and
-number of ranks: `pipec calibrate` once, a plan made with it, a run that also writes a profile, a plan of the same stages
-made with that profile, and a run of it. The median step is measured, the first one left out; runs of few seconds on a
-machine that does other work say little. Memory is compared byte for byte. Needs Python's standard library alone.
+number of ranks: `pipec calibrate` once, a plan made with it, a run that writes a profile, a plan of the same stages made
+with that profile, and further runs of it, which are what both predictions are held against. Every rank has the threads that
+pipec-run gives it. The median step of every run is taken, the first one left out, and the median over the runs. Calibration
+and runs begin with the words of --run-with, which is where a machine is kept quiet. Memory is compared byte for byte. Needs
+Python's standard library alone.
 """
-import argparse, json, os, pathlib, statistics, subprocess, tempfile
+import argparse, json, os, pathlib, shlex, statistics, subprocess, tempfile
 
 
 def call(*command):
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True,
-                          env=dict(os.environ, OMP_NUM_THREADS="1"))
+    environment = dict(os.environ)
+    environment.pop("OMP_NUM_THREADS", None)
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, env=environment)
     if done.returncode:
         raise SystemExit(f"{' '.join(map(str, command))}: {done.stderr.strip()}")
     return done.stdout
 
 
 class Case:
-    def __init__(self, tools, folder, scratch):
-        self.tools, self.folder, self.scratch = tools, folder, pathlib.Path(scratch)
+    def __init__(self, options, folder, scratch):
+        self.tools, self.folder, self.scratch = options.tools, folder, pathlib.Path(scratch)
+        self.quiet = shlex.split(options.run_with)
         golden = folder / "golden.json"
         if golden.exists():
             known = json.loads(golden.read_text())
@@ -43,7 +48,7 @@ class Case:
 
     def run(self, plan, steps, *options):
         metrics = self.scratch / "metrics.jsonl"
-        call(f"{self.tools}/pipec-run", plan, *self.data, "--steps", steps, "--metrics", metrics, "--quiet", *options)
+        call(*self.quiet, f"{self.tools}/pipec-run", plan, *self.data, "--steps", steps, "--metrics", metrics, "--quiet", *options)
         lines = [json.loads(line) for line in metrics.read_text().splitlines()]
         summary = lines[-1]["summary"]
         exact = all(rank["peak_bytes"] == rank["predicted_peak_bytes"] for rank in summary["ranks"])
@@ -56,14 +61,17 @@ def measure(case, ranks, options, cluster):
     stages, profile = case.scratch / "stages.json", case.scratch / "profile.json"
     seconds, _ = case.run(plan, 4)
     steps = max(6, min(400, int(options.seconds / seconds)))
-    first, exact = case.run(plan, steps, "--profile-out", profile)
+    _, exact = case.run(plan, steps, "--profile-out", profile)
     stages.write_bytes((plan / "plan.json").read_bytes())
     again, profiled = case.plan(*shape, "--profile", profile, "--stage-file", stages)
-    second, exact_again = case.run(again, steps)
+    runs = [case.run(again, steps) for _ in range(options.repeats)]
+    times = sorted(time for time, _ in runs)
+    measured = statistics.median(times)
     ms = lambda s: f"{s * 1e3:.3g}"
-    return [case.folder.name, str(ranks), ms(calibrated), ms(first), f"{100 * (calibrated / first - 1):+.0f} %",
-            ms(profiled), ms(second), f"{100 * (profiled / second - 1):+.0f} %",
-            "equal" if exact and exact_again else "differs"]
+    error = lambda predicted: f"{100 * (predicted / measured - 1):+.0f} %"
+    return [case.folder.name, str(ranks), ms(measured), f"{ms(times[0])} - {ms(times[-1])}", ms(calibrated),
+            error(calibrated), ms(profiled), error(profiled),
+            "equal" if exact and all(same for _, same in runs) else "differs"]
 
 
 def main():
@@ -73,17 +81,26 @@ def main():
     parser.add_argument("models", nargs="*")
     parser.add_argument("--ranks", default="1,2,4")
     parser.add_argument("--strategy", default="1f1b")
-    parser.add_argument("--seconds", type=float, default=3, help="about how long each run takes")
+    parser.add_argument("--seconds", type=float, default=1, help="about how long each run takes")
+    parser.add_argument("--repeats", type=int, default=3, help="runs that are held against the predictions")
+    parser.add_argument("--run-with", default="", help="words before every command that is timed")
+    parser.add_argument("--cluster", action="append", default=[], metavar="RANKS=FILE",
+                        help="what pipec calibrate wrote for so many ranks (default: it is run)")
     parser.add_argument("--markdown", action="store_true")
     options = parser.parse_args()
     names = options.models or sorted(f.name for f in options.folder.iterdir() if (f / "golden.json").exists())
-    rows = [["model", "ranks", "calibrated ms", "measured ms", "error", "profile ms", "measured ms", "error", "memory"]]
+    rows = [["model", "ranks", "measured ms", "runs", "calibrated ms", "error", "profile ms", "error", "memory"]]
+    known = dict(entry.split("=", 1) for entry in options.cluster)
     with tempfile.TemporaryDirectory() as scratch:
-        for ranks in map(int, options.ranks.split(",")):
-            cluster = f"{scratch}/cluster{ranks}.json"
-            call(f"{options.tools}/pipec", "calibrate", "--cpus", ranks, "-o", cluster, "--quiet")
+        for ranks in options.ranks.split(","):
+            cluster = known.get(ranks, f"{scratch}/cluster{ranks}.json")
+            if ranks not in known:
+                call(*shlex.split(options.run_with), f"{options.tools}/pipec", "calibrate", "--cpus", ranks, "-o",
+                     cluster, "--quiet")
             for name in names:
-                rows.append(measure(Case(options.tools, options.folder / name, scratch), ranks, options, cluster))
+                rows.append(measure(Case(options, options.folder / name, scratch), ranks, options, cluster))
+                if not options.markdown:
+                    print(*rows[-1], sep="\t", flush=True)
     if options.markdown:
         rows.insert(1, ["---"] * len(rows[0]))
         print("\n".join("| " + " | ".join(row) + " |" for row in rows))

@@ -114,7 +114,10 @@ class ProfileTest(PipelineTest):
         self.train(plan, self.golden.data, 4, "--profile-out", file)
         profile = json.loads(file.read_text())
         self.assertEqual(profile["microbatch_size"], read_plan(plan)["training"]["microbatch_size"])
+        self.assertEqual([profile["device"], profile["model_sha256"]], ["cpu", read_plan(plan)["model"]["sha256"]])
+        self.assertEqual(profile["threads"], 1)  # the tests' environment
         self.assertEqual(len(profile["stages"]), 2)
+        self.assertNotIn("nodes", profile)
         self.assertTrue(all(stage["forward_s"] > 0 and stage["update_s"] > 0 for stage in profile["stages"]))
         cuts = self.folder / "stages.json"
         cuts.write_text(json.dumps({"stages": [{"first_node": s["first_node"]} for s in profile["stages"]]}))
@@ -133,11 +136,21 @@ class ProfileTest(PipelineTest):
                            ('{"version": 1, "microbatch_size": 77}', "microbatches of 77"),
                            ('{"version": 1, "nodes": [{"id": "x", %s}]}' % times, "no node 'x'"),
                            ('{"version": 1, "nodes": [{"id": "0", "forward_s": 1}]}', "backward_input_s"),
+                           ('{"version": 1, "nodes": [{"id": "0", %s}]}' % times, "no times for node '1'"),
+                           ('{"version": 1, "device": "gpu"}', "kind gpu, not cpu"),
+                           ('{"version": 1, "model_sha256": "0"}', "another file"),
+                           ('{\n"version": 1,\n"nodes": [}\n}', "line 3"),
                            ('{"version": 1, "stages": [{"first_node": 0, "last_node": 999, %s}]}' % times, "999"),
                            ('{"version": 1, "nodes": [{"id": "0", %s}]}' % times.replace("1,", "-1,", 1),
                             "at least 0")):
             file.write_text(text)
             self.assertIn(part, self.planned("--profile", file, code=BAD_PLAN))
+        everything = '{"version": 1, "threads": 64, "stages": [{"first_node": 0, "last_node": %d, %s}]}'
+        nodes = self.planned()["stages"][-1]["last_node"]
+        file.write_text(everything % (nodes, times))
+        process = call("pipec", self.golden.model, *self.flags, "--profile", file, "--dry-run", "--format", "json")
+        self.check_exit(process, 0)
+        self.assertIn("measured on ranks of 64 threads", process.stderr)
 
     def test_not_with_the_oracle(self):
         plan = self.compile(self.golden.model, *self.flags)

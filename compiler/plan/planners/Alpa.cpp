@@ -90,6 +90,7 @@ private:
     return times[(i * (n + 1) + j) * meshes.size() + m];
   }
   double plan(double bound, std::vector<Stage> *stages) const;
+  size_t mostBounds() const;
 
   const PlanRequest &request;
   const StepModel &model;
@@ -191,16 +192,27 @@ double InterOperator::plan(double bound, std::vector<Stage> *stages) const {
   return best;
 }
 
+/// How many bounds are tried: all on small problems, and as many as a fifth of
+/// a second or so leaves time for, at least 24, on large ones.
+size_t InterOperator::mostBounds() const {
+  const double devices = request.topology.devices();
+  const double steps = std::min(static_cast<double>(n), devices) *
+                       static_cast<double>(n * n * meshes.size()) * devices;
+  return std::max<size_t>(24, static_cast<size_t>(1e8 / steps));
+}
+
 std::vector<Stage> InterOperator::solve() {
   std::vector<double> bounds;
   for (double t : times)
     if (t < inf)
       bounds.push_back(t);
-  std::sort(bounds.begin(), bounds.end());
+  // Of bounds that are as good as equal the largest, which excludes nothing.
+  std::sort(bounds.rbegin(), bounds.rend());
   bounds.erase(
       std::unique(bounds.begin(), bounds.end(),
-                  [](double a, double b) { return b - a <= 1e-3 * b; }),
+                  [](double a, double b) { return a - b <= 1e-3 * a; }),
       bounds.end());
+  std::reverse(bounds.begin(), bounds.end());
   // The smallest feasible bound by bisection; from there upwards, until the
   // bound alone costs more than the best plan.
   size_t low = 0, high = bounds.size();
@@ -213,9 +225,10 @@ std::vector<Stage> InterOperator::solve() {
   }
   double further = std::max(0, request.microbatches - 1), best = inf;
   std::vector<Stage> chosen;
+  const size_t most = mostBounds();
   size_t tried = 0;
   for (size_t b = low;
-       b < bounds.size() && tried < 24 && further * bounds[b] < best;
+       b < bounds.size() && tried < most && further * bounds[b] < best;
        ++b, ++tried) {
     std::vector<Stage> stages;
     double sum = plan(bounds[b], &stages);

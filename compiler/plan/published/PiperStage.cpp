@@ -148,9 +148,10 @@ double Knapsack::bound(size_t from, double left, double spent) const {
   for (size_t i = from; i < items.size() && left > 0; ++i) {
     if (taken[static_cast<size_t>(items[i].node)] >= 0)
       continue;
-    double share = std::min(1.0, left / items[i].saved);
-    spent += items[i].extra * share;
-    left -= items[i].saved * share;
+    if (left <= items[i].saved) // what is left after it would be rounding
+      return spent + items[i].extra * (left / items[i].saved);
+    spent += items[i].extra;
+    left -= items[i].saved;
   }
   return left > 0 ? inf : spent;
 }
@@ -225,11 +226,10 @@ double PiperStage::fractionalSeconds(int y) const {
     if (more <= 0)
       continue;
     double price = o->extra - extra[node];
-    double share = std::min(1.0, need / more);
-    seconds += std::max(0.0, price) * share;
-    need -= more * share;
-    if (need <= 0)
-      return seconds;
+    if (need <= more)
+      return seconds + std::max(0.0, price) * (need / more);
+    seconds += std::max(0.0, price);
+    need -= more;
     saved[node] = o->saved(y);
     extra[node] = o->extra;
   }

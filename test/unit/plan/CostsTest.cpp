@@ -78,18 +78,26 @@ TEST(Profile, ReplacesTimesAndRoundTrips) {
   graph.nodes[2].backwardWeightSeconds = graph.nodes[3].backwardWeightSeconds =
       0;
   Profile profile;
-  profile.microbatchSize = 8;
+  profile.origin = {8, 2, "cpu", "abc"};
   profile.stages = {{0, 1, {8e-3, 2e-3, 4e-3}}, {2, 3, {2e-3, 2e-3, 6e-3}}};
   profile.nodes = {{"layer3", {5e-3, 1e-3, 2e-3}}};
   Profile again = parseProfile(writeProfile(profile), "again");
   EXPECT_EQ(writeProfile(again), writeProfile(profile));
-  applyProfile(again, 8, graph);
+  EXPECT_EQ(applyProfile(again, {8, 2, "cpu", "abc"}, graph), "");
   // Spread by the model's weights, evenly where it has none, nodes on top.
   EXPECT_DOUBLE_EQ(graph.nodes[0].forwardSeconds, 2e-3);
   EXPECT_DOUBLE_EQ(graph.nodes[1].forwardSeconds, 6e-3);
   EXPECT_DOUBLE_EQ(graph.nodes[2].backwardWeightSeconds, 3e-3);
   EXPECT_DOUBLE_EQ(graph.nodes[2].forwardSeconds, 1e-3);
   EXPECT_DOUBLE_EQ(graph.nodes[3].forwardSeconds, 5e-3);
+  // Other threads are remarked upon; what is not said is not compared.
+  EXPECT_NE(applyProfile(again, {8, 1, "cpu", "abc"}, graph)
+                .find("ranks of 2 threads, those of this plan have 1"),
+            std::string::npos);
+  EXPECT_EQ(applyProfile(again, {}, graph), "");
+  // Stages alone write no list of nodes.
+  profile.nodes.clear();
+  EXPECT_EQ(writeProfile(profile).find("nodes"), std::string::npos);
 }
 
 TEST(Profile, MismatchesAreNamed) {
@@ -97,7 +105,7 @@ TEST(Profile, MismatchesAreNamed) {
   auto message = [&](const std::string &text) -> std::string {
     try {
       CostGraph copy = graph;
-      applyProfile(parseProfile(text, "p.json"), 4, copy);
+      applyProfile(parseProfile(text, "p.json"), {4, 1, "cpu", "abc"}, copy);
     } catch (const Failure &f) {
       EXPECT_EQ(f.code, Exit::BadPlan);
       return f.what();
@@ -127,6 +135,14 @@ TEST(Profile, MismatchesAreNamed) {
           R"({"version":1,"nodes":[{"id":"layer0","forward_s":-1,"backward_input_s":1,)"
           R"("backward_weight_s":1}]})"),
       "at least 0");
+  has(message(R"({"version":1,"device":"gpu"})"), "kind gpu, not cpu");
+  has(message(R"({"version":1,"device":7})"), "\"device\" is not a text");
+  has(message(R"({"version":1,"threads":-1})"), "whole number \"threads\"");
+  has(message(R"({"version":1,"model_sha256":"def"})"), "SHA-256 def");
+  has(message(R"({"version":1,"stages":[{"first_node":0,"last_node":2,)" +
+              times + "}]}"),
+      "no times for node 'layer3'");
+  has(message(R"({"version":1})"), "no times for node 'layer0'");
 }
 
 TEST(WhatIf, TableFollowsTheConditions) {

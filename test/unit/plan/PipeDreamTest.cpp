@@ -1,3 +1,4 @@
+#include "BruteForce.h"
 #include "RandomGraphs.h"
 #include "compiler/plan/published/PublishedVerifier.h"
 #include "compiler/plan/published/StraddleSearch.h"
@@ -13,6 +14,7 @@
 using namespace pipec;
 using namespace pipec::published;
 using pipec::plan::test::Random;
+using pipec::plan::test::rounds;
 
 namespace {
 
@@ -237,7 +239,7 @@ TEST(PipeDreamProfile, ErrorsNameTheLine) {
 TEST(PipeDreamSearch, EqualsBruteForce) {
   Random random(21);
   int replicated = 0, merged = 0;
-  for (int round = 0; round < 400; ++round) {
+  for (int round = 0; round < rounds(800); ++round) {
     PipeDreamProfile profile = randomProfile(random, random.between(1, 7));
     std::vector<PipeDreamLevel> levels{
         {random.between(1, 4), random.real(1e7, 1e9)}};
@@ -262,7 +264,7 @@ TEST(PipeDreamSearch, EqualsBruteForce) {
 TEST(StraddleSearch, EqualsBruteForce) {
   Random random(22);
   int below = 0;
-  for (int round = 0; round < 150; ++round) {
+  for (int round = 0; round < rounds(500); ++round) {
     PipeDreamProfile profile = randomProfile(random, random.between(2, 6));
     PipeDreamLevel inner{random.between(2, 3), random.real(1e8, 1e9)};
     PipeDreamLevel outer{2, random.real(1e7, 1e8)};

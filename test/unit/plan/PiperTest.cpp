@@ -1,3 +1,4 @@
+#include "BruteForce.h"
 #include "RandomGraphs.h"
 #include "compiler/plan/published/PublishedVerifier.h"
 #include "support/Failure.h"
@@ -12,6 +13,7 @@ using namespace pipec;
 using namespace pipec::published;
 using nlohmann::json;
 using pipec::plan::test::Random;
+using pipec::plan::test::rounds;
 
 namespace {
 
@@ -150,7 +152,7 @@ double bruteForce(const PiperGraph &graph) {
 TEST(Piper, EqualsBruteForce) {
   Random random(41);
   int infeasible = 0, tensor = 0, recomputed = 0, replicated = 0;
-  for (int round = 0; round < 300; ++round) {
+  for (int round = 0; round < rounds(600); ++round) {
     json instance = randomInstance(random, random.between(1, 4));
     PiperGraph graph = parsePiperGraph(instance.dump(), "random");
     PiperPlan plan = searchPiper(graph, 1000);

@@ -1,3 +1,4 @@
+#include "BruteForce.h"
 #include "RandomGraphs.h"
 #include "compiler/plan/published/PublishedVerifier.h"
 #include "support/Failure.h"
@@ -13,6 +14,7 @@ using namespace pipec;
 using namespace pipec::published;
 using nlohmann::json;
 using pipec::plan::test::Random;
+using pipec::plan::test::rounds;
 
 namespace {
 
@@ -160,7 +162,7 @@ double bruteForce(const PlacementGraph &graph, bool contiguous) {
 TEST(Placement, ContiguousEqualsBruteForce) {
   Random random(31);
   int infeasible = 0, cpuUsed = 0;
-  for (int round = 0; round < 250; ++round) {
+  for (int round = 0; round < rounds(500); ++round) {
     bool training = round % 2;
     json instance = randomInstance(
         random, training ? random.between(2, 4) : random.between(2, 7),
@@ -189,8 +191,8 @@ TEST(Placement, ContiguousEqualsBruteForce) {
 
 TEST(Placement, FreeFindsTheOptimumOfSmallGraphs) {
   Random random(32);
-  int optimal = 0, below = 0, rounds = 0;
-  for (int round = 0; round < 80; ++round) {
+  int optimal = 0, below = 0, graphs = 0;
+  for (int round = 0; round < rounds(80); ++round) {
     json instance = randomInstance(random, random.between(3, 7), false);
     PlacementGraph graph = parsePlacementGraph(instance.dump(), "random");
     PlacementUnits units = placementUnits(graph);
@@ -198,7 +200,7 @@ TEST(Placement, FreeFindsTheOptimumOfSmallGraphs) {
     PlacementPlan contiguous = searchContiguous(units, machine, 100000);
     if (contiguous.devices.empty())
       continue;
-    ++rounds;
+    ++graphs;
     PlacementPlan plan = searchFree(units, machine, contiguous, 20000);
     verifyPlacement(graph, units, machine, plan, false);
     double want = bruteForce(graph, false);
@@ -209,7 +211,7 @@ TEST(Placement, FreeFindsTheOptimumOfSmallGraphs) {
   }
   // Cycles of colour classes are contracted for either shape, so that a few
   // optima are out of reach.
-  EXPECT_GE(optimal, rounds * 9 / 10);
+  EXPECT_GE(optimal, graphs * 9 / 10);
   EXPECT_GT(below, 3);
 }
 

@@ -1,3 +1,4 @@
+#include "BruteForce.h"
 #include "RandomGraphs.h"
 #include "compiler/plan/Baselines.h"
 #include "compiler/plan/ChainSearch.h"
@@ -60,7 +61,7 @@ int64_t peakOf(const PlanResult &result) {
 TEST(ChainSearch, EqualsBruteForce) {
   Random random(7);
   int limited = 0, infeasible = 0;
-  for (int round = 0; round < 600; ++round) {
+  for (int round = 0; round < rounds(2000); ++round) {
     const char *strategies[] = {"naive", "gpipe", "1f1b", "pipedream"};
     PlanRequest r = requestFor(randomGraph(random, random.between(2, 9)),
                                strategies[round % 4], 4, random.between(1, 9));
@@ -98,7 +99,7 @@ TEST(ChainSearch, EqualsBruteForce) {
 /// Small models: the planner's answer is the best of all splits as simulated.
 TEST(Planner, EqualsBruteForceOnSmallModels) {
   Random random(11);
-  for (int round = 0; round < 200; ++round) {
+  for (int round = 0; round < rounds(1000); ++round) {
     const char *strategies[] = {"gpipe", "1f1b", "naive"};
     PlanRequest r = requestFor(randomGraph(random, random.between(4, 9)),
                                strategies[round % 3], 3, random.between(1, 8));
@@ -118,8 +119,8 @@ TEST(Planner, EqualsBruteForceOnSmallModels) {
 TEST(Planner, NearBruteForceOnLargerModels) {
   Random random(13);
   double worst = 1, sum = 0;
-  int rounds = 20;
-  for (int round = 0; round < rounds; ++round) {
+  const int graphs = 20;
+  for (int round = 0; round < graphs; ++round) {
     PlanRequest r =
         requestFor(randomGraph(random, 40), "1f1b", 4, random.between(4, 24));
     r.topology = oneServer(4, 4e7, 1e-5);
@@ -137,7 +138,7 @@ TEST(Planner, NearBruteForceOnLargerModels) {
     sum += result.stepSeconds / best;
   }
   EXPECT_LT(worst, 1.03);
-  EXPECT_LT(sum / rounds, 1.01);
+  EXPECT_LT(sum / graphs, 1.01);
 }
 
 TEST(Planner, UniformChainIsSplitEvenly) {

@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -194,6 +196,44 @@ TEST(Strategies, NoPlanIsBelowItsBound) {
     }
   EXPECT_GT(planned, 400);
   EXPECT_GT(nearest, 0.9);
+}
+
+/// Where steps follow each other without a barrier none is faster than the
+/// device that has most to do, however long the first one took to fill.
+TEST(Strategies, StepsWithoutABarrierAreNoShorterThanTheirWork) {
+  Random random(8);
+  for (int round = 0; round < 400; ++round) {
+    PlanRequest r;
+    r.topology = oneServer(4, random.real(1e6, 1e9), random.real(0, 1e-2));
+    const char *names[] = {"gpipe", "1f1b", "zb-h1", "zb-h2", "zb-v"};
+    r.strategy = strategyFacts(names[round % 5]);
+    r.strategy.barrier = false;
+    r.microbatches = random.between(1, 6);
+    r.replication = false;
+    const int stages = 4 * r.strategy.chunks;
+    r.graph = randomGraph(random, stages + random.between(0, 4));
+    for (CostNode &node : r.graph.nodes)
+      if (random.between(0, 2) == 0)
+        node.parameterBytes = random.between(0, 1 << 30);
+    for (int s = 0; s < stages; ++s)
+      r.cuts.push_back(static_cast<size_t>(s));
+    r.memoryLimit = int64_t(1) << 50;
+    PlanResult result = makePlan(r);
+    std::map<int, double> work;
+    double most = 0;
+    for (const StagePlan &stage : result.stages) {
+      double &sum = work[stage.devices[0]];
+      sum +=
+          r.microbatches * (stage.forwardSeconds + stage.backwardInputSeconds +
+                            stage.backwardWeightSeconds);
+      most = std::max(most, sum);
+    }
+    EXPECT_GE(result.stepSeconds, most * (1 - 1e-9)) << round;
+    EXPECT_LE(stepBound(r), result.stepSeconds) << round;
+    PlanResult bad = result;
+    bad.stepSeconds *= 0.99;
+    EXPECT_THROW(verifyPlan(r, bad), Failure);
+  }
 }
 
 /// Steps are recomputed for every placement, and without a barrier.
