@@ -3,6 +3,7 @@
 
 #include "support/CommandLine.h"
 #include "support/Failure.h"
+#include "support/ParseJson.h"
 #include "support/ReadFile.h"
 
 #include <CLI/CLI.hpp>
@@ -221,11 +222,7 @@ public:
   CostsFile(const std::string &file, ScheduleRequest &request)
       : file(file), request(request) {
     const std::string text = readFile(file, "the costs");
-    try {
-      root = nlohmann::json::parse(text);
-    } catch (const nlohmann::json::parse_error &e) {
-      throw Failure(Exit::BadPlan, file + ": " + e.what());
-    }
+    root = parseJson(text, file, Exit::BadPlan).root;
     if (!root.is_object())
       fail("", "wanted an object with F, B, W, comm, memory, limit");
   }

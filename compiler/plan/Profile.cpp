@@ -1,6 +1,7 @@
 #include "compiler/plan/Profile.h"
 
 #include "support/Failure.h"
+#include "support/ParseJson.h"
 #include "support/ReadFile.h"
 
 #include <nlohmann/json.hpp>
@@ -136,12 +137,7 @@ double updateRate(const Profile &profile, const CostGraph &graph) {
 } // namespace
 
 Profile parseProfile(const std::string &text, const std::string &origin) {
-  Json root;
-  try {
-    root = Json::parse(text);
-  } catch (const Json::parse_error &e) {
-    bad(origin, std::string("not JSON: ") + e.what());
-  }
+  const Json root(parseJson(text, "profile " + origin, Exit::BadPlan).root);
   if (!root.is_object() || !root.contains("version") || root["version"] != 1)
     bad(origin,
         "needs \"version\": 1; write it anew with pipec-run --profile-out");

@@ -1,6 +1,7 @@
 #include "compiler/plan/Topology.h"
 
 #include "support/Failure.h"
+#include "support/ParseJson.h"
 #include "support/ReadFile.h"
 
 #include <nlohmann/json.hpp>
@@ -176,12 +177,7 @@ Topology shareCores(Topology topology, int cores) {
 }
 
 Topology parseTopology(const std::string &json, const std::string &origin) {
-  Json root;
-  try {
-    root = Json::parse(json);
-  } catch (const Json::parse_error &e) {
-    bad(origin, std::string("not JSON: ") + e.what());
-  }
+  const Json root(parseJson(json, "cluster " + origin, Exit::BadPlan).root);
   if (!root.is_object() || !root.contains("levels") ||
       !root["levels"].is_array() || root["levels"].empty())
     bad(origin,

@@ -141,7 +141,8 @@ def text(program, heading="", quick=False):
             f"above 1 is caches.\n\n{closed.text()}\n\n"
             "A search is O(P M) a pass over an order; the number of passes is bounded by a budget of task visits that\n"
             "grows with the problem up to a most, so that time grows slower than the problem until single passes\n"
-            "outweigh the budget. Fitted over P = 4 … 32, M = 32 … 256; seconds include the start of the process.\n\n"
+            "outweigh the budget. Fitted over P = 4 … 32, M = 32 … 256; seconds include the start of the process. Below a limit of P,\n"
+            "`auto` takes up to twice as long, up to 20,000 tasks: it then searches v-flex and zb alone, too.\n\n"
             f"{searched.text()}\n")
 
 

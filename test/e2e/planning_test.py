@@ -139,7 +139,7 @@ class ProfileTest(PipelineTest):
                            ('{"version": 1, "nodes": [{"id": "0", %s}]}' % times, "no times for node '1'"),
                            ('{"version": 1, "device": "gpu"}', "kind gpu, not cpu"),
                            ('{"version": 1, "model_sha256": "0"}', "another file"),
-                           ('{\n"version": 1,\n"nodes": [}\n}', "line 3"),
+                           ('{\n"version": 1,\n"nodes": [}\n}', "profile.json:3: not JSON"),
                            ('{"version": 1, "stages": [{"first_node": 0, "last_node": 999, %s}]}' % times, "999"),
                            ('{"version": 1, "nodes": [{"id": "0", %s}]}' % times.replace("1,", "-1,", 1),
                             "at least 0")):

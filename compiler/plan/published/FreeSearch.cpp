@@ -268,6 +268,26 @@ void Annealer::run(long moves, double hot, double cold) {
 
 } // namespace
 
+PlacementPlan placementOf(const PlacementUnits &units,
+                          const PlacementMachine &machine,
+                          const std::vector<int> &deviceOf) {
+  PlacementPlan plan;
+  for (int d = 0; d < machine.accelerators + machine.cpus; ++d) {
+    PlacementPlan::Device out;
+    out.cpu = d >= machine.accelerators;
+    std::vector<char> member(static_cast<size_t>(units.size()), 0);
+    for (int u = 0; u < units.size(); ++u)
+      if (deviceOf[u] == d)
+        out.units.push_back(u), member[u] = 1;
+    if (out.units.empty())
+      continue;
+    out.load = placementLoad(units, member, out.cpu);
+    plan.load = std::max(plan.load, out.load);
+    plan.devices.push_back(std::move(out));
+  }
+  return plan;
+}
+
 PlacementPlan searchFree(const PlacementUnits &units,
                          const PlacementMachine &machine,
                          const PlacementPlan &start, long effort) {
@@ -301,20 +321,7 @@ PlacementPlan searchFree(const PlacementUnits &units,
       best = annealer.best;
     }
   }
-  PlacementPlan plan;
-  for (int d = 0; d < machine.accelerators + machine.cpus; ++d) {
-    PlacementPlan::Device out;
-    out.cpu = d >= machine.accelerators;
-    std::vector<char> member(static_cast<size_t>(units.size()), 0);
-    for (int u = 0; u < units.size(); ++u)
-      if (best[u] == d)
-        out.units.push_back(u), member[u] = 1;
-    if (out.units.empty())
-      continue;
-    out.load = placementLoad(units, member, out.cpu);
-    plan.load = std::max(plan.load, out.load);
-    plan.devices.push_back(std::move(out));
-  }
+  PlacementPlan plan = placementOf(units, machine, best);
   plan.states = start.states;
   return plan;
 }

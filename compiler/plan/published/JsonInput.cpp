@@ -6,32 +6,28 @@
 
 namespace pipec::published {
 
+static constexpr double most = 1e15;
+
 JsonInput::JsonInput(const std::string &text, const std::string &origin)
-    : origin(origin) {
-  try {
-    document = Json::parse(text);
-  } catch (const Json::parse_error &e) {
-    size_t line = 1;
-    for (size_t i = 0; i + 1 < e.byte && i < text.size(); ++i)
-      line += text[i] == '\n';
-    throw Failure(Exit::BadModel, origin + ":" + std::to_string(line) +
-                                      ": not JSON: " + e.what());
-  }
-  if (!document.is_object())
+    : document(parseJson(text, origin, Exit::BadModel)) {
+  if (!root().is_object())
     bad("the document is not an object");
 }
 
-void JsonInput::bad(const std::string &reason) const {
-  throw Failure(Exit::BadModel, origin + ": " + reason);
+void JsonInput::bad(const std::string &reason, const Json *at) const {
+  throw Failure(Exit::BadModel,
+                document.origin +
+                    (at ? ":" + std::to_string(document.lineOf(*at)) : "") +
+                    ": " + reason);
 }
 
 const JsonInput::Json &JsonInput::field(const Json &object, const char *key,
                                         const std::string &where) const {
   if (!object.is_object())
-    bad(where + " is not an object");
+    bad(where + " is not an object", &object);
   auto it = object.find(key);
   if (it == object.end())
-    bad(where + " has no \"" + key + "\"");
+    bad(where + " has no \"" + key + "\"", &object);
   return *it;
 }
 
@@ -39,11 +35,20 @@ double JsonInput::number(const Json &object, const char *key,
                          const std::string &where) const {
   const Json &value = field(object, key, where);
   if (!value.is_number())
-    bad(where + ": \"" + key + "\" is not a number");
+    bad(where + ": \"" + key + "\" is not a number", &value);
   double d = value.get<double>();
-  if (!std::isfinite(d) || d < 0)
-    bad(where + ": \"" + key + "\" must be a number of at least 0");
+  if (!(d >= 0 && d <= most))
+    bad(where + ": \"" + key + "\" must be a number between 0 and 1e15",
+        &value);
   return d;
+}
+
+double JsonInput::limit(const Json &object, const char *key,
+                        const std::string &where) const {
+  const Json &value = field(object, key, where);
+  if (value.is_number() && value.get<double>() > most)
+    return most;
+  return number(object, key, where);
 }
 
 int JsonInput::count(const Json &object, const char *key,
@@ -51,7 +56,8 @@ int JsonInput::count(const Json &object, const char *key,
   double d = number(object, key, where);
   if (d != std::floor(d) || d < least || d > 1e9)
     bad(where + ": \"" + key + "\" must be a whole number of at least " +
-        std::to_string(least));
+            std::to_string(least) + " and at most 1e9",
+        &object[key]);
   return static_cast<int>(d);
 }
 
@@ -63,7 +69,7 @@ bool JsonInput::flag(const Json &object, const char *key,
   if (value.is_number() &&
       (value.get<double>() == 0 || value.get<double>() == 1))
     return value.get<double>() == 1;
-  bad(where + ": \"" + key + "\" is neither true nor false");
+  bad(where + ": \"" + key + "\" is neither true nor false", &value);
 }
 
 std::string JsonInput::id(const Json &object, const char *key,
@@ -73,7 +79,8 @@ std::string JsonInput::id(const Json &object, const char *key,
     return value.get<std::string>();
   if (value.is_number_integer())
     return std::to_string(value.get<long long>());
-  bad(where + ": \"" + key + "\" is neither a whole number nor a string");
+  bad(where + ": \"" + key + "\" is neither a whole number nor a string",
+      &value);
 }
 
 std::string JsonInput::textOr(const Json &object, const char *key,
@@ -90,7 +97,7 @@ JsonInput::optionalInteger(const Json &object, const char *key,
   if (it == object.end() || it->is_null())
     return std::nullopt;
   if (!it->is_number_integer())
-    bad(where + ": \"" + key + "\" is not a whole number");
+    bad(where + ": \"" + key + "\" is not a whole number", &*it);
   return it->get<long long>();
 }
 
@@ -98,7 +105,7 @@ const JsonInput::Json &JsonInput::list(const Json &object,
                                        const char *key) const {
   const Json &value = field(object, key, "the file");
   if (!value.is_array())
-    bad(std::string("\"") + key + "\" is not a list");
+    bad(std::string("\"") + key + "\" is not a list", &value);
   return value;
 }
 
@@ -106,7 +113,7 @@ const JsonInput::Json &JsonInput::object(const Json &parent, const char *key,
                                          const std::string &where) const {
   const Json &value = field(parent, key, where);
   if (!value.is_object())
-    bad(where + ": \"" + key + "\" is not an object");
+    bad(where + ": \"" + key + "\" is not an object", &value);
   return value;
 }
 

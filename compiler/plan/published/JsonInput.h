@@ -1,7 +1,7 @@
 //===- JsonInput.h - reading the published JSON inputs ----------*- C++ -*-===//
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include "support/ParseJson.h"
 
 #include <optional>
 #include <string>
@@ -9,18 +9,23 @@
 namespace pipec::published {
 
 /// A JSON document whose fields are read with a message for every mistake: all
-/// members throw Failure(Exit::BadModel) naming the origin, the place and the
-/// reason. Numbers must be finite and not negative.
+/// members throw Failure(Exit::BadModel) naming the origin, the line, the place
+/// and the reason. Numbers must lie between 0 and 1e15.
 class JsonInput {
 public:
-  using Json = nlohmann::json;
+  using Json = nlohmann::ordered_json;
   JsonInput(const std::string &text, const std::string &origin);
 
-  const Json &root() const { return document; }
-  [[noreturn]] void bad(const std::string &reason) const;
+  const Json &root() const { return document.root; }
+  /// `at`: the value that is wrong, or none in particular.
+  [[noreturn]] void bad(const std::string &reason,
+                        const Json *at = nullptr) const;
 
   double number(const Json &object, const char *key,
                 const std::string &where) const;
+  /// Of a device: a number of at least 0, any above 1e15 being none.
+  double limit(const Json &object, const char *key,
+               const std::string &where) const;
   /// A whole number of at least `least`.
   int count(const Json &object, const char *key, const std::string &where,
             int least) const;
@@ -41,8 +46,7 @@ public:
 private:
   const Json &field(const Json &object, const char *key,
                     const std::string &where) const;
-  std::string origin;
-  Json document;
+  ParsedJson document;
 };
 
 } // namespace pipec::published

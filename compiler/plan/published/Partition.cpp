@@ -174,29 +174,86 @@ Partition partitionPipeDream(const PartitionOptions &options) {
 // dnn-partitioning
 //===----------------------------------------------------------------------===//
 
-[[noreturn]] void placementDoesNotFit(const PlacementGraph &graph,
-                                      const PlacementUnits &units,
-                                      const PlacementMachine &machine) {
-  double total = std::accumulate(units.bytes.begin(), units.bytes.end(), 0.0);
-  PlacementMachine larger = machine;
-  double low = machine.bytes, high = std::max(total, machine.bytes + 1);
-  for (int i = 0; i < 30 && high - low > 1e-3 * high; ++i) {
-    larger.bytes = 0.5 * (low + high);
-    bool fits = !searchContiguous(units, larger, 0).devices.empty();
-    (fits ? high : low) = larger.bytes;
-  }
-  larger.bytes = high;
-  if (searchContiguous(units, larger, 0).devices.empty())
-    throw Failure(Exit::NoFit,
-                  "nothing fits: some nodes run on a CPU only, and there are " +
-                      std::to_string(machine.cpus) +
-                      " CPUs; add one (maxCPUs)");
-  (void)graph;
+constexpr size_t placementCuts = 100'000;
+
+[[noreturn]] void placementDoesNotFit(const PlacementMachine &machine,
+                                      double enough) {
+  enough = std::ceil(enough);
   throw Failure(Exit::NoFit,
                 "nothing fits in " +
                     plan::formatBytes(static_cast<int64_t>(machine.bytes)) +
-                    " an accelerator; it would fit with --memory-limit " +
-                    std::to_string(static_cast<int64_t>(std::ceil(high))));
+                    " an accelerator: " +
+                    plan::formatBytes(static_cast<int64_t>(
+                        std::ceil(enough - machine.bytes))) +
+                    " are missing; it would fit with --memory-limit " +
+                    std::to_string(static_cast<int64_t>(enough)));
+}
+
+/// Everything runs on a CPU; without one, accelerators must run all nodes.
+void expectSupported(const PlacementGraph &graph,
+                     const PlacementMachine &machine) {
+  if (machine.cpus > 0)
+    return;
+  for (const PlacementNode &node : graph.nodes)
+    if (!node.onAccelerator)
+      throw Failure(Exit::NoFit,
+                    "nothing fits: node " + node.id +
+                        " runs on a CPU only, and there is none; set maxCPUs");
+}
+
+/// The same placement in other units of the same graph. Units differ in what
+/// free nodes they hold: the costliest member decides where a unit goes.
+PlacementPlan inUnits(const PlacementGraph &graph, const PlacementPlan &plan,
+                      const PlacementUnits &from, const PlacementUnits &to,
+                      const PlacementMachine &machine) {
+  std::vector<int> deviceOf(graph.nodes.size(), 0);
+  int accelerator = 0, cpu = machine.accelerators;
+  for (const auto &device : plan.devices) {
+    int number = device.cpu ? cpu++ : accelerator++;
+    for (int u : device.units)
+      for (int v : from.members[static_cast<size_t>(u)])
+        deviceOf[static_cast<size_t>(v)] = number;
+  }
+  std::vector<int> unitOn;
+  for (const auto &members : to.members) {
+    auto weight = [&](int v) {
+      const PlacementNode &node = graph.nodes[static_cast<size_t>(v)];
+      return node.latency + node.cpuLatency + node.bytes;
+    };
+    int heaviest =
+        *std::max_element(members.begin(), members.end(),
+                          [&](int a, int b) { return weight(a) < weight(b); });
+    unitOn.push_back(deviceOf[static_cast<size_t>(heaviest)]);
+  }
+  return placementOf(to, machine, unitOn);
+}
+
+/// The best placement of any shape that is found, from `start` (contiguous, or
+/// without devices when no contiguous one fits) on.
+PlacementPlan freePlacement(const PlacementGraph &graph,
+                            const PlacementUnits &contiguous,
+                            const PlacementUnits &units,
+                            const PlacementMachine &machine,
+                            const PlacementPlan &start) {
+  PlacementPlan first;
+  if (!start.devices.empty()) {
+    first = inUnits(graph, start, contiguous, units, machine);
+  } else {
+    PlacementPlan packed = packBytes(units, machine);
+    if (packed.load > machine.bytes)
+      placementDoesNotFit(machine, packed.load);
+    std::vector<int> deviceOf(static_cast<size_t>(units.size()), 0);
+    for (size_t d = 0; d < packed.devices.size(); ++d)
+      for (int u : packed.devices[d].units)
+        deviceOf[static_cast<size_t>(u)] = static_cast<int>(d);
+    first = placementOf(units, machine, deviceOf);
+  }
+  first.states = start.states;
+  PlacementPlan plan = searchFree(units, machine, first, 3'000'000);
+  plan.exact = plan.load <= placementBound(units, machine) * (1 + 1e-9);
+  if (!plan.exact)
+    proveFree(units, machine, plan);
+  return plan;
 }
 
 Partition partitionPlacement(const PartitionOptions &options) {
@@ -214,14 +271,20 @@ Partition partitionPlacement(const PartitionOptions &options) {
     throw Failure(
         Exit::Usage,
         "placement is searched for at most 256 accelerators and 64 CPUs");
+  expectSupported(graph, machine);
   PlacementUnits units = placementUnits(graph);
-  PlacementPlan plan = searchContiguous(units, machine, 100'000);
-  if (plan.devices.empty())
-    placementDoesNotFit(graph, units, machine);
+  PlacementPlan plan = searchContiguous(units, machine, placementCuts);
+  if (plan.devices.empty() && options.contiguous)
+    placementDoesNotFit(machine,
+                        leastContiguousBytes(units, machine, placementCuts));
   Partition result;
   if (!options.contiguous) {
-    plan = searchFree(units, machine, plan, 3'000'000);
-    plan.exact = plan.load <= placementBound(units, machine) * (1 + 1e-9);
+    PlacementUnits any = placementUnits(graph, false);
+    PlacementPlan found = freePlacement(graph, units, any, machine, plan);
+    if (plan.devices.empty() || found.load <= plan.load) {
+      plan = std::move(found);
+      units = std::move(any);
+    }
   }
   verifyPlacement(graph, units, machine, plan, options.contiguous);
   result.objectiveName = "placement";
@@ -344,7 +407,8 @@ Partition partitionPiper(const PartitionOptions &options) {
 } // namespace
 
 GraphFormat guessFormat(const std::string &text, const std::string &path) {
-  size_t first = text.find_first_not_of(" \t\r\n");
+  size_t mark = text.rfind("\xef\xbb\xbf", 0) == 0 ? 3 : 0; // of byte order
+  size_t first = text.find_first_not_of(" \t\r\n", mark);
   if (first == std::string::npos)
     throw Failure(Exit::BadModel, path + " is empty");
   if (text[first] != '{')

@@ -31,9 +31,10 @@ struct Reader {
         std::from_chars(text.data(), text.data() + text.size(), value);
     if (error != std::errc() || end != text.data() + text.size())
       bad(what + " '" + std::string(text) + "' is not a number");
-    if (!std::isfinite(value) || value < 0)
+    constexpr double most = 1e15;
+    if (!(value >= 0 && value <= most))
       bad(what + " is " + std::string(text) +
-          "; it must be a number of at least 0");
+          "; it must be a number between 0 and 1e15");
     return value;
   }
 
@@ -45,13 +46,13 @@ struct Reader {
       bad(what + " has an unclosed list");
     text = text.substr(1, text.size() - 2);
     double sum = 0;
-    while (!text.empty()) {
+    while (true) {
       size_t next = text.find(';');
       sum += number(text.substr(0, next), what);
-      text = next == std::string_view::npos ? std::string_view()
-                                            : text.substr(next + 1);
+      if (next == std::string_view::npos)
+        return sum;
+      text = text.substr(next + 1);
     }
-    return sum;
   }
 };
 
@@ -75,12 +76,16 @@ ProfileNode parseNode(const Reader &reader, const std::string &line) {
   // A description may itself contain the separator; the last part but an
   // optional stage_id holds the numbers.
   size_t numbers = parts.size() - 1;
-  if (parts[numbers].rfind("stage_id=", 0) == 0)
+  if (parts[numbers].rfind("stage_id=", 0) == 0) {
+    reader.number(std::string_view(parts[numbers]).substr(9), "stage_id");
     --numbers;
+  }
   if (numbers < 2)
     reader.bad("expected 'id -- description -- times and sizes'");
   ProfileNode node;
   node.id = parts[0];
+  if (node.id.empty())
+    reader.bad("a node without an id");
   node.description = parts[1];
   for (size_t p = 2; p < numbers; ++p)
     node.description += " -- " + parts[p];
@@ -89,7 +94,10 @@ ProfileNode parseNode(const Reader &reader, const std::string &line) {
     size_t equals = field.find('=');
     if (equals == std::string::npos)
       reader.bad("'" + field + "' is not key=value");
-    fields[field.substr(0, equals)] = field.substr(equals + 1);
+    if (!fields.emplace(field.substr(0, equals), field.substr(equals + 1))
+             .second)
+      reader.bad("node " + node.id + " has " + field.substr(0, equals) +
+                 " twice");
   }
   auto take = [&](const char *key) {
     auto it = fields.find(key);
@@ -115,9 +123,12 @@ PipeDreamProfile parsePipeDreamProfile(const std::string &text,
   std::istringstream in(text);
   for (std::string line; std::getline(in, line);) {
     ++reader.line;
-    if (!line.empty() && line.back() == '\r')
-      line.pop_back();
-    if (line.find_first_not_of(" \t") == std::string::npos)
+    if (reader.line == 1 && line.rfind("\xef\xbb\xbf", 0) == 0)
+      line.erase(0, 3); // a byte order mark
+    if (line.find('\0') != std::string::npos)
+      reader.bad("a NUL byte: this is no text file");
+    line.erase(line.find_last_not_of(" \t\r") + 1);
+    if (line.empty())
       continue;
     if (line[0] != '\t') {
       ProfileNode node = parseNode(reader, line);

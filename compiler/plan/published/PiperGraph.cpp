@@ -21,7 +21,8 @@ std::vector<double> syncBytes(const JsonInput &input, const Json &variant,
     bytes.push_back(
         input.number(table, id.c_str(), where + " \"" + key + "\""));
   if (table.size() != ids.size())
-    input.bad(where + ": \"" + key + "\" names nodes that are no neighbours");
+    input.bad(where + ": \"" + key + "\" names nodes that are no neighbours",
+              &table);
   return bytes;
 }
 
@@ -52,16 +53,16 @@ void parseEdges(const JsonInput &input, PiperGraph &graph,
       std::string id = input.id(entry, keys[e], where);
       auto it = number.find(id);
       if (it == number.end())
-        input.bad(where + " names unknown node " + id);
+        input.bad(where + " names unknown node " + id, &entry);
       ends[e] = it->second;
     }
     if (ends[0] == ends[1])
-      input.bad(where + " joins a node to itself");
+      input.bad(where + " joins a node to itself", &entry);
     if (!bytes
              .emplace(std::pair{ends[0], ends[1]},
                       input.number(entry, "communicationCost", where))
              .second)
-      input.bad(where + " appears twice");
+      input.bad(where + " appears twice", &entry);
     graph.dag.edge(ends[0], ends[1]);
   }
   graph.dag.finish();
@@ -84,10 +85,10 @@ PiperGraph parsePiperGraph(const std::string &text, const std::string &origin) {
   PiperGraph graph;
   graph.devices = input.count(input.root(), "maxDevices", "the file", 1);
   graph.microbatches = input.count(input.root(), "mbsInBatch", "the file", 1);
-  graph.memory = input.number(input.root(), "maxMemoryPerDevice", "the file");
+  graph.memory = input.limit(input.root(), "maxMemoryPerDevice", "the file");
   graph.bandwidth = input.number(input.root(), "bandwidth", "the file");
-  if (graph.bandwidth <= 0)
-    input.bad("\"bandwidth\" must be above 0");
+  if (graph.bandwidth < 1e-6)
+    input.bad("\"bandwidth\" must be above 0", &input.root()["bandwidth"]);
   const Json &entries = input.list(input.root(), "nodes");
   std::map<std::string, int> number;
   for (const Json &entry : entries) {
@@ -96,7 +97,7 @@ PiperGraph parsePiperGraph(const std::string &text, const std::string &origin) {
         input.id(entry, "id", "node " + std::to_string(graph.nodes.size()));
     node.name = input.textOr(entry, "name", "");
     if (!number.emplace(node.id, static_cast<int>(graph.nodes.size())).second)
-      input.bad("node " + node.id + " appears twice");
+      input.bad("node " + node.id + " appears twice", &entry);
     graph.nodes.push_back(std::move(node));
   }
   if (graph.nodes.empty())
@@ -121,17 +122,20 @@ PiperGraph parsePiperGraph(const std::string &text, const std::string &origin) {
     const Json &table = input.object(entries[static_cast<size_t>(v)], "TMPCs",
                                      "node " + node.id);
     for (const auto &[degree, list] : table.items()) {
-      bool digits = !degree.empty() && degree.size() <= 6 &&
+      bool digits = !degree.empty() && degree.size() <= 6 && degree[0] != '0' &&
                     std::all_of(degree.begin(), degree.end(),
                                 [](char c) { return c >= '0' && c <= '9'; });
       std::string where = "node " + node.id + ", degree " + degree;
-      if (!digits || std::stoi(degree) < 1 || !list.is_array())
-        input.bad(where +
-                  " is not a tensor-parallel degree with a list of variants");
+      if (!digits || !list.is_array() || list.empty())
+        input.bad(where + " is not a tensor-parallel degree with a list of "
+                          "variants",
+                  &list);
       for (const Json &variant : list)
         node.variants[std::stoi(degree)].push_back(
             parseVariant(input, variant, sources, targets, where));
     }
+    if (node.variants.empty())
+      input.bad("node " + node.id + " has no variant", &table);
   }
   return graph;
 }

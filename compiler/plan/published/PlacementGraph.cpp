@@ -15,7 +15,7 @@ PlacementGraph parsePlacementGraph(const std::string &text,
   JsonInput input(text, origin);
   const auto &root = input.root();
   PlacementGraph graph;
-  graph.deviceBytes = input.number(root, "maxSizePerFPGA", "the file");
+  graph.deviceBytes = input.limit(root, "maxSizePerFPGA", "the file");
   graph.accelerators = input.count(root, "maxFPGAs", "the file", 0);
   graph.cpus = input.count(root, "maxCPUs", "the file", 0);
   if (graph.accelerators + graph.cpus < 1)
@@ -34,7 +34,7 @@ PlacementGraph parsePlacementGraph(const std::string &text,
     node.bytes = input.number(entry, "size", where);
     node.colorClass = input.optionalInteger(entry, "colorClass", where);
     if (!number.emplace(node.id, static_cast<int>(graph.nodes.size())).second)
-      input.bad(where + " appears twice");
+      input.bad(where + " appears twice", &entry);
     graph.nodes.push_back(std::move(node));
   }
   if (graph.nodes.empty())
@@ -47,12 +47,13 @@ PlacementGraph parsePlacementGraph(const std::string &text,
       std::string id = input.id(entry, keys[e], where);
       auto it = number.find(id);
       if (it == number.end())
-        input.bad(where + " names unknown node " + id);
+        input.bad(where + " names unknown node " + id, &entry);
       ends[e] = it->second;
     }
     if (ends[0] == ends[1])
       input.bad(where + " joins node " +
-                graph.nodes[static_cast<size_t>(ends[0])].id + " to itself");
+                    graph.nodes[static_cast<size_t>(ends[0])].id + " to itself",
+                &entry);
     graph.edges.push_back(
         {ends[0], ends[1], input.number(entry, "cost", where)});
   }
@@ -84,6 +85,7 @@ namespace {
 /// Units in the making: which class every node is in, and what that implies.
 struct Contraction {
   const PlacementGraph &graph;
+  bool ordered;            ///< contiguous placements
   std::vector<int> unitOf; ///< node -> unit, -1 never
   int count = 0;
 
@@ -129,7 +131,7 @@ PlacementUnits Contraction::build() const {
     units.bytes[u] += node.bytes;
     units.onAccelerator[u] &= node.onAccelerator;
   }
-  units.order = orderOf(graph, unitOf, count);
+  units.order = ordered ? orderOf(graph, unitOf, count) : Dag(count);
   // One transfer per producing node; all its edges cost the same in the
   // published inputs, the dearest counts otherwise.
   std::map<int, Transfer> byProducer;
@@ -163,7 +165,8 @@ PlacementUnits Contraction::build() const {
 }
 
 /// A neighbour that a free unit may as well live with, or -1.
-int companion(const PlacementUnits &units, int v, bool memoryBinds) {
+int companion(const PlacementUnits &units, int v, bool ordered,
+              bool memoryBinds) {
   if (units.latency[v] != 0 || units.cpuLatency[v] != 0 ||
       (memoryBinds && units.bytes[v] != 0))
     return -1;
@@ -172,8 +175,8 @@ int companion(const PlacementUnits &units, int v, bool memoryBinds) {
     (units.transfers[t].producer == v ? out : in)
         .push_back(&units.transfers[t]);
   const auto &before = units.order.in[v], &after = units.order.out[v];
-  auto only = [](const std::vector<int> &list, int u) {
-    return list.size() == 1 && list[0] == u;
+  auto only = [&](const std::vector<int> &list, int u) {
+    return !ordered || (list.size() == 1 && list[0] == u);
   };
   auto fits = [&](int u) {
     return units.onAccelerator[u] == units.onAccelerator[v];
@@ -215,13 +218,13 @@ int companion(const PlacementUnits &units, int v, bool memoryBinds) {
 
 } // namespace
 
-PlacementUnits placementUnits(const PlacementGraph &graph) {
+PlacementUnits placementUnits(const PlacementGraph &graph, bool contiguous) {
   double bytes = 0;
   for (const PlacementNode &node : graph.nodes)
     bytes += node.bytes;
   bool memoryBinds = bytes > graph.deviceBytes;
   // Colour classes first.
-  Contraction c{graph, std::vector<int>(graph.nodes.size(), -1), 0};
+  Contraction c{graph, contiguous, std::vector<int>(graph.nodes.size(), -1), 0};
   std::map<long long, int> byColor;
   for (size_t v = 0; v < graph.nodes.size(); ++v) {
     auto color = graph.nodes[v].colorClass;
@@ -234,6 +237,8 @@ PlacementUnits placementUnits(const PlacementGraph &graph) {
     c.unitOf[v] = it->second;
   }
   auto contractCycles = [&] {
+    if (!contiguous)
+      return;
     int components = 0;
     std::vector<int> component =
         strongComponents(orderOf(graph, c.unitOf, c.count), components);
@@ -250,7 +255,7 @@ PlacementUnits placementUnits(const PlacementGraph &graph) {
     std::vector<char> busy(static_cast<size_t>(c.count), 0);
     bool any = false;
     for (int v = 0; v < c.count; ++v) {
-      int u = companion(units, v, memoryBinds);
+      int u = companion(units, v, contiguous, memoryBinds);
       if (u < 0 || busy[v] || busy[u])
         continue;
       bool near = false;

@@ -57,14 +57,17 @@ struct PlacementUnits {
   std::vector<std::vector<int>> members; ///< nodes
   std::vector<double> latency, cpuLatency, bytes;
   std::vector<char> onAccelerator;
-  Dag order; ///< u before v: v is never on an earlier device
+  Dag order; ///< u before v: v is never on an earlier device; without edges
+             ///< for placements of any shape
   std::vector<Transfer> transfers; ///< those with a consumer in another unit
   std::vector<std::vector<int>> touching; ///< transfers of each unit
   int size() const { return static_cast<int>(members.size()); }
 };
 
 /// Free units are merged where that is exact: when memory may bind, those
-/// without bytes only.
-PlacementUnits placementUnits(const PlacementGraph &graph);
+/// without bytes only. `contiguous` = false is for placements of any shape:
+/// cycles among classes stay apart, and there is no order.
+PlacementUnits placementUnits(const PlacementGraph &graph,
+                              bool contiguous = true);
 
 } // namespace pipec::published

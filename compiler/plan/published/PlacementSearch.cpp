@@ -487,4 +487,15 @@ PlacementPlan searchContiguous(const PlacementUnits &units,
   return best;
 }
 
+double leastContiguousBytes(const PlacementUnits &units,
+                            const PlacementMachine &machine, size_t limit) {
+  PlacementUnits weights = units;
+  weights.latency = units.bytes;
+  weights.transfers.clear();
+  for (auto &list : weights.touching)
+    list.clear();
+  return searchContiguous(weights, {machine.accelerators, 0, 1e300}, limit)
+      .load;
+}
+
 } // namespace pipec::published

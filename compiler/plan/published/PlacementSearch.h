@@ -36,11 +36,32 @@ struct PlacementMachine {
 PlacementPlan searchContiguous(const PlacementUnits &units,
                                const PlacementMachine &machine, size_t limit);
 
+/// The bytes without which no contiguous placement on accelerators alone fits;
+/// exact when the closed sets are at most `limit`.
+double leastContiguousBytes(const PlacementUnits &units,
+                            const PlacementMachine &machine, size_t limit);
+
+/// A placement of any shape on accelerators alone whose largest bytes are
+/// small: the smallest there is when branch and bound ends in time.
+PlacementPlan packBytes(const PlacementUnits &units,
+                        const PlacementMachine &machine);
+
 /// Improves a placement without asking for contiguity, by moves and swaps of
 /// units that lower the largest load (deterministic, `effort` moves tried).
 PlacementPlan searchFree(const PlacementUnits &units,
                          const PlacementMachine &machine,
                          const PlacementPlan &start, long effort);
+
+/// Branch and bound over the placements of any shape of a small graph: `plan`
+/// becomes the best there is and `exact`, or stays as it is when the tree is
+/// too large.
+void proveFree(const PlacementUnits &units, const PlacementMachine &machine,
+               PlacementPlan &plan);
+
+/// The placement that deviceOf[unit] describes: accelerators first, then CPUs.
+PlacementPlan placementOf(const PlacementUnits &units,
+                          const PlacementMachine &machine,
+                          const std::vector<int> &deviceOf);
 
 /// Load of a set of units on an accelerator or a CPU; member[u] says who is in.
 double placementLoad(const PlacementUnits &units,

@@ -50,12 +50,14 @@
 //   3 |......F0f0F1f1F2f2F3f3i0w0I0W0i1w1I1W1i2I2i3I3w2W2w3W3
 //
 //===----------------------------------------------------------------------===//
+#include "compiler/schedule/Verifier.h"
 #include "compiler/schedule/generators/Build.h"
 #include "compiler/schedule/search/Bounds.h"
 #include "compiler/schedule/search/Search.h"
 #include "support/Failure.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 
 namespace pipec::schedule {
@@ -82,15 +84,15 @@ static ScheduleRequest limited(ScheduleRequest request, int microbatches) {
   return request;
 }
 
-static Schedule searched(const char *name, const ScheduleRequest &request,
-                         const search::SearchOptions &options) {
-  for (const search::Family &family : options.families) {
+static void checkCosts(const ScheduleRequest &request,
+                       const search::SearchOptions &options) {
+  for (const search::Family &family : options.families)
     check(costsOn(search::placementOf(family, request.devices), request),
           request.devices * family.chunks, request.devices);
-  }
-  auto found = search::findBest(request, options);
-  if (found)
-    return std::move(found->schedule);
+}
+
+[[noreturn]] static void doesNotFit(const char *name,
+                                    const ScheduleRequest &request) {
   search::Problem problem =
       search::makeProblem(request, loopedPlacement(request.devices, 1));
   search::LeastLimit least = search::leastLimit(problem);
@@ -101,8 +103,22 @@ static Schedule searched(const char *name, const ScheduleRequest &request,
                                  number(problem.limit[least.device]));
 }
 
+static Schedule searched(const char *name, const ScheduleRequest &request,
+                         const search::SearchOptions &options) {
+  checkCosts(request, options);
+  auto found = search::findBest(request, options);
+  if (!found)
+    doesNotFit(name, request);
+  return std::move(found->schedule);
+}
+
 /// One placement is searched longer than each of many.
 constexpr double kAlone = 4;
+
+/// Microbatches whose activations zb-v, v-half and v-min hold.
+static std::array<int, 3> zigzagMemory(int devices) {
+  return {devices, (devices + 2) / 2, (devices + 4) / 3};
+}
 
 Schedule makeZB(const ScheduleRequest &request) {
   search::SearchOptions options{{{Layout::Linear, 1}}};
@@ -113,15 +129,18 @@ Schedule makeZB(const ScheduleRequest &request) {
 static const search::SearchOptions kV{{{Layout::Zigzag, 2}}};
 
 Schedule makeZBV(const ScheduleRequest &request) {
-  return searched("zb-v", limited(request, request.devices), kV);
+  return searched("zb-v", limited(request, zigzagMemory(request.devices)[0]),
+                  kV);
 }
 
 Schedule makeVHalf(const ScheduleRequest &request) {
-  return searched("v-half", limited(request, (request.devices + 2) / 2), kV);
+  return searched("v-half", limited(request, zigzagMemory(request.devices)[1]),
+                  kV);
 }
 
 Schedule makeVMin(const ScheduleRequest &request) {
-  return searched("v-min", limited(request, (request.devices + 4) / 3), kV);
+  return searched("v-min", limited(request, zigzagMemory(request.devices)[2]),
+                  kV);
 }
 
 Schedule make1F1BV(const ScheduleRequest &request) {
@@ -158,10 +177,91 @@ static std::vector<search::Family> autoFamilies(int chunksAsked) {
   return families;
 }
 
+namespace {
+
+/// A placement searched by itself.
+struct Alone {
+  search::Family family;
+  double effort;
+  ScheduleRequest request;
+  double bound; ///< no order on this placement costs less
+
+  Alone(search::Family family, double effort, ScheduleRequest own)
+      : family(family), effort(effort), request(std::move(own)),
+        bound(search::lowerBound(search::makeProblem(
+            request, search::placementOf(family, request.devices)))) {}
+};
+
+/// The searches of the named schedules that could end below one that divides
+/// its effort: zb, v-flex with the limits and without them (what it finds may
+/// fit all the same, where the limits cost nothing), and of zb-v, v-half and
+/// v-min the one of the most memory within the limits.
+std::vector<Alone> namedAlone(const ScheduleRequest &request) {
+  std::vector<Alone> all;
+  const bool any = request.chunks <= 0;
+  const int p = request.devices;
+  constexpr double kMostTasks = 2e4; // beyond, one search takes its time
+  if (6. * p * request.microbatches > kMostTasks)
+    return all;
+  if (any || request.chunks == 2) {
+    ScheduleRequest flexible = request;
+    flexible.costs.limit.resize(p, search::kNever);
+    ScheduleRequest unlimited = flexible;
+    unlimited.costs.limit.assign(p, search::kNever);
+    all.emplace_back(kV.families[0], kV.effort, flexible);
+    if (flexible.costs.limit != unlimited.costs.limit) {
+      Alone free(kV.families[0], kV.effort, unlimited);
+      if (free.bound >= all.back().bound * (1 - 1e-9))
+        all.push_back(std::move(free));
+    }
+    for (int microbatches : zigzagMemory(p)) {
+      if (limited(unlimited, microbatches).costs.limit == flexible.costs.limit)
+        break; // it is v-flex
+      ScheduleRequest own = limited(request, microbatches);
+      if (own.costs.limit == flexible.costs.limit)
+        continue; // it has more than the limits
+      all.emplace_back(kV.families[0], kV.effort, std::move(own));
+      break;
+    }
+  }
+  if (any || request.chunks == 1)
+    all.emplace_back(search::Family{Layout::Linear, 1}, kAlone, request);
+  return all;
+}
+
+} // namespace
+
+static bool fitsLimits(const Schedule &schedule,
+                       const ScheduleRequest &request) {
+  Costs costs = costsFor(schedule, request);
+  VerifyOptions limits;
+  limits.costs = &costs;
+  return verify(schedule, limits).empty();
+}
+
+/// All placements share one search; then those of named schedules are searched
+/// alone where a bound does not rule them out, so that up to some size "auto"
+/// is not behind a schedule that it could have taken.
 Schedule makeAuto(const ScheduleRequest &request) {
   search::SearchOptions options;
   options.families = autoFamilies(request.chunks);
-  return searched("auto", request, options);
+  checkCosts(request, options);
+  auto best = search::findBest(request, options);
+  for (const Alone &alone : namedAlone(request)) {
+    if (best && best->result.cost(request.metric) <= alone.bound * (1 + 1e-12))
+      continue;
+    search::SearchOptions own{{alone.family}};
+    own.effort = alone.effort;
+    auto found = search::findBest(alone.request, own);
+    if (!found || (best && found->result.cost(request.metric) >=
+                               best->result.cost(request.metric)))
+      continue;
+    if (fitsLimits(found->schedule, request))
+      best = std::move(found);
+  }
+  if (!best)
+    doesNotFit("auto", request);
+  return std::move(best->schedule);
 }
 
 std::optional<double> lowerBound(std::string_view name,

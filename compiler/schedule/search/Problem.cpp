@@ -58,14 +58,19 @@ Problem makeProblem(const ScheduleRequest &request,
   p.residue.assign(p.devices, 0);
   p.limit = costs.limit;
   p.limit.resize(p.devices, kNever);
-  std::vector<double> work(p.devices, 0);
+  std::vector<double> work(p.devices, 0), all(p.devices, 0);
   for (int r = 0; r < 3 * p.stages; ++r) {
     const Row &row = p.rows[r];
     p.rowsOf[row.device].push_back(r);
     p.residue[row.device] += row.memory * p.microbatches;
     work[row.device] += row.time * p.microbatches;
+    all[row.device] += std::max(0.0, row.memory) * p.microbatches;
     p.slack = std::max(p.slack, 1e-9 * std::abs(row.memory));
   }
+  // A limit that all microbatches together stay below is none.
+  for (int d = 0; d < p.devices; ++d)
+    if (all[d] <= p.limit[d])
+      p.limit[d] = kNever;
   p.work = *std::max_element(work.begin(), work.end());
   return p;
 }

@@ -212,6 +212,98 @@ TEST_F(PartitionCommand, MistakesHaveTheirCodes) {
       "--memory-limit");
 }
 
+TEST_F(PartitionCommand, MistakesInFilesHaveTheirLines) {
+  auto expect = [&](const std::string &text, const std::string &part) {
+    write("bad", text);
+    std::string message = run({path("bad"), "--devices", "2", "--bandwidth",
+                               "1e9", "--memory-limit", "1GB"});
+    EXPECT_EQ(code, 65) << message;
+    EXPECT_NE(message.find(part), std::string::npos) << message;
+  };
+  auto with = [](std::string text, const std::string &from,
+                 const std::string &to) {
+    size_t at = text.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    return text.replace(at, from.size(), to);
+  };
+  // PipeDream profiles.
+  expect(with(profile, "time=4,", "time=4, forward_compute_time=5,"),
+         "bad:2: node n1 has forward_compute_time twice");
+  expect(with(profile, "size=4000,", "size=[],"),
+         "bad:2: activation_size '' is not a number");
+  expect(with(profile, "size=900000", "size=1e308"),
+         "bad:5: parameter_size is 1e308; it must be a number between 0 and "
+         "1e15");
+  expect(with(profile, "size=900000", "size=900000 -- stage_id=x"),
+         "bad:5: stage_id 'x' is not a number");
+  expect(with(profile, "n2 -- ", " -- "), "bad:3: a node without an id");
+  expect(with(profile, "Linear", std::string("Lin\0ear", 7)),
+         "bad:5: a NUL byte: this is no text file");
+  // JSON: names in strings and nested values do not shift the count.
+  expect(with(placement, "\"fpgaLatency\": 2,", ""),
+         "bad:4: node 1 has no \"fpgaLatency\"");
+  expect(with(placement, "\"fpgaLatency\": 4", "\"fpgaLatency\": 1e999"),
+         "bad:5: number overflow");
+  expect(with(placement, "\"size\": 1}]", "\"size\": 1, \"size\": 2}]"),
+         "bad:5: \"size\" appears twice");
+  expect(with(placement, "\"id\": 2,", "\"id\": 1, \"n\": \"{[,\\\":\","),
+         "bad:5: node 1 appears twice");
+  expect(with(placement, "\"cost\": 0.5", "\"cost\": -1"),
+         "bad:6: edge 1: \"cost\" must be a number between 0 and 1e15");
+  expect(with(placement, "\"maxCPUs\": 0", "\"maxCPUs\": }"),
+         "bad:1: not JSON: syntax error");
+  expect("{\"maxMemoryPerDevice\": 9, \"maxDevices\": 2, \"mbsInBatch\": 2,\n"
+         "\"bandwidth\": 1, \"edges\": [], \"nodes\": [\n"
+         "{\"id\": 1, \"TMPCs\": {\"1\": []}}]}",
+         "bad:3: node 1, degree 1 is not a tensor-parallel degree");
+}
+
+TEST_F(PartitionCommand, FilesFromOtherEditorsAreRead) {
+  std::string plain = run({path("vgg.txt"), "--devices", "4", "--bandwidth",
+                           "1e7", "--format", "json"});
+  std::string text(profile), windows;
+  for (char c : text)
+    windows += c == '\n' ? std::string(" \r\n") : std::string(1, c);
+  write("win.txt", "\xef\xbb\xbf" + windows);
+  json a = json::parse(plain),
+       b = json::parse(run({path("win.txt"), "--devices", "4", "--bandwidth",
+                            "1e7", "--format", "json"}));
+  EXPECT_EQ(a["stages"], b["stages"]);
+  write("mark.json", "\xef\xbb\xbf" + std::string(placement));
+  run({path("mark.json")});
+  EXPECT_EQ(code, 0);
+}
+
+TEST_F(PartitionCommand, AnyShapeFitsWhereContiguousDoesNot) {
+  std::string text = R"({"maxSizePerFPGA": 6, "maxFPGAs": 2, "maxCPUs": 0,
+    "edges": [{"sourceId": 0, "destId": 1, "cost": 0},
+              {"sourceId": 1, "destId": 2, "cost": 0},
+              {"sourceId": 2, "destId": 3, "cost": 0}], "nodes": [)";
+  int id = 0;
+  for (int size : {5, 5, 1, 1}) {
+    text += std::string(id ? "," : "") + "{\"id\": " + std::to_string(id) +
+            ", \"supportedOnFpga\": 1, \"cpuLatency\": 1, \"fpgaLatency\": 1, "
+            "\"isBackwardNode\": 0, \"size\": " +
+            std::to_string(size) + "}";
+    ++id;
+  }
+  write("sizes.json", text + "]}");
+  std::string message = run({path("sizes.json")});
+  EXPECT_EQ(code, 79);
+  EXPECT_NE(message.find("nothing fits in 6 B an accelerator: 1 B are missing; "
+                         "it would fit with --memory-limit 7"),
+            std::string::npos)
+      << message;
+  json free = json::parse(
+      run({path("sizes.json"), "--shape", "free", "--format", "json"}));
+  EXPECT_EQ(code, 0);
+  EXPECT_NEAR(free["objective"].get<double>(), 2, 1e-12);
+  EXPECT_TRUE(free["exact"].get<bool>());
+  message = run({path("sizes.json"), "--shape", "free", "--memory-limit", "5"});
+  EXPECT_EQ(code, 79);
+  EXPECT_NE(message.find("--memory-limit 6"), std::string::npos) << message;
+}
+
 TEST_F(PartitionCommand, HelpAndVersion) {
   EXPECT_NE(run({"--help"}).find("--straddle"), std::string::npos);
   EXPECT_EQ(code, 0);

@@ -216,7 +216,7 @@ TEST(PipeDreamProfile, ErrorsNameTheLine) {
   expectIn(a + "b -- Linear -- forward_compute_time=1, activation_size=1, "
                "parameter_size=1\n",
            "no backward_compute_time");
-  expectIn(line("a", "L", -1, 2, 3), "at least 0");
+  expectIn(line("a", "L", -1, 2, 3), "between 0 and 1e15");
   expectIn("a -- L -- forward_compute_time=nan, backward_compute_time=1, "
            "activation_size=1, "
            "parameter_size=1\n",

@@ -204,6 +204,26 @@ TEST(Search, KeepsLimitsAndTellsTheLeast) {
   }
 }
 
+TEST(Search, AutoIsNotBehindANamedSchedule) {
+  Numbers numbers(7);
+  for (int round = 0; round < 6; ++round) {
+    ScheduleRequest request = randomRequest(numbers, 5 + round % 3, 9);
+    request.metric = round % 2 ? Metric::Span : Metric::Makespan;
+    for (const char *name : {"zb", "zb-v", "v-half", "v-min", "v-flex"}) {
+      Schedule named = generate(name, request);
+      Timeline line = simulate(named, costsFor(named, request));
+      ScheduleRequest limited = request;
+      limited.costs.limit.assign(request.devices, line.maxPeak());
+      Schedule found = generate("auto", limited);
+      Timeline ours = simulate(found, costsFor(found, limited));
+      EXPECT_LE(ours.maxPeak(), line.maxPeak() * (1 + 1e-9));
+      double theirs = round % 2 ? line.span : line.makespan;
+      EXPECT_LE(round % 2 ? ours.span : ours.makespan, theirs * (1 + 1e-9))
+          << round << " " << name;
+    }
+  }
+}
+
 TEST(Search, SameBytesEveryTime) {
   Numbers numbers(6);
   ScheduleRequest request = randomRequest(numbers, 4, 9);
