@@ -189,7 +189,8 @@ private:
         for (auto tie : ties.getAsRange<DictionaryAttr>())
           if (text(tie, "of") == name)
             w.copies.push_back({text(tie, "name"),
-                                tie.getAs<BoolAttr>("transposed").getValue()});
+                                tie.getAs<BoolAttr>("transposed").getValue(),
+                                integer(tie, "repeats")});
       weightIndex[name] = plan.weights.size();
       plan.weights.push_back(w);
     }

@@ -118,7 +118,6 @@ Val Importer::splitMerged(const Node &node, size_t input, const Val &v) {
 /// A copy becomes what reads the other weight, and is written back on export.
 void Importer::tieCopies(Scope &scope) {
   Builder b(&context);
-  SmallVector<mlir::Attribute> ties;
   for (const Tie &tie : findTies(model, classes)) {
     const Initializer &copy = *initializers[tie.copy],
                       &of = *initializers[tie.of];
@@ -134,16 +133,49 @@ void Importer::tieCopies(Scope &scope) {
     Val value = scope.values[of.data->name];
     if (tie.transposed)
       value = emitter->transpose(value, {1, 0});
+    value = emitter->reshape(value, copy.data->dims);
     scope.values[copy.data->name] = value;
     classes[tie.copy].role = Role::Buffer;
     classes[tie.copy].reason = "tied to '" + of.data->name + "'";
     ties.push_back(b.getDictionaryAttr(
         {b.getNamedAttr("name", b.getStringAttr(copy.data->name)),
          b.getNamedAttr("of", b.getStringAttr(of.symbol)),
-         b.getNamedAttr("transposed", b.getBoolAttr(tie.transposed))}));
+         b.getNamedAttr("transposed", b.getBoolAttr(tie.transposed)),
+         b.getNamedAttr("repeats", b.getI64IntegerAttr(1))}));
   }
-  if (!ties.empty())
-    (*module)->setAttr("nn.ties", b.getArrayAttr(ties));
+}
+
+/// What an exporter repeated for every sample becomes one weight again.
+void Importer::tieRepetitions(Scope &scope) {
+  Builder b(&context);
+  for (size_t i = 0; i < classes.size(); ++i) {
+    Initializer &init = *initializers[i];
+    const TensorData &whole = *init.data;
+    const bool hasCopies = llvm::any_of(ties, [&](mlir::Attribute tie) {
+      return cast<DictionaryAttr>(tie).getAs<StringAttr>("of") == init.symbol;
+    });
+    if (hasCopies || !isRepeated(model, whole, classes[i]))
+      continue;
+    const std::string times = std::to_string(whole.dims[0]);
+    if (!options.tie) {
+      note("'" + whole.name + "' repeats the same weights " + times +
+           " times, for a batch that was fixed when the model was exported: "
+           "each repetition trains apart; --tie auto trains them as one. Or "
+           "export it with a symbolic batch");
+      continue;
+    }
+    repeated.push_back(firstRepetition(whole));
+    init.data = &repeated.back();
+    emitter->beginNode(NameLoc::get(b.getStringAttr(whole.name)), whole.name);
+    scope.values[whole.name] = emitter->broadcast(
+        Val(initializers[i], tensorType(&context, *init.data)), whole.dims);
+    classes[i].reason += ", " + times + " times";
+    ties.push_back(b.getDictionaryAttr(
+        {b.getNamedAttr("name", b.getStringAttr(whole.name)),
+         b.getNamedAttr("of", b.getStringAttr(init.symbol)),
+         b.getNamedAttr("transposed", b.getBoolAttr(false)),
+         b.getNamedAttr("repeats", b.getI64IntegerAttr(whole.dims[0]))}));
+  }
 }
 
 //===----------------------------------------------------------------------===//
@@ -440,6 +472,7 @@ OwningOpRef<ModuleOp> Importer::run() {
         type && init->data->problem.empty() ? Val(init, type) : Val();
   }
   tieCopies(scope);
+  tieRepetitions(scope);
   findMerged();
   importNodes(model.graph.nodes, outputNames(model.graph), scope);
   if (!makeOutputs(scope) || !diagnostics.empty())
@@ -449,6 +482,8 @@ OwningOpRef<ModuleOp> Importer::run() {
   declareParameters();
   if (!splits.empty())
     (*module)->setAttr("nn.splits", ArrayAttr::get(&context, splits));
+  if (!ties.empty())
+    (*module)->setAttr("nn.ties", ArrayAttr::get(&context, ties));
   fillReport();
   return std::move(module);
 }

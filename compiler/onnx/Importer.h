@@ -39,6 +39,7 @@ private:
   bool checkVersions();
   void classifyInitializers();
   void tieCopies(Scope &scope);
+  void tieRepetitions(Scope &scope);
   bool makeInputs(Scope &scope);
   std::optional<llvm::SmallVector<int64_t>> fixShape(const ValueInfo &input);
   std::string batchSymbol() const;
@@ -70,7 +71,6 @@ private:
   void declareParameters();
   void removeDeadOps();
   bool isMerged(size_t i) const;
-  void noteRepeated();
   void noteMergedTensors();
   void findMerged();
   Val splitMerged(const Node &node, size_t input, const Val &v);
@@ -86,6 +86,7 @@ private:
   mlir::func::FuncOp function;
   std::unique_ptr<Emitter> emitter;
   std::vector<std::shared_ptr<Initializer>> initializers;
+  std::deque<TensorData> repeated; ///< first parts of tensors that repeat
   std::vector<Classification> classes;
   std::vector<const ValueInfo *> inputs; ///< those that are data
   Scope *current = nullptr;              ///< of the node being imported
@@ -94,7 +95,7 @@ private:
   std::set<std::string> knownSymbols;
   /// Merged tensors that are split, to whether a place has the original.
   std::map<const Initializer *, bool> merged;
-  std::vector<mlir::Attribute> splits;
+  std::vector<mlir::Attribute> splits, ties;
 };
 
 } // namespace pipec::onnx

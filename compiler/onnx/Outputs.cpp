@@ -211,30 +211,6 @@ static void noteFoldedBatchNorms(const Model &model, Diagnostics &diagnostics) {
   }
 }
 
-/// Whether all slices of the first dimension are the same, and no constant.
-static bool repeats(const Model &model, const TensorData &t) {
-  if (t.dims.size() < 2 || t.dims[0] < 2 || !t.problem.empty() ||
-      isUniform(model, t))
-    return false;
-  const std::string_view bytes = model.bytesOf(t);
-  const size_t part = bytes.size() / static_cast<size_t>(t.dims[0]);
-  return bytes.substr(part) == bytes.substr(0, bytes.size() - part);
-}
-
-void Importer::noteRepeated() {
-  for (size_t i = 0; i < model.graph.initializers.size(); ++i) {
-    const TensorData &t = model.graph.initializers[i];
-    if (classes[i].role == Role::Weight &&
-        classes[i].reason.find("folded") != std::string::npos &&
-        repeats(model, t))
-      diagnostics.note("'" + t.name + "' repeats the same weights " +
-                       std::to_string(t.dims[0]) +
-                       " times, for a batch that was fixed when the model was "
-                       "exported: each repetition trains apart. Export it "
-                       "with a symbolic batch");
-  }
-}
-
 bool Importer::isMerged(size_t i) const {
   const TensorData &t = model.graph.initializers[i];
   return classes[i].role == Role::Weight && classes[i].uses > 1 &&
@@ -255,7 +231,6 @@ void Importer::noteMergedTensors() {
 
 void Importer::fillReport() {
   noteFoldedBatchNorms(model, diagnostics);
-  noteRepeated();
   noteMergedTensors();
   for (size_t i = 0; i < inputs.size(); ++i)
     report.inputs.push_back({inputs[i]->name,
@@ -267,7 +242,8 @@ void Importer::fillReport() {
   for (size_t i = 0; i < classes.size(); ++i) {
     const TensorData &t = model.graph.initializers[i];
     report.tensors.push_back({t.name, isFloating(t.type),
-                              classes[i].role == Role::Weight, t.elements(),
+                              classes[i].role == Role::Weight,
+                              initializers[i]->data->elements(),
                               classes[i].reason, classes[i].uses});
   }
   report.notes = diagnostics.getNotes();

@@ -13,7 +13,8 @@ struct Table {
   size_t index;
   std::string_view bytes;
   int64_t rows = 1, columns = 1, width = 1; ///< of a matrix; else one row
-  std::vector<int64_t> dims;
+  std::vector<int64_t> dims;                ///< those that are not 1
+  bool isMatrix = false;                    ///< as it stands in the file
 
   const char *at(int64_t row, int64_t column) const {
     return bytes.data() + (row * columns + column) * width;
@@ -24,11 +25,13 @@ std::optional<Table> tableOf(const Model &model, size_t index) {
   const TensorData &t = model.graph.initializers[index];
   if (!t.problem.empty() || t.elements() < 2)
     return std::nullopt;
-  Table table{index,        model.bytesOf(t),  1,
-              t.elements(), byteWidth(t.type), t.dims};
-  if (t.dims.size() == 2) {
-    table.rows = t.dims[0];
-    table.columns = t.dims[1];
+  Table table{index, model.bytesOf(t), 1, t.elements(), byteWidth(t.type)};
+  std::copy_if(t.dims.begin(), t.dims.end(), std::back_inserter(table.dims),
+               [](int64_t d) { return d != 1; });
+  table.isMatrix = t.dims.size() == 2;
+  if (table.dims.size() == 2) {
+    table.rows = table.dims[0];
+    table.columns = table.dims[1];
   }
   if (static_cast<int64_t>(table.bytes.size()) != t.elements() * table.width)
     return std::nullopt;
@@ -39,8 +42,9 @@ bool equal(const Table &a, const Table &b) {
   return a.dims == b.dims && a.bytes == b.bytes;
 }
 
+/// Whether `a` is the transposed matrix `b`.
 bool equalTransposed(const Table &a, const Table &b) {
-  if (a.dims.size() != 2 || b.dims.size() != 2 || a.rows != b.columns ||
+  if (a.dims.size() != 2 || !b.isMatrix || a.rows != b.columns ||
       a.columns != b.rows)
     return false;
   for (int64_t i = 0; i < a.rows; ++i)
@@ -71,6 +75,27 @@ std::string fingerprint(const Table &t) {
 }
 
 } // namespace
+
+bool isRepeated(const Model &model, const TensorData &t,
+                const Classification &classification) {
+  const bool folded =
+      classification.reason.find("folded") != std::string::npos ||
+      t.name.rfind("onnx::", 0) == 0;
+  if (classification.role != Role::Weight || !folded || t.dims.size() < 2 ||
+      t.dims[0] < 2 || !t.problem.empty() || isUniform(model, t))
+    return false;
+  const std::string_view bytes = model.bytesOf(t);
+  const size_t part = bytes.size() / static_cast<size_t>(t.dims[0]);
+  return part > 0 && bytes.substr(part) == bytes.substr(0, bytes.size() - part);
+}
+
+TensorData firstRepetition(const TensorData &t) {
+  TensorData first = t;
+  first.dims[0] = 1;
+  first.length = t.length / t.dims[0];
+  first.bytes.resize(t.bytes.size() / static_cast<size_t>(t.dims[0]));
+  return first;
+}
 
 std::vector<Tie> findTies(const Model &model,
                           const std::vector<Classification> &classes) {

@@ -2,7 +2,8 @@
 //-*-===//
 //
 // Exporters fold a transpose into a weight, so that a tied embedding comes as
-// two tensors that train apart.
+// two tensors that train apart; and the batch they were given, so that a weight
+// comes as one copy a sample.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -16,9 +17,16 @@ struct Tie {
   bool transposed = false;
 };
 
+/// Whether the first dimension of a trained tensor repeats the same weights, no
+/// constants, and an exporter made it so.
+bool isRepeated(const Model &model, const TensorData &tensor,
+                const Classification &classification);
+/// The first of the repetitions: dimension 0 is 1.
+TensorData firstRepetition(const TensorData &tensor);
+
 /// The trained initializers whose elements are those of an earlier one, in the
-/// same shape or transposed. Tensors of one value throughout are equal by
-/// accident and left out.
+/// same shape but for dimensions of size 1, or transposed. Tensors of one value
+/// throughout are equal by accident and left out.
 std::vector<Tie> findTies(const Model &model,
                           const std::vector<Classification> &classes);
 

@@ -1,6 +1,6 @@
 //===- Trainable.cpp - which initializers are weights ---------------------===//
 #include "compiler/onnx/Trainable.h"
-#include "compiler/onnx/Uses.h"
+#include "compiler/onnx/Derived.h"
 
 #include "llvm/Support/Regex.h"
 
@@ -150,6 +150,64 @@ static bool isSinusoidal(const Model &model, const TensorData &t) {
   return zeros > 0 && ones > 0 && zeros + ones == width;
 }
 
+/// Numbers that were drawn are almost all different, those of a table of
+/// coordinates are not. One value throughout says nothing.
+static bool fewValues(const Model &model, const TensorData &t) {
+  const int64_t width = byteWidth(t.type);
+  if (!t.problem.empty() || width == 0 || distinctValues(model, t) < 2)
+    return false;
+  constexpr size_t most = 1 << 16;
+  const std::string_view bytes = model.bytesOf(t);
+  const size_t count = std::min(bytes.size() / width, most);
+  std::unordered_set<std::string_view> seen;
+  for (size_t i = 0; i < count; ++i)
+    seen.insert(bytes.substr(i * width, width));
+  return seen.size() * 4 < count;
+}
+
+/// Zeros and ones: which elements of something to take.
+static bool isZeroOne(const Model &model, const TensorData &t) {
+  if (t.type != ElementType::Float || distinctValues(model, t) != 2)
+    return false;
+  const std::string_view bytes = model.bytesOf(t);
+  for (size_t i = 0; i + sizeof(float) <= bytes.size(); i += sizeof(float)) {
+    float value;
+    std::memcpy(&value, bytes.data() + i, sizeof value);
+    if (value != 0 && value != 1)
+      return false;
+  }
+  return true;
+}
+
+/// Whether a factor of several dimensions looks like numbers that were drawn,
+/// not like a table, a grid, a mask or anchors: of both signs, a first row that
+/// varies, and steps that do.
+static bool looksDrawn(const Model &model, const TensorData &t) {
+  if (t.type != ElementType::Float || !t.problem.empty() || t.dims.empty() ||
+      t.dims.back() < 2 || distinctValues(model, t) < 3)
+    return false;
+  const std::string_view bytes = model.bytesOf(t);
+  const size_t count = bytes.size() / sizeof(float),
+               width = static_cast<size_t>(t.dims.back());
+  const auto at = [&](size_t i) {
+    float value;
+    std::memcpy(&value, bytes.data() + i * sizeof value, sizeof value);
+    return value;
+  };
+  size_t negative = 0, zeros = 0, even = 0;
+  for (size_t i = 0; i < count; ++i) {
+    negative += at(i) < 0;
+    zeros += at(i) == 0;
+    even += i >= 2 && std::abs(at(i) - 2 * at(i - 1) + at(i - 2)) <
+                          1e-4F * (1 + std::abs(at(i)));
+  }
+  bool varies = false;
+  for (size_t i = 1; i < width; ++i)
+    varies = varies || at(i) != at(0);
+  return varies && negative * 8 > count && (count - negative) * 8 > count &&
+         zeros * 8 < count && even * 4 < count;
+}
+
 /// Zeros that translators of transformers add to their logits: a buffer, used
 /// as a bias is. TorchScript's exporter may fold it into a tensor of [1, words]
 /// with a name of its own; a bias has one dimension and keeps its name.
@@ -158,6 +216,22 @@ static bool isLogitsBuffer(const Model &model, const TensorData &t) {
   return name.ends_with("final_logits_bias") ||
          (name.starts_with("onnx::Add_") && t.dims.size() == 2 &&
           t.dims[0] == 1 && isUniform(model, t));
+}
+
+/// A depthwise convolution with the same filter for every channel blurs; no
+/// training makes such weights.
+static bool isFixedFilter(const Model &model, const TensorData &t,
+                          const Uses &uses) {
+  if (t.dims.size() < 3 || t.dims[0] < 2 || t.dims[1] != 1 ||
+      !t.problem.empty() || isUniform(model, t))
+    return false;
+  const std::string_view bytes = model.bytesOf(t);
+  const size_t part = bytes.size() / static_cast<size_t>(t.dims[0]);
+  const std::vector<Use> &all = uses.of(t.name);
+  return bytes.substr(part) == bytes.substr(0, bytes.size() - part) &&
+         std::all_of(all.begin(), all.end(), [](const Use &use) {
+           return use.node->op == "Conv" || use.node->op == "ConvTranspose";
+         });
 }
 
 /// Whether a path of data movement and scaling leads from `name` to Cos or Sin:
@@ -193,7 +267,8 @@ static bool isWeightUse(const Model &model, const TensorData &t,
                        [&](const char *n) { return op == n; });
   };
   if (is({"MatMul", "Gemm", "FusedMatMul"}))
-    return true;
+    return i > 0 ||
+           !fewValues(model, t); // a table of coordinates times weights
   if (is({"Conv", "ConvTranspose", "LayerNormalization", "BatchNormalization",
           "GroupNormalization", "DeformConv"}))
     return i == 1 || i == 2;
@@ -207,12 +282,14 @@ static bool isWeightUse(const Model &model, const TensorData &t,
     return true;
   const size_t wide = nonUnitDims(t);
   if (is({"Add", "Mul", "Sub", "Div"}) && wide <= 1)
-    return true;
+    return t.elements() <= 2 || !isZeroOne(model, t);
+  if (op == "Mul" || op == "Sub")
+    return looksDrawn(model, t);
   if (op == "Add")
     return t.elements() <= 2 || distinctValues(model, t) > 2;
   if (op == "InstanceNormalization")
     return (i == 1 || i == 2) && distinctValues(model, t) > 1;
-  if (is({"Expand", "Concat", "Reshape", "Transpose"}))
+  if (is({"Expand", "Concat", "Reshape", "Flatten", "Transpose"}))
     return (i == 0 || op == "Concat") && distinctValues(model, t) > 2;
   return false;
 }
@@ -246,22 +323,54 @@ static std::vector<Use> usesThroughCopies(const Uses &uses,
   return out;
 }
 
+/// A node that what a weight is computed to enters as a weight does.
+static bool takesWeights(const Use &use) {
+  static const std::set<std::string> ops = {
+      "Add",    "Conv", "ConvTranspose", "Div", "Einsum", "Expand",
+      "Gather", "Gemm", "MatMul",        "Mul", "Sub",    "Concat"};
+  return ops.count(use.node->op);
+}
+
+/// Whether weights are computed from the tensor: it is bent, or joined with
+/// others, or copied in a way that leaves its shape open, and then used as a
+/// weight.
+static const Use *derivedWeightUse(const Model &model, const TensorData &t,
+                                   const std::vector<DerivedUse> &uses) {
+  for (const DerivedUse &derived : uses)
+    if ((derived.bent && takesWeights(derived.use)) ||
+        (derived.joined && takesWeights(derived.use) &&
+         distinctValues(model, t) > 2) ||
+        (nonUnitDims(t) <= 1 && t.elements() > 1 &&
+         isWeightUse(model, t, derived.use)))
+      return &derived.use;
+  return nullptr;
+}
+
 static Classification byStructure(const Model &model, const TensorData &t,
-                                  const Uses &uses) {
+                                  const Uses &uses, const Derived &derived) {
   if (t.dims.empty()) {
-    for (const Use &use : uses.of(t.name))
-      if (use.node->op == "Exp")
+    for (const DerivedUse &use : derived.usesOf(t.name))
+      if (use.bent)
         return {Role::Weight, "the logarithm of a scale"};
     return {Role::Buffer, "a scalar"};
   }
   if (reachesRotary(uses, t.name))
     return {Role::Buffer, "a frequency table of Cos or Sin"};
+  if (llvm::StringRef(t.name).ends_with("running_mean") ||
+      llvm::StringRef(t.name).ends_with("running_var"))
+    return {Role::Buffer, "a statistic by its name"};
+  if (isFixedFilter(model, t, uses))
+    return {Role::Buffer, "the same filter for every channel"};
   if (isLogitsBuffer(model, t))
     return {Role::Buffer, "added to the logits by a translator"};
   for (const Use &use : usesThroughCopies(uses, t.name))
     if (isWeightUse(model, t, use))
       return {Role::Weight,
               "operand " + std::to_string(use.operand) + " of " + use.node->op};
+  const std::vector<DerivedUse> later = derived.usesOf(t.name);
+  if (const Use *use = derivedWeightUse(model, t, later))
+    return {Role::Weight, "operand " + std::to_string(use->operand) + " of " +
+                              use->node->op + " is computed from it"};
   return {Role::Buffer, "used as no weight is"};
 }
 
@@ -328,6 +437,7 @@ std::vector<Classification> classify(const Model &model,
                                      const ImportOptions &options,
                                      Diagnostics &diagnostics) {
   const Uses uses(model);
+  const Derived derived(model, uses);
   const std::set<std::string> targets = parameterTargets(model.graph.metadata);
   std::unordered_map<std::string, const Metadata *> metadata;
   for (const ValueInfo &info : model.graph.valueInfo)
@@ -349,7 +459,7 @@ std::vector<Classification> classify(const Model &model,
     else if (statistics.count(t.name))
       c = {Role::State, "a running statistic of a batch norm"};
     else
-      c = said ? *said : byStructure(model, t, uses);
+      c = said ? *said : byStructure(model, t, uses, derived);
     if (c.role == Role::Weight && isSinusoidal(model, t))
       c = {Role::Buffer, "a table of sines and cosines"};
     if (c.role == Role::Weight) {

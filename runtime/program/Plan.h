@@ -41,6 +41,7 @@ struct Source {
 struct Copy {
   std::string name;
   bool transposed = false; ///< of a matrix
+  int64_t repeats = 1;     ///< times the elements stand one after another
 };
 
 /// The input of a node for which a weight was split from an initializer that

@@ -135,9 +135,12 @@ void checkTensors(const Plan &plan) {
       badPlan(path + ".role", "is '" + weight.role + "'");
     if (weight.role == "weight" && weight.dtype != "float32")
       badPlan(path + ".dtype", "of a trained weight must be float32");
-    for (const Copy &copy : weight.copies)
+    for (const Copy &copy : weight.copies) {
       if (copy.transposed && weight.shape.size() != 2)
         badPlan(path + ".copies", "transposes a tensor that is no matrix");
+      inRange(path + ".copies.repeats", copy.repeats, 1,
+              kMaxBytes / std::max<int64_t>(weight.bytes, 1));
+    }
     const Source &source = weight.source;
     inRange(path + ".source.file", source.file, 0,
             static_cast<int64_t>(plan.files.size()) - 1);

@@ -29,6 +29,7 @@ template <class IO> void fields(IO &io, Source &s) {
 }
 template <class IO> void fields(IO &io, Copy &c) {
   io("name", c.name), io("transposed", c.transposed);
+  io("repeats", c.repeats);
 }
 template <class IO> void fields(IO &io, Split &s) {
   io("of", s.of), io("node", s.node), io("input", s.input);

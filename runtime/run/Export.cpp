@@ -56,6 +56,12 @@ void exportModel(const plan::Plan &plan, const std::string &planFolder,
         same.give = [&weight, give = same.give](const Sink &sink) {
           giveTransposed(weight, give, sink);
         };
+      same.bytes *= copy.repeats;
+      if (copy.repeats > 1)
+        same.give = [times = copy.repeats, give = same.give](const Sink &sink) {
+          for (int64_t i = 0; i < times; ++i)
+            give(sink);
+        };
     }
   }
   patchOnnx(findFile(plan.files[0], planFolder), target, values);

@@ -77,7 +77,8 @@ class DiagnosticsTest(PipelineTest):
                 metadata={"pkg.torch.export.ExportedProgram.graph_signature": signature}))
             process = call("pipec", path, "--cpus", "1", "--dry-run")
             self.check_exit(process, 0)
-            text = "'index' repeats the same weights 2 times, for a batch that was fixed"
+            text = "'index' repeats the same weights 2 times, for a batch that was fixed when the model was exported: " \
+                "each repetition trains apart; --tie auto trains them as one"
             self.assertEqual(text in process.stderr, said, process.stderr)
 
     def test_remainders_train(self):

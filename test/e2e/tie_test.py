@@ -3,6 +3,7 @@ import random
 import struct
 import unittest
 
+import onnx_writer as onnx
 from pipeline import PipelineTest, call, initializers, write_npy
 
 ROWS, COLUMNS = 6, 9
@@ -51,6 +52,36 @@ class TieTest(PipelineTest):
             self.assertEqual(tensors["w"].bytes, expected["w"].bytes)
             w, wt = tensors["w"].values(), tensors["wt"].values()
             self.assertEqual([wt[j * ROWS + i] for i in range(ROWS) for j in range(COLUMNS)], list(w))
+
+    def test_weights_repeated_for_every_sample(self):
+        """The exporter folds rows of positions into one copy a sample: --tie auto trains one, and writes all."""
+        rows = [0.1 * i - 0.3 for i in range(ROWS)]
+        folded = {"pkg.onnxscript.optimizer.folded_from": "['positions']"}
+        made = {}
+        for times in (1, 4):
+            made[times] = self.fresh(".onnx")
+            made[times].write_bytes(onnx.model(
+                [onnx.node("Add", ["input", "index"], ["a"]), onnx.node("Tanh", ["a"], ["t"]),
+                 onnx.node("MatMul", ["t", "w"], ["logits"])],
+                [onnx.tensor("index", onnx.FLOAT, (times, ROWS), rows * times),
+                 onnx.tensor("w", onnx.FLOAT, (ROWS, COLUMNS), [(7 * i % 11) / 11 for i in range(ROWS * COLUMNS)])],
+                [onnx.value("input", onnx.FLOAT, (4, ROWS))], [onnx.value("logits", onnx.FLOAT, (4, COLUMNS))],
+                values=[onnx.value("index", onnx.FLOAT, (times, ROWS), folded),
+                        onnx.value("w", onnx.FLOAT, (ROWS, COLUMNS), {
+                            "pkg.torch.export.graph_signature.InputSpec.kind": "PARAMETER"})],
+                metadata={"pkg.torch.export.ExportedProgram.graph_signature":
+                          "index: PARAMETER target='positions'"}))
+        results = []
+        for times, ranks, flags in ((1, 1, []), (4, 1, ["--tie", "auto"]), (4, 2, ["--tie", "auto"]), (4, 1, [])):
+            trained = self.fresh(".onnx")
+            plan = self.compile(made[times], "--cpus", ranks, "--stages", ranks, "--microbatches", 2, "--optimizer",
+                                "sgd:lr=0.3,momentum=0.9", *flags)
+            losses = self.train(plan, self.data, 6, "--export", trained).losses
+            results.append((losses, initializers(trained)["index"].bytes))
+        (want, row), tied, split, apart = results
+        self.assertEqual(tied, (want, row * 4))
+        self.assertEqual(split, tied)
+        self.assertNotEqual(apart[0], want)
 
     def test_said_without_the_option(self):
         source, target = self.fresh(".txt"), self.fresh(".onnx")

@@ -43,14 +43,11 @@ causal("biogpt", "BioGptConfig", True)
 causal("xglm", "XGLMConfig", True, d_model=32, num_layers=2, attention_heads=4, ffn_dim=64)
 causal("mamba", "MambaConfig", state_size=4, expand=2, conv_kernel=3, time_step_rank=4, use_mambapy=False)
 causal("mamba2", "Mamba2Config", state_size=8, head_dim=16, num_heads=4, n_groups=1, chunk_size=8, expand=2)
-causal("recurrent-gemma", "RecurrentGemmaConfig", **GROUPED, lru_width=32, attention_window_size=8, head_dim=8,
-       block_types=["recurrent", "attention"])
 GPT = dict(vocab_size=V, n_embd=32, n_layer=2, n_head=4, n_positions=32, bos_token_id=0, eos_token_id=1,
            tie_word_embeddings=False)
 family(D, "gpt-bigcode")(lambda: decoder(t.GPTBigCodeForCausalLM(t.GPTBigCodeConfig(**GPT)), True))
 family(D, "codegen")(lambda: decoder(t.CodeGenForCausalLM(t.CodeGenConfig(**GPT, rotary_dim=4)), True))
-family(D, "openai-gpt")(lambda: decoder(t.OpenAIGPTLMHeadModel(t.OpenAIGPTConfig(**{**GPT, "tie_word_embeddings": True})),
-                                        flags=("--tie", "auto")))
+family(D, "openai-gpt")(lambda: decoder(t.OpenAIGPTLMHeadModel(t.OpenAIGPTConfig(**{**GPT, "tie_word_embeddings": True}))))
 family(D, "ctrl")(lambda: decoder(t.CTRLLMHeadModel(t.CTRLConfig(
     vocab_size=V, n_embd=32, n_layer=2, n_head=4, n_positions=32, dff=64, tie_word_embeddings=False))))
 family(D, "mpt")(lambda: decoder(t.MptForCausalLM(t.MptConfig(
@@ -119,10 +116,10 @@ family(S, "umt5")(lambda: translator(t.UMT5ForConditionalGeneration(t.UMT5Config
 for name, kind in (("m2m100", "M2M100"), ("mbart", "MBart"), ("blenderbot", "Blenderbot"), ("plbart", "PLBart"),
                    ("mvp", "Mvp"), ("pegasus-x", "PegasusX")):
     family(S, name)(lambda kind=kind: translator(
-        getattr(t, kind + "ForConditionalGeneration")(getattr(t, kind + "Config")(**SEQ2SEQ)), flags=("--tie", "auto")))
+        getattr(t, kind + "ForConditionalGeneration")(getattr(t, kind + "Config")(**SEQ2SEQ))))
 family(S, "longt5")(lambda: translator(t.LongT5ForConditionalGeneration(t.LongT5Config(
     vocab_size=V, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4, relative_attention_num_buckets=8, local_radius=3,
-    relative_attention_max_distance=12, decoder_start_token_id=0)), flags=("--tie", "auto")))
+    relative_attention_max_distance=12, decoder_start_token_id=0))))
 
 
 # Sound.

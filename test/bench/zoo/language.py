@@ -31,11 +31,11 @@ def llama(**more):
 
 
 D, E, S = "decoder", "encoder", "encoder-decoder"
-family(D, "gpt2")(lambda: decoder(gpt2(), flags=("--tie", "auto")))
-family(D, "gpt2-mask-positions")(lambda: decoder(gpt2(), True, True, flags=("--tie", "auto")))
+family(D, "gpt2")(lambda: decoder(gpt2()))
+family(D, "gpt2-mask-positions")(lambda: decoder(gpt2(), True, True))
 family(D, "gpt2-cache")(lambda: decoder(gpt2(tie_word_embeddings=False), True, cache=True))
-family(D, "opt")(lambda: decoder(opt(), True, flags=("--tie", "auto")))
-family(D, "opt-no-mask")(lambda: decoder(opt(), flags=("--tie", "auto")))
+family(D, "opt")(lambda: decoder(opt(), True))
+family(D, "opt-no-mask")(lambda: decoder(opt()))
 family(D, "gpt-neox")(lambda: decoder(t.GPTNeoXForCausalLM(t.GPTNeoXConfig(**COMMON)), True))
 family(D, "gpt-neo")(lambda: decoder(t.GPTNeoForCausalLM(t.GPTNeoConfig(
     vocab_size=V, hidden_size=32, num_layers=2, num_heads=4, attention_types=[[["global", "local"], 1]], window_size=8,
@@ -43,12 +43,11 @@ family(D, "gpt-neo")(lambda: decoder(t.GPTNeoForCausalLM(t.GPTNeoConfig(
 family(D, "gptj")(lambda: decoder(t.GPTJForCausalLM(t.GPTJConfig(
     vocab_size=V, n_embd=32, n_layer=2, n_head=4, n_positions=32, rotary_dim=4, bos_token_id=0, eos_token_id=1))))
 family(D, "bloom")(lambda: decoder(t.BloomForCausalLM(t.BloomConfig(
-    vocab_size=V, hidden_size=32, n_layer=2, n_head=4, bos_token_id=0, eos_token_id=1)), True,
-    flags=("--tie", "auto")))
+    vocab_size=V, hidden_size=32, n_layer=2, n_head=4, bos_token_id=0, eos_token_id=1)), True))
 family(D, "llama")(lambda: decoder(llama()))
 family(D, "llama-mask-positions-cache")(lambda: decoder(llama(), True, True, True))
 family(D, "llama-any-length")(lambda: decoder(llama(), True, dynamic=("sequence",)))
-family(D, "llama-tied")(lambda: decoder(llama(tie_word_embeddings=True), flags=("--tie", "auto")))
+family(D, "llama-tied")(lambda: decoder(llama(tie_word_embeddings=True)))
 family(D, "mistral")(lambda: decoder(t.MistralForCausalLM(t.MistralConfig(
     **COMMON, num_key_value_heads=2, sliding_window=6)), True))
 family(D, "qwen2")(lambda: decoder(t.Qwen2ForCausalLM(t.Qwen2Config(**COMMON, num_key_value_heads=2)), True, True))
@@ -111,7 +110,7 @@ family(E, "modernbert")(lambda: encoder(t.ModernBertForSequenceClassification(t.
 
 @family(E)
 def bert_masked_lm():
-    made = encoder(t.BertForMaskedLM(t.BertConfig(**ENCODER)), flags=("--tie", "auto"))
+    made = encoder(t.BertForMaskedLM(t.BertConfig(**ENCODER)))
     labels = np.where(random(5).random((ROWS, T)) < 0.3, made.inputs["input_ids"], -100).astype(np.int64)
     labels[:, 0] = 5
     made.labels = {"labels": labels}
@@ -132,14 +131,12 @@ SEQ2SEQ = dict(vocab_size=V, d_model=32, encoder_layers=2, decoder_layers=2, enc
                pad_token_id=0, bos_token_id=1, eos_token_id=2, decoder_start_token_id=0)
 T5 = dict(vocab_size=V, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4, relative_attention_num_buckets=8,
           relative_attention_max_distance=12, decoder_start_token_id=0)
-family(S, "t5")(lambda: translator(t.T5ForConditionalGeneration(t.T5Config(**T5)), flags=("--tie", "auto")))
+family(S, "t5")(lambda: translator(t.T5ForConditionalGeneration(t.T5Config(**T5))))
 family(S, "t5-gated")(lambda: translator(t.T5ForConditionalGeneration(t.T5Config(
-    **T5, feed_forward_proj="gated-gelu", tie_word_embeddings=False)), flags=("--tie", "auto")))
-family(S, "bart")(lambda: translator(t.BartForConditionalGeneration(t.BartConfig(**SEQ2SEQ)),
-                                     flags=("--tie", "auto")))
-family(S, "marian")(lambda: translator(t.MarianMTModel(t.MarianConfig(**SEQ2SEQ)), flags=("--tie", "auto")))
-family(S, "pegasus")(lambda: translator(t.PegasusForConditionalGeneration(t.PegasusConfig(**SEQ2SEQ)),
-                                        flags=("--tie", "auto")))
+    **T5, feed_forward_proj="gated-gelu", tie_word_embeddings=False))))
+family(S, "bart")(lambda: translator(t.BartForConditionalGeneration(t.BartConfig(**SEQ2SEQ))))
+family(S, "marian")(lambda: translator(t.MarianMTModel(t.MarianConfig(**SEQ2SEQ))))
+family(S, "pegasus")(lambda: translator(t.PegasusForConditionalGeneration(t.PegasusConfig(**SEQ2SEQ))))
 
 
 @family(S)
@@ -152,7 +149,7 @@ def whisper():
     inputs = {"input_features": random().standard_normal((ROWS, 8, 32)).astype(np.float32),
               "decoder_input_ids": np.concatenate([np.zeros((ROWS, 1), np.int64), target[:, :-1]], 1)}
     return Case(Logits(t.WhisperForConditionalGeneration(config), list(inputs), use_cache=False), inputs,
-                {"labels": target}, flags=("--tie", "auto"))
+                {"labels": target})
 
 
 @family(S)

@@ -46,7 +46,8 @@ def vgg():
 
 @family(C)
 def resnet():
-    return classifier(tv.ResNet(tv.resnet.Bottleneck, [1, 1, 1, 1], num_classes=10, width_per_group=8, groups=2), 64)
+    return classifier(tv.ResNet(tv.resnet.Bottleneck, [1, 1, 1, 1], num_classes=10, width_per_group=8, groups=2), 64,
+                      optimizer="sgd:lr=0.001")
 
 
 family(C, "densenet")(lambda: classifier(tv.DenseNet(8, (2, 2, 2), 16, num_classes=10), 64))
@@ -85,7 +86,7 @@ def convnext():
 
 family(C, "squeezenet")(lambda: classifier(tv.SqueezeNet("1_1", 10, 0.0), 64))
 family(C, "shufflenet")(lambda: classifier(tv.ShuffleNetV2([2, 2, 2], [8, 16, 32, 48, 64], 10), 64))
-family(C, "mnasnet")(lambda: classifier(tv.MNASNet(0.2, 10, 0.0), 96))
+family(C, "mnasnet")(lambda: classifier(tv.MNASNet(0.2, 10, 0.0), 96, optimizer="sgd:lr=0.001"))
 
 
 @family(C)
