@@ -83,22 +83,64 @@ void Importer::classifyInitializers() {
   }
 }
 
+/// "layers.0.bias" and "layers.11.bias" are alike: tensors of repeated layers.
+static bool alikeButForNumbers(llvm::StringRef a, llvm::StringRef b) {
+  const auto digit = [](char c) { return llvm::isDigit(c); };
+  while (!a.empty() && !b.empty()) {
+    if (digit(a.front()) && digit(b.front())) {
+      a = a.drop_while(digit);
+      b = b.drop_while(digit);
+    } else if (a.consume_front(b.take_front(1))) {
+      b = b.drop_front();
+    } else {
+      return false;
+    }
+  }
+  return a.empty() && b.empty();
+}
+
+/// PyTorch copies a layer to make a stack of them, and TorchScript's exporter
+/// makes one tensor of equal ones: the others are an Identity of it, under
+/// their own names.
+void Importer::findTwins() {
+  std::map<std::string, const TensorData *> tensors;
+  for (const TensorData &t : model.graph.initializers)
+    tensors[t.name] = &t;
+  for (const Node &node : model.graph.nodes) {
+    if (node.op != "Identity" || !node.domain.empty() ||
+        node.inputs.size() != 1 || node.outputs.size() != 1)
+      continue;
+    const auto source = tensors.find(node.inputs[0]);
+    if (source != tensors.end() &&
+        (alikeButForNumbers(node.inputs[0], node.outputs[0]) ||
+         isUniform(model, *source->second)))
+      twinsOf[node.inputs[0]].push_back(node.outputs[0]);
+  }
+}
+
 void Importer::findMerged() {
   for (size_t i = 0; options.untie && i < initializers.size(); ++i)
-    if (isMerged(i))
+    if (isMerged(i) || (classes[i].role == Role::Weight &&
+                        twinsOf.count(initializers[i]->data->name)))
       merged[initializers[i].get()] = false;
 }
 
 /// Every place of the main graph but the first that reads a merged tensor gets
-/// a weight of its own.
+/// a weight of its own; where it stands for others by name, each of them does.
 Val Importer::splitMerged(const Node &node, size_t input, const Val &v) {
   const auto found = v.value ? merged.end() : merged.find(v.source.get());
   const std::vector<Node> &nodes = model.graph.nodes;
   const bool main =
       &node >= nodes.data() && &node < nodes.data() + nodes.size();
-  if (found == merged.end() || !main || !found->second) {
-    if (found != merged.end())
-      found->second = true;
+  if (found == merged.end() || !main)
+    return v;
+  if (const auto twins = twinsOf.find(found->first->data->name);
+      twins != twinsOf.end()) {
+    if (node.op != "Identity" ||
+        !llvm::is_contained(twins->second, node.outputs[0]))
+      return v;
+  } else if (!found->second) {
+    found->second = true;
     return v;
   }
   auto own = std::make_shared<Initializer>(*v.source);
@@ -473,6 +515,7 @@ OwningOpRef<ModuleOp> Importer::run() {
   }
   tieCopies(scope);
   tieRepetitions(scope);
+  findTwins();
   findMerged();
   importNodes(model.graph.nodes, outputNames(model.graph), scope);
   if (!makeOutputs(scope) || !diagnostics.empty())

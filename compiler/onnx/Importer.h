@@ -71,6 +71,7 @@ private:
   void declareParameters();
   void removeDeadOps();
   bool isMerged(size_t i) const;
+  void findTwins();
   void noteMergedTensors();
   void findMerged();
   Val splitMerged(const Node &node, size_t input, const Val &v);
@@ -95,6 +96,9 @@ private:
   std::set<std::string> knownSymbols;
   /// Merged tensors that are split, to whether a place has the original.
   std::map<const Initializer *, bool> merged;
+  /// By the name of an initializer: names that it stands for, which are its own
+  /// but for their numbers.
+  std::map<std::string, std::vector<std::string>> twinsOf;
   std::vector<mlir::Attribute> splits, ties;
 };
 

@@ -220,13 +220,22 @@ bool Importer::isMerged(size_t i) const {
 /// The dynamo exporter makes one tensor of equal ones: all unit weights of the
 /// norms of a fresh model, say.
 void Importer::noteMergedTensors() {
-  for (size_t i = 0; i < classes.size(); ++i)
-    if (!options.untie && isMerged(i))
-      note("'" + model.graph.initializers[i].name +
-           "' has one value throughout and is read in " +
+  for (size_t i = 0; i < classes.size(); ++i) {
+    const std::string &name = model.graph.initializers[i].name;
+    const auto twins = twinsOf.find(name);
+    if (options.untie || classes[i].role != Role::Weight)
+      continue;
+    if (isMerged(i))
+      note("'" + name + "' has one value throughout and is read in " +
            std::to_string(classes[i].uses) +
            " places: the exporter merges equal tensors, so these places train "
            "as one; --untie trains them apart");
+    else if (twins != twinsOf.end())
+      note("'" + name + "' stands for " + std::to_string(twins->second.size()) +
+           " others too, such as '" + twins->second.front() +
+           "': the exporter merges equal tensors, so they train as one; "
+           "--untie trains them apart");
+  }
 }
 
 void Importer::fillReport() {

@@ -186,13 +186,15 @@ class Translator(nn.Module):
 
 
 P = "transformer of PyTorch"
-family(P, "transformer-encoder")(lambda: Case(Encoder(), {"input_ids": tokens(T, V)}, loss="next-token"))
+family(P, "transformer-encoder")(lambda: Case(Encoder(), {"input_ids": tokens(T, V)}, loss="next-token",
+                                              flags=("--untie",)))
 
 
 @family(P)
 def transformer():
     goal = tokens(10, V, seed=7)
-    return Case(Translator(), {"source": tokens(T, V), "target": np.roll(goal, 1, 1)}, {"labels": goal})
+    return Case(Translator(), {"source": tokens(T, V), "target": np.roll(goal, 1, 1)}, {"labels": goal},
+                flags=("--untie",))
 
 
 # Others.

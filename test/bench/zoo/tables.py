@@ -207,7 +207,7 @@ class Hyper(nn.Module):
         self.code, self.make = nn.Linear(4, 6), nn.Linear(6, 8 * 10)
         self.base, self.a, self.b = nn.Linear(8, 12), nn.Parameter(torch.randn(2, 8) * 0.3), nn.Parameter(torch.randn(12, 2) * 0.3)
         self.spectral = nn.utils.parametrizations.spectral_norm(nn.Linear(12, 12))
-        self.weight = nn.utils.weight_norm(nn.Linear(12, 5))
+        self.weight = nn.utils.parametrizations.weight_norm(nn.Linear(12, 5))
 
     def forward(self, x, z):
         w = self.make(torch.tanh(self.code(z))).view(-1, 8, 10)

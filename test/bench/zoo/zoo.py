@@ -32,7 +32,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 FACTS, TABLE = HERE / "families.json", ROOT / "docs" / "families.md"
 BIN = pathlib.Path(os.environ.get("PIPEC_BIN", ROOT / "build" / "bin"))
-EXPORTS = "torchscript-13,torchscript-17,torchscript-20,dynamo-18,dynamo-20,dynamo-23"
+EXPORTS = "torchscript-13,torchscript-17,torchscript-20,dynamo-18,dynamo-20,dynamo-22,dynamo-23"
 STEPS = 4
 # Files that train otherwise than the model though as many elements train.
 FOLDED = {("contrastive", "dynamo"): "the exporter folds exp(temperature): the scale trains, not its logarithm",
