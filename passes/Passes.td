@@ -49,6 +49,27 @@ def AttachLoss : Pass<"nn-attach-loss", "::mlir::ModuleOp"> {
   let dependentDialects = ["::pipec::nn::NNDialect"];
 }
 
+def Precision : Pass<"nn-precision", "::mlir::ModuleOp"> {
+  let summary = "products and convolutions in a narrow type, all else in f32";
+  let description = [{
+    Mixed precision as PyTorch's autocast has it: contractions read rounded
+    operands, add in f32 and round their result once. Weights, sums, losses and
+    updates stay f32, and so do gradients of weights (nn.cast's gradient). What
+    comes from no trained weight and no floating-point input, such as the angles
+    of rotary positions, is left as it is. Standing before the partition, the
+    pass rounds the same numbers wherever stages are cut.
+
+    ```mlir
+    %y = nn.matmul %x, %w : f32     ->     %0 = nn.cast %x : bf16
+                                           %1 = nn.cast %w : bf16
+                                           %2 = nn.matmul %0, %1 : bf16
+                                           %y = nn.cast %2 : f32
+    ```
+  }];
+  let options = [Option<"type", "type", "std::string", "\"fp32\"", "fp32 (changes nothing) or bf16">];
+  let dependentDialects = ["::pipec::nn::NNDialect"];
+}
+
 def SplitUses : Pass<"nn-split-uses", "::mlir::ModuleOp"> {
   let summary = "one nn.weight op for every model operator that reads the parameter";
   let description = [{

@@ -30,8 +30,8 @@ static void addLoss(OpPassManager &pm, const LossChoice &loss) {
   pm.addPass(createAttachLoss(options));
 }
 
-void addAttachPhase(OpPassManager &pm, const LossChoice &loss,
-                    Purpose purpose) {
+void addAttachPhase(OpPassManager &pm, const LossChoice &loss, Purpose purpose,
+                    const std::string &precision) {
   if (purpose != Purpose::Train) {
     MarkOutputsOptions outputs;
     outputs.keepResults = purpose == Purpose::Evaluate;
@@ -40,6 +40,12 @@ void addAttachPhase(OpPassManager &pm, const LossChoice &loss,
   if (purpose != Purpose::Infer)
     addLoss(pm, loss);
   addCleanup(pm);
+  if (precision != "fp32") {
+    PrecisionOptions options;
+    options.type = precision;
+    pm.addPass(createPrecision(options));
+    addCleanup(pm);
+  }
   pm.addPass(createSplitUses());
 }
 

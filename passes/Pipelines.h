@@ -31,8 +31,9 @@ enum class Purpose {
 
 /// Outputs or the loss, and one nn.weight a use: what is priced and
 /// partitioned.
+/// `precision` of contractions: fp32, bf16.
 void addAttachPhase(mlir::OpPassManager &pm, const LossChoice &loss,
-                    Purpose purpose);
+                    Purpose purpose, const std::string &precision);
 /// Stage of every op.
 void addPartitionPhase(mlir::OpPassManager &pm, llvm::ArrayRef<int64_t> cuts);
 /// Gradients, and what is kept for them. `recompute`: none, selective, full.

@@ -115,6 +115,8 @@ std::string trainingLine(const plan::Plan &plan) {
                                      settings(t.optimizer.options);
   std::string text = kind + " · " + plural(t.microbatches, "microbatch") +
                      " of " + plural(t.microbatch_size, "sample");
+  if (t.precision != "fp32")
+    text += " · products in " + t.precision;
   if (t.clip_norm > 0)
     text += " · gradient norm at most " + number(t.clip_norm);
   return text;

@@ -34,7 +34,8 @@ Json trainingJson(const plan::Plan &plan) {
           {"optimizer_options", t.optimizer.options},
           {"microbatches", t.microbatches},
           {"microbatch_size", t.microbatch_size},
-          {"clip_norm", t.clip_norm}};
+          {"clip_norm", t.clip_norm},
+          {"precision", t.precision}};
 }
 
 Json stagesJson(const plan::Plan &plan) {

@@ -188,8 +188,9 @@ private:
     if (!module)
       return false;
     dump("import");
-    return phase("attach",
-                 [&](PassManager &pm) { addAttachPhase(pm, loss, purpose); });
+    return phase("attach", [&](PassManager &pm) {
+      addAttachPhase(pm, loss, purpose, options.precision);
+    });
   }
 
   bool makeDecision(std::optional<int> ranks) {

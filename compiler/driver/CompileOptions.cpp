@@ -178,6 +178,10 @@ bool parseCompileOptions(int argc, char **argv, CompileOptions &o) {
                  "[{\"first_node\": …}, …]}");
   app.add_option("--recompute", o.recompute, "auto, none, selective or full")
       ->check(CLI::IsMember({"auto", "none", "selective", "full"}));
+  app.add_option("--precision", o.precision,
+                 "fp32 or bf16: products and convolutions in bf16, weights, "
+                 "sums, losses and updates in fp32")
+      ->check(CLI::IsMember({"fp32", "bf16"}));
   app.add_option("--planner", o.planner,
                  "how stages and replicas are chosen: " + plannerNames() +
                      " (pipec list planners)");

@@ -32,6 +32,7 @@ struct CompileOptions {
   std::string replicas;
   std::string stageFile;
   std::string recompute = "auto";
+  std::string precision = "fp32"; ///< of contractions: fp32 or bf16
   std::string planner = "auto";
   std::string profile; ///< file of measured times
   std::string whatIf;  ///< axes of the table, empty: none

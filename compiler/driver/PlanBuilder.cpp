@@ -123,6 +123,7 @@ private:
       plan.training.optimizer = {in.optimizer, in.optimizerSettings};
       plan.training.clip_norm = o.clipNorm;
     }
+    plan.training.precision = o.precision;
     plan.training.microbatches = in.request.microbatches;
     plan.training.microbatch_size = in.request.microbatchSize;
     plan.cluster.kind =

@@ -525,7 +525,7 @@ void applyProfileFile(const CompileOptions &o, const ModelFacts &facts,
   const plan::Profile profile = plan::readProfile(o.profile);
   const plan::DeviceModel &device = facts.topology.device;
   plan::ProfileOrigin asked{static_cast<int>(facts.microbatchSize),
-                            device.threads, device.kind, ""};
+                            device.threads, device.kind, "", o.precision};
   if (!profile.origin.modelSha256.empty())
     asked.modelSha256 = sha256OfFile(o.model);
   const std::string remark = plan::applyProfile(profile, asked, graph);

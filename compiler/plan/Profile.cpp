@@ -102,6 +102,10 @@ std::string compare(const ProfileOrigin &from, const ProfileOrigin &asked) {
       from.device != asked.device)
     refuse("it was measured on devices of kind " + from.device + ", not " +
            asked.device);
+  if (!from.precision.empty() && !asked.precision.empty() &&
+      from.precision != asked.precision)
+    refuse("it was measured with --precision " + from.precision + ", not " +
+           asked.precision);
   if (differ(from.microbatchSize, asked.microbatchSize))
     refuse("it was measured with microbatches of " +
            std::to_string(from.microbatchSize) + ", not " +
@@ -149,7 +153,8 @@ Profile parseProfile(const std::string &text, const std::string &origin) {
   };
   profile.origin = {whole("microbatch_size"), whole("threads"),
                     textOf(root, "device", origin),
-                    textOf(root, "model_sha256", origin)};
+                    textOf(root, "model_sha256", origin),
+                    textOf(root, "precision", origin)};
   for (const Json &entry : listOf(root, "nodes", origin)) {
     std::string where = "node " + std::to_string(profile.nodes.size());
     if (!entry.is_object() || !entry.contains("id") || !entry["id"].is_string())
@@ -185,6 +190,8 @@ std::string writeProfile(const Profile &profile) {
     root["device"] = from.device;
   if (from.threads > 0)
     root["threads"] = from.threads;
+  if (!from.precision.empty())
+    root["precision"] = from.precision;
   if (from.microbatchSize > 0)
     root["microbatch_size"] = from.microbatchSize;
   for (const MeasuredStage &stage : profile.stages) {

@@ -41,6 +41,7 @@ struct ProfileOrigin {
   int threads = 0;         ///< of a rank; 0: not said
   std::string device;      ///< DeviceModel::kind; empty: not said
   std::string modelSha256; ///< of the ONNX file; empty: not said
+  std::string precision;   ///< of contractions; empty: not said
 };
 struct Profile {
   ProfileOrigin origin;

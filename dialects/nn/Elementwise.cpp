@@ -83,10 +83,49 @@ UNARY_GRADIENT(RoundOp, Value())
 UNARY_GRADIENT(SignOp, Value())
 UNARY_GRADIENT(StopGradientOp, Value())
 
+static bool isOfWeight(Value v) {
+  while (Operation *def = v.getDefiningOp()) {
+    if (isa<WeightOp>(def))
+      return true;
+    if (!def->hasTrait<View>())
+      return false;
+    v = def->getOperand(0);
+  }
+  return false;
+}
+
+/// A contraction's narrow result before it is rounded, or null.
+static Value unrounded(NNBuilder &b, Value gradient) {
+  auto product = gradient.getDefiningOp<MatmulOp>();
+  if (!product && !gradient.getDefiningOp<ConvGradWeightOp>())
+    return {};
+  Operation *copy = b.clone(*gradient.getDefiningOp());
+  if (product)
+    cast<MatmulOp>(copy).setWide(true);
+  Value result = copy->getResult(0);
+  result.setType(tensorType(result).clone(b.getF32Type()));
+  return result;
+}
+
+/// A narrow gradient in f32: contributions are added there, not in the narrow
+/// type, and those to a weight, which microbatches sum, are not rounded at all.
+static Value widened(NNBuilder &b, Value gradient, bool ofWeight) {
+  if (auto sum = gradient.getDefiningOp<AddOp>())
+    return add(b, widened(b, sum.getA(), ofWeight),
+               widened(b, sum.getB(), ofWeight));
+  if (Value exact = ofWeight ? unrounded(b, gradient) : Value())
+    return exact;
+  return pipec::nn::cast(b, gradient, b.getF32Type());
+}
+
 void CastOp::backward(NNBuilder &b, ValueRange grads, const llvm::BitVector &,
                       Grads &out) {
-  if (isFloat(getX()) && isFloat(getY()))
-    out[0] = nn::cast(b, grads[0], tensorType(getX()).getElementType());
+  if (!isFloat(getX()) || !isFloat(getY()))
+    return;
+  Type element = tensorType(getX()).getElementType();
+  out[0] = isNarrow(getY()) && element.isF32()
+               ? widened(b, grads[0], isOfWeight(getX()))
+               : nn::cast(b, grads[0], element);
 }
 
 //===----------------------------------------------------------------------===//

@@ -25,6 +25,8 @@ MatmulOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc,
   shape.push_back(a.getDimSize(op.getTransposeA() ? rank - 1 : rank - 2));
   shape.push_back(b.getDimSize(op.getTransposeB() ? rank - 2 : rank - 1));
   types.push_back(a.clone(shape));
+  if (op.getWide())
+    types.back() = a.clone(shape, Float32Type::get(a.getContext()));
   return success();
 }
 
@@ -32,6 +34,8 @@ LogicalResult MatmulOp::verify() {
   if (!isFloat(getA()) || tensorType(getA()).getElementType() !=
                               tensorType(getB()).getElementType())
     return emitOpError("needs floating-point operands of one type");
+  if (getWide() && !isNarrow(getA()))
+    return emitOpError("is wide without narrow operands");
   return success();
 }
 
@@ -44,7 +48,8 @@ bool MatmulOp::isContraction() { return true; }
 
 void MatmulOp::backward(NNBuilder &b, ValueRange grads,
                         const llvm::BitVector &needed, Grads &out) {
-  Value p = getA(), q = getB(), d = grads[0];
+  Value p = getA(), q = getB();
+  Value d = nn::cast(b, grads[0], tensorType(p).getElementType());
   bool tp = getTransposeA(), tq = getTransposeB();
   if (needed[0])
     out[0] = tp ? matmul(b, q, d, tq, true) : matmul(b, d, q, false, !tq);

@@ -27,6 +27,11 @@ inline mlir::RankedTensorType tensorType(mlir::Value v) {
 inline bool isFloat(mlir::Value v) {
   return llvm::isa<mlir::FloatType>(tensorType(v).getElementType());
 }
+/// f16 or bf16.
+inline bool isNarrow(mlir::Value v) {
+  mlir::Type element = tensorType(v).getElementType();
+  return element.isF16() || element.isBF16();
+}
 /// Bytes of a tensor; i1 takes a byte an element.
 int64_t byteSize(mlir::Type type);
 

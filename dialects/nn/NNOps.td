@@ -299,7 +299,12 @@ class NN_Contraction<list<Trait> traits = []> {
 
 def NN_MatmulOp : Op<NN_Dialect, "matmul", NN_Contraction<NN_Differentiable<NN_Inferred<[Pure]>.all>.all>.all> {
   let summary = "op(a) x op(b): [batch..., m, k] x [batch..., k, n], equal batch dimensions";
-  let arguments = (ins NN_Tensor:$a, NN_Tensor:$b, UnitAttr:$transpose_a, UnitAttr:$transpose_b);
+  let description = [{
+    Products of f16 and bf16 are added in f32 and rounded once; with `wide` not
+    at all: the result is f32.
+  }];
+  let arguments = (ins NN_Tensor:$a, NN_Tensor:$b, UnitAttr:$transpose_a, UnitAttr:$transpose_b,
+                       UnitAttr:$wide);
   let results = (outs NN_Tensor:$y);
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;

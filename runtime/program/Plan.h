@@ -211,7 +211,8 @@ struct Training {
   std::map<std::string, std::string> loss_options;
   Optimizer optimizer;
   int microbatches = 1, microbatch_size = 1;
-  double clip_norm = 0; ///< 0: none
+  double clip_norm = 0;           ///< 0: none
+  std::string precision = "fp32"; ///< of contractions: "fp32" or "bf16"
 };
 
 struct Predicted {

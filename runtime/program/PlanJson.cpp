@@ -111,6 +111,7 @@ template <class IO> void fields(IO &io, Training &t) {
   io("loss", t.loss), io("loss_options", t.loss_options);
   io("optimizer", t.optimizer), io("microbatches", t.microbatches);
   io("microbatch_size", t.microbatch_size), io("clip_norm", t.clip_norm);
+  io("precision", t.precision);
 }
 template <class IO> void fields(IO &io, Predicted &p) {
   io("step_s", p.step_s), io("samples_per_s", p.samples_per_s);

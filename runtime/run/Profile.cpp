@@ -77,7 +77,7 @@ void writeProfile(const plan::Plan &plan, const Results &results,
   plan::Profile profile;
   profile.origin = {plan.training.microbatch_size, threadsOf(results),
                     plan.cluster.kind == "cpu" ? "cpu" : "gpu",
-                    plan.model.sha256};
+                    plan.model.sha256, plan.training.precision};
   for (const plan::Stage &stage : plan.stages)
     profile.stages.push_back(measure(plan, stage, results));
   AtomicFile file(path);

@@ -1,10 +1,11 @@
-"""Weights of any floating type train; their masters are float32, the exported model has its own type again."""
+"""Weights of any floating type train; their masters are float32, the exported model has its own type again. With --precision
+bf16 products round as PyTorch does them by the definition (test/models/rounded.py)."""
 import random
 import struct
 import unittest
 
 import onnx_writer as onnx
-from pipeline import PipelineTest, call, initializers, write_npy
+from pipeline import Golden, PipelineTest, USAGE, call, initializers, read_plan, write_npy
 
 SIZES = (12, 20, 5)
 TOLERANCE = {onnx.FLOAT: 0, onnx.DOUBLE: 1e-6, onnx.FLOAT16: 3e-3, onnx.BFLOAT16: 3e-2}
@@ -80,6 +81,57 @@ class PrecisionTest(PipelineTest):
                 self.assertLess(after, 0.95 * before)
                 exported = self.evaluate(self.plan_of(trained, 1))
                 self.assertLessEqual(abs(exported - after), max(1e-6, TOLERANCE[kind]) * after)
+
+
+class MixedTest(PipelineTest):
+    """--precision bf16."""
+
+    def losses(self, golden, run, *arguments):
+        plan = self.compile(golden.model, *golden.arguments(run["optimizer"]), "--precision", "bf16", *arguments)
+        self.assertEqual(read_plan(plan)["training"]["precision"], "bf16")
+        result = self.train(plan, golden.data, golden.steps, "--transport", "inproc")
+        for rank in result.summary["ranks"]:
+            self.assertEqual(rank["peak_bytes"], rank["predicted_peak_bytes"])
+        return result.losses, result.summary
+
+    def check(self, name, bound):
+        golden = Golden(name)
+        run = golden.runs[0]
+        alone, _ = self.losses(golden, run, "--cpus", "1")
+        # The first loss is the reference's; later ones part where a sum lies between two roundings.
+        first = run["losses_bf16"][0]
+        self.assertLessEqual(abs(alone[0] - first), 1e-6 * first)
+        self.assertGreater(abs(alone[0] - run["losses_f64"][0]), 1e-5 * first)
+        for got, want in zip(alone, run["losses_bf16"]):
+            self.assertLessEqual(abs(got - want), bound * want)
+        for ranks, strategy in ((2, "1f1b"), (3, "gpipe"), (2, "zb-h1")):
+            with self.subTest(ranks=ranks, strategy=strategy):
+                parted, _ = self.losses(golden, run, "--cpus", "1x%d" % ranks, "--stages", ranks, "--strategy", strategy)
+                self.assertEqual(parted, alone, "other bits than one rank")
+        again, _ = self.losses(golden, run, "--cpus", "1x2", "--stages", 2, "--strategy", "gpipe", "--recompute", "full")
+        self.assertEqual(again, alone)
+
+    def test_gpt(self):
+        self.check("gpt", 3e-4)
+
+    def test_cnn(self):
+        self.check("cnn", 1e-3)
+
+    def test_unet(self):
+        self.check("unet", 1e-4)
+
+    def test_keeps_half(self):
+        """What products read again is kept in bf16."""
+        golden, kept = Golden("gpt"), {}
+        for precision in ("fp32", "bf16"):
+            plan = self.compile(golden.model, *golden.arguments(), "--precision", precision, "--cpus", "1")
+            kept[precision] = read_plan(plan)["ranks"][0]["stash_bytes"]
+        self.assertLess(kept["bf16"], 0.75 * kept["fp32"])
+
+    def test_unknown(self):
+        process = call("pipec", Golden("mlp").model, "--cpus", "1", "--precision", "fp8")
+        self.check_exit(process, USAGE)
+        self.assertIn("--precision", process.stderr)
 
 
 if __name__ == "__main__":

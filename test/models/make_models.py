@@ -1,4 +1,4 @@
-"""Writes the committed test models: python make_models.py [NAME...]
+"""Writes the committed test models: python make_models.py [--bf16] [NAME...]
 
 Each folder NAME/ has model.onnx as PyTorch's exporter writes it, the data as .npy (N rows on axis 0) and golden.json: how to
 train it, and what PyTorch computes. Needs torch, onnx and onnxscript; nothing of this runs in the tests.
@@ -10,7 +10,8 @@ golden.json
   pipec_args         options for the first run; each run has its own. A weight= of the loss names a file of the folder
   run_args           options of pipec-run, when there are any
   logits             the output the loss takes, with its inference values for rows 0..B-1
-  runs[]             optimizer, losses_f64 and losses_f32 of every step, and after the last one `final`: per trained
+  runs[]             losses_bf16: the losses with contractions in bfloat16 (rounded.py), where there is no LSTM or GRU; --bf16
+                     adds them to what is there. optimizer, losses_f64 and losses_f32 of every step, and after the last one `final`: per trained
                      initializer, in the layout of the file and in float64, l2, mean, first4 (row-major) and
                      max_f32_difference, the largest distance of the float32 run; `buffers`: the same for running statistics
   trainable, frozen  float initializers that train, and all others
@@ -30,6 +31,8 @@ import torch
 import torch.nn.functional as F
 from onnx import numpy_helper
 from torch import nn
+
+from rounded import Rounded
 
 warnings.filterwarnings("ignore")
 HERE = Path(__file__).resolve().parent
@@ -394,7 +397,24 @@ def build(name):
               f"float32 off by {max(abs(x - y) / y for x, y in zip(b, a)):.1e}")
 
 
+def add_rounded(name):
+    torch.manual_seed(3)
+    case, path = CASES[name](), HERE / name / "golden.json"
+    if any(isinstance(module, nn.RNNBase) for module in case.model.modules()):
+        return
+    golden = json.loads(path.read_text())
+    for run in golden["runs"]:
+        with Rounded():
+            run["losses_bf16"], _ = train(case, run["optimizer"], torch.float64)
+        far = max(abs(a - b) / b for a, b in zip(run["losses_bf16"], run["losses_f64"]))
+        print(f"{name} {run['optimizer']}: bfloat16 off by {far:.1e}")
+    path.write_text(json.dumps(golden, indent=1) + "\n")
+
+
 if __name__ == "__main__":
     torch.set_num_threads(2)
-    for name in sys.argv[1:] or CASES:
-        build(name)
+    names = [a for a in sys.argv[1:] if not a.startswith("--")] or CASES
+    for name in names:
+        if "--bf16" not in sys.argv:
+            build(name)
+        add_rounded(name)

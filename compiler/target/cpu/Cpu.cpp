@@ -2,6 +2,7 @@
 #include "compiler/target/cpu/Cpu.h"
 #include "compiler/target/cpu/Codegen.h"
 #include "compiler/target/cpu/EmitTask.h"
+#include "compiler/target/cpu/WidenContractions.h"
 #include "compiler/target/fusion/Expand.h"
 #include "dialects/pipe/Pipe.h"
 
@@ -20,6 +21,8 @@ LogicalResult cpu::emitStage(ModuleOp stage, ModuleOp code, bool fuse,
   PlanOptions options;
   options.fuse = fuse;
   options.scratch = libraryScratch;
+  for (auto func : stage.getOps<func::FuncOp>())
+    widenContractions(func);
   settleStash(stage);
   StageEmitter emitter(code, machine);
   for (auto func : stage.getOps<func::FuncOp>()) {

@@ -1,6 +1,7 @@
 //===- Passes.cpp - the CPU target's steps as passes ----------------------===//
 #include "compiler/target/cpu/Passes.h"
 #include "compiler/target/cpu/Cpu.h"
+#include "compiler/target/cpu/WidenContractions.h"
 #include "compiler/target/fusion/Expand.h"
 #include "dialects/nn/NN.h"
 #include "dialects/pipe/Pipe.h"
@@ -14,6 +15,7 @@
 namespace pipec::cpu {
 #define GEN_PASS_DEF_CPUEXPAND
 #define GEN_PASS_DEF_CPUSTASH
+#define GEN_PASS_DEF_CPUWIDENCONTRACTIONS
 #define GEN_PASS_DEF_CPUKERNELS
 #include "compiler/target/cpu/Passes.h.inc"
 } // namespace pipec::cpu
@@ -26,6 +28,11 @@ struct CpuExpand : public pipec::cpu::impl::CpuExpandBase<CpuExpand> {
   void runOnOperation() override {
     pipec::fusion::expandComposedOps(getOperation());
   }
+};
+
+struct CpuWidenContractions
+    : public pipec::cpu::impl::CpuWidenContractionsBase<CpuWidenContractions> {
+  void runOnOperation() override { widenContractions(getOperation()); }
 };
 
 struct CpuStash : public pipec::cpu::impl::CpuStashBase<CpuStash> {

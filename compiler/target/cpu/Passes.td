@@ -20,6 +20,22 @@ def CpuExpand : Pass<"cpu-expand", "::mlir::func::FuncOp"> {
   let dependentDialects = ["::pipec::nn::NNDialect"];
 }
 
+def CpuWidenContractions : Pass<"cpu-widen-contractions", "::mlir::func::FuncOp"> {
+  let summary = "narrow products and convolutions in f32";
+  let description = [{
+    For processors without instructions for bf16. Products of bf16 are exact in
+    f32; the casts become part of the kernels before and after.
+
+    ```mlir
+    %y = nn.matmul %a, %b : bf16    ->    %0 = nn.cast %a : f32
+                                          %1 = nn.cast %b : f32
+                                          %2 = nn.matmul %0, %1 : f32
+                                          %y = nn.cast %2 : bf16
+    ```
+  }];
+  let dependentDialects = ["::pipec::nn::NNDialect"];
+}
+
 def CpuStash : Pass<"cpu-stash", "::mlir::ModuleOp"> {
   let summary = "stores stashed tensors in the order that their reader needs";
   let description = [{

@@ -78,7 +78,7 @@ TEST(Profile, ReplacesTimesAndRoundTrips) {
   graph.nodes[2].backwardWeightSeconds = graph.nodes[3].backwardWeightSeconds =
       0;
   Profile profile;
-  profile.origin = {8, 2, "cpu", "abc"};
+  profile.origin = {8, 2, "cpu", "abc", "fp32"};
   profile.stages = {{0, 1, {8e-3, 2e-3, 4e-3}}, {2, 3, {2e-3, 2e-3, 6e-3}}};
   profile.nodes = {{"layer3", {5e-3, 1e-3, 2e-3}}};
   Profile again = parseProfile(writeProfile(profile), "again");
@@ -105,7 +105,8 @@ TEST(Profile, MismatchesAreNamed) {
   auto message = [&](const std::string &text) -> std::string {
     try {
       CostGraph copy = graph;
-      applyProfile(parseProfile(text, "p.json"), {4, 1, "cpu", "abc"}, copy);
+      applyProfile(parseProfile(text, "p.json"), {4, 1, "cpu", "abc", "bf16"},
+                   copy);
     } catch (const Failure &f) {
       EXPECT_EQ(f.code, Exit::BadPlan);
       return f.what();
@@ -123,6 +124,8 @@ TEST(Profile, MismatchesAreNamed) {
   has(message(R"({"version":1,"nodes":[{"id":"layer0"}]})"), "forward_s");
   has(message(R"({"version":1,"nodes":[{"id":"x",)" + times + "}]}"),
       "no node 'x'");
+  has(message(R"({"version":1,"precision":"fp32"})"),
+      "measured with --precision fp32, not bf16");
   has(message(R"({"version":1,"stages":[{"first_node":2,"last_node":9,)" +
               times + "}]}"),
       "2 to 9");

@@ -1,0 +1,30 @@
+//===- WidenContractions.cpp - narrow contractions in f32 -----------------===//
+#include "compiler/target/cpu/WidenContractions.h"
+#include "dialects/nn/Build.h"
+
+using namespace mlir;
+using namespace pipec;
+
+static void widen(Operation *op) {
+  nn::NNBuilder b(op->getLoc(), op);
+  for (OpOperand &operand : op->getOpOperands())
+    operand.set(nn::cast(b, operand.get(), b.getF32Type()));
+  if (auto matmul = dyn_cast<nn::MatmulOp>(op))
+    matmul.setWide(false);
+  Value result = op->getResult(0);
+  Type element = nn::tensorType(result).getElementType();
+  if (element.isF32())
+    return;
+  result.setType(nn::tensorType(result).clone(b.getF32Type()));
+  b.setInsertionPointAfter(op);
+  Value rounded = nn::cast(b, result, element);
+  result.replaceAllUsesExcept(rounded, rounded.getDefiningOp());
+}
+
+void cpu::widenContractions(func::FuncOp func) {
+  for (Operation &op : llvm::make_early_inc_range(func.getBody().front()))
+    if (isa<nn::MatmulOp, nn::ConvOp, nn::ConvGradInputOp,
+            nn::ConvGradWeightOp>(op) &&
+        nn::isNarrow(op.getOperand(0)))
+      widen(&op);
+}
