@@ -34,6 +34,17 @@ plan::OpKind kindOf(Operation *op) {
   return plan::OpKind::Elementwise;
 }
 
+/// The type that decides which units a contraction runs on.
+plan::DType dtypeOf(Operation *op) {
+  auto costed = dyn_cast<Costed>(op);
+  if (!costed || !costed.isContraction())
+    return plan::DType::F32;
+  Type element = tensorType(op->getOperand(0)).getElementType();
+  return element.isBF16()  ? plan::DType::BF16
+         : element.isF16() ? plan::DType::F16
+                           : plan::DType::F32;
+}
+
 class GraphBuilder {
 public:
   GraphBuilder(ModuleOp module, bool trains, const plan::DeviceModel &device,
@@ -93,7 +104,7 @@ private:
     if (kind == plan::OpKind::Elementwise)
       bytes /= 2 + op->getNumOperands();
     double s =
-        plan::opSeconds(device, costed.flops(), bytes, kind, plan::DType::F32);
+        plan::opSeconds(device, costed.flops(), bytes, kind, dtypeOf(op));
     return kind == plan::OpKind::Elementwise
                ? std::max(0.0, s - 0.75 * device.launchSeconds)
                : s;

@@ -1,5 +1,6 @@
 """Weights of any floating type train; their masters are float32, the exported model has its own type again. With --precision
 bf16 products round as PyTorch does them by the definition (test/models/rounded.py)."""
+import json
 import random
 import struct
 import unittest
@@ -127,6 +128,19 @@ class MixedTest(PipelineTest):
             plan = self.compile(golden.model, *golden.arguments(), "--precision", precision, "--cpus", "1")
             kept[precision] = read_plan(plan)["ranks"][0]["stash_bytes"]
         self.assertLess(kept["bf16"], 0.75 * kept["fp32"])
+
+    def test_is_planned_with_its_rate(self):
+        """Tensor cores multiply bf16 some fifteen times faster than fp32."""
+        model, width, step = self.fresh(".onnx"), 1024, {}
+        model.write_bytes(onnx.model(
+            [onnx.node("MatMul", ["x", "w"], ["y"])], [onnx.tensor("w", onnx.FLOAT, (width, width), [0.5] * width ** 2)],
+            [onnx.value("x", onnx.FLOAT, (16384, width))], [onnx.value("y", onnx.FLOAT, (16384, width))]))
+        for precision in ("fp32", "bf16"):
+            process = call("pipec", model, "--gpus", 1, "--device", "h100-sxm", "--loss", "mse", "--dry-run", "--format", "json",
+                           "--precision", precision)
+            self.check_exit(process, 0)
+            step[precision] = json.loads(process.stdout)["predicted"]["step_s"]
+        self.assertLess(2 * step["bf16"], step["fp32"])
 
     def test_unknown(self):
         process = call("pipec", Golden("mlp").model, "--cpus", "1", "--precision", "fp8")
