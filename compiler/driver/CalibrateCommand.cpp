@@ -53,6 +53,16 @@ std::string table(const plan::DeviceModel &device,
   return table.text();
 }
 
+/// How well the fitted costs explain the routines' timings.
+std::string table(const plan::DeviceModel &device,
+                  const std::vector<plan::KernelSample> &samples) {
+  report::TextTable table({"routine", ">shapes", ">mean error", ">model/time"});
+  for (const auto &[name, error] : plan::kernelErrors(device, samples))
+    table.add({name, std::to_string(error.samples), report::percent(error.mean),
+               report::ratio(error.total, 1)});
+  return table.text();
+}
+
 /// One rank for each core of this machine, unless the user says otherwise.
 plan::Topology machine(const std::string &grid) {
   CompileOptions options;
@@ -122,6 +132,15 @@ int calibrateCommand(int argc, char **argv) {
   auto samples = measureKernels(std::min(topology.cores, topology.serverSize()),
                                 topology.device.threads);
   topology.device = plan::fitDevice(topology.device, samples);
+  // One thread's costs while as many run as the machine's ranks will have.
+  const int threads = topology.device.threads;
+  const int ranks = std::min(topology.cores, topology.serverSize());
+  auto alone = measureRoutines(ranks * threads, 1, 1);
+  std::vector<plan::KernelSample> together;
+  if (threads > 1)
+    together = measureRoutines(ranks, threads, 3);
+  plan::fitKernels(topology.device, alone, together);
+  topology.device.receiveSeconds = measureNap();
   topology.device.name = "calibrated-cpu";
   topology.device.describe = "measured by pipec calibrate";
   const std::string text = plan::writeTopology(topology);
@@ -134,7 +153,8 @@ int calibrateCommand(int argc, char **argv) {
     std::cout << table(topology.device, samples) << "mean error of the model "
               << report::percent(
                      plan::calibrationError(topology.device, samples).mean)
-              << "\n";
+              << "\n"
+              << table(topology.device, threads > 1 ? together : alone);
   return 0;
 }
 

@@ -8,6 +8,8 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/driver/CostModel.h"
 
+#include "compiler/driver/MeasureKernels.h"
+
 #include "dialects/nn/NN.h"
 #include "dialects/pipe/Pipe.h"
 #include "passes/Graph.h"
@@ -15,6 +17,8 @@
 
 #include "mlir/Pass/PassManager.h"
 #include "llvm/ADT/MapVector.h"
+
+#include <numeric>
 
 using namespace mlir;
 using namespace pipec::nn;
@@ -43,6 +47,60 @@ plan::DType dtypeOf(Operation *op) {
   return element.isBF16()  ? plan::DType::BF16
          : element.isF16() ? plan::DType::F16
                            : plan::DType::F32;
+}
+
+int64_t elements(ArrayRef<int64_t> sizes) {
+  return std::accumulate(sizes.begin(), sizes.end(), int64_t(1),
+                         std::multiplies<>());
+}
+
+plan::KernelWork workOf(MatmulOp op) {
+  ArrayRef<int64_t> a = tensorType(op.getA()).getShape(),
+                    y = tensorType(op.getY()).getShape();
+  plan::ProductShape shape;
+  shape.batch = elements(y.drop_back(2));
+  shape.m = y[y.size() - 2], shape.n = y.back();
+  shape.k = a[a.size() - (op.getTransposeA() ? 2 : 1)];
+  shape.transposeA = op.getTransposeA();
+  shape.transposeB = op.getTransposeB();
+  return plan::productWork(shape);
+}
+
+/// `x` is the input side, `y` the output side.
+template <typename Op>
+plan::KernelWork workOf(Op op, Value x, Value w, Value y, PipecConvKind which) {
+  ArrayRef<int64_t> in = tensorType(x).getShape(),
+                    out = tensorType(y).getShape(),
+                    kernel = tensorType(w).getShape();
+  PipecConv d = {};
+  d.dtype = PIPEC_F32;
+  d.spatial_rank = static_cast<int32_t>(in.size()) - 2;
+  if (d.spatial_rank < 1 || d.spatial_rank > 3)
+    return {};
+  d.n = in[0], d.c = in[1], d.o = kernel[0];
+  d.groups = static_cast<int32_t>(op.getGroups());
+  for (int32_t i = 0; i < d.spatial_rank; ++i) {
+    d.in[i] = in[i + 2], d.out[i] = out[i + 2], d.kernel[i] = kernel[i + 2];
+    d.stride[i] = op.getStrides()[i], d.dilation[i] = op.getDilations()[i];
+    d.pad_lo[i] = op.getPadsLow()[i], d.pad_hi[i] = op.getPadsHigh()[i];
+  }
+  return convolutionWork(d, which);
+}
+
+/// What the kernel library is asked for; no kernel for what it is not.
+plan::KernelWork workOf(Operation *op) {
+  if (auto product = dyn_cast<MatmulOp>(op))
+    return workOf(product);
+  if (auto conv = dyn_cast<ConvOp>(op))
+    return workOf(conv, conv.getX(), conv.getW(), conv.getY(),
+                  PIPEC_CONV_FORWARD);
+  if (auto conv = dyn_cast<ConvGradInputOp>(op))
+    return workOf(conv, conv.getDx(), conv.getW(), conv.getDy(),
+                  PIPEC_CONV_BACKWARD_INPUT);
+  if (auto conv = dyn_cast<ConvGradWeightOp>(op))
+    return workOf(conv, conv.getX(), conv.getDw(), conv.getDy(),
+                  PIPEC_CONV_BACKWARD_WEIGHT);
+  return {};
 }
 
 class GraphBuilder {
@@ -97,16 +155,21 @@ private:
     auto costed = dyn_cast<Costed>(op);
     if (!costed || (costed.flops() == 0 && costed.bytesMoved() == 0))
       return 0;
+    if (!device.kernels.empty() && dtypeOf(op) == plan::DType::F32)
+      if (auto known = plan::kernelSeconds(device, workOf(op)))
+        return *known;
     // Elementwise work is fused: its operands come from registers, so that
-    // only about a result's worth of bytes moves; launches are shared too.
+    // only about a result's worth of bytes moves; launches are shared too (a
+    // calibrated CPU's are small, but its caches have lost what was there).
     plan::OpKind kind = kindOf(op);
+    const double shared = device.kernels.empty() ? 0.75 : 0;
     double bytes = costed.bytesMoved();
     if (kind == plan::OpKind::Elementwise)
       bytes /= 2 + op->getNumOperands();
     double s =
         plan::opSeconds(device, costed.flops(), bytes, kind, dtypeOf(op));
     return kind == plan::OpKind::Elementwise
-               ? std::max(0.0, s - 0.75 * device.launchSeconds)
+               ? std::max(0.0, s - shared * device.launchSeconds)
                : s;
   }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace pipec::plan {
 
@@ -151,6 +152,117 @@ calibrationError(const DeviceModel &device,
     error.largest = std::max(error.largest, relative);
   }
   return error;
+}
+
+namespace {
+
+using Rows = std::vector<std::vector<double>>;
+
+/// Costs x >= 0 with least sum of (row * x - t)^2 / weight, by coordinate
+/// descent on the normal equations.
+std::vector<double> nonnegative(const Rows &rows,
+                                const std::vector<double> &seconds,
+                                const std::vector<double> &weights) {
+  const size_t n = rows.front().size();
+  Rows normal(n, std::vector<double>(n, 0));
+  std::vector<double> right(n, 0), scale(n, 0), x(n, 0);
+  for (const auto &row : rows)
+    for (size_t j = 0; j < n; ++j)
+      scale[j] = std::max(scale[j], row[j]);
+  for (size_t i = 0; i < rows.size(); ++i)
+    for (size_t j = 0; j < n; ++j) {
+      if (scale[j] == 0)
+        continue;
+      const double a = rows[i][j] / scale[j] / weights[i];
+      right[j] += a * seconds[i];
+      for (size_t l = 0; l < n; ++l)
+        if (scale[l] > 0)
+          normal[j][l] += a * rows[i][l] / scale[l];
+    }
+  for (int pass = 0; pass < 5000; ++pass)
+    for (size_t j = 0; j < n; ++j) {
+      if (normal[j][j] <= 0)
+        continue;
+      double gradient = right[j];
+      for (size_t l = 0; l < n; ++l)
+        gradient -= normal[j][l] * x[l];
+      x[j] = std::max(0.0, x[j] + gradient / normal[j][j]);
+    }
+  for (size_t j = 0; j < n; ++j)
+    x[j] = scale[j] > 0 ? x[j] / scale[j] : 0;
+  return x;
+}
+
+double dot(const std::vector<double> &a, const std::vector<double> &b) {
+  return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
+}
+
+/// Relative errors count, and too little as much as too much: squares over the
+/// time alone would favour what is too short.
+std::vector<double> fitCosts(const Rows &rows,
+                             const std::vector<double> &seconds) {
+  std::vector<double> weights;
+  for (double t : seconds)
+    weights.push_back(t * t);
+  std::vector<double> costs = nonnegative(rows, seconds, weights);
+  for (int round = 0; round < 4; ++round) {
+    for (size_t i = 0; i < rows.size(); ++i)
+      weights[i] = seconds[i] * std::max(dot(rows[i], costs), 0.1 * seconds[i]);
+    costs = nonnegative(rows, seconds, weights);
+  }
+  return costs;
+}
+
+} // namespace
+
+void fitKernels(DeviceModel &device, const std::vector<KernelSample> &alone,
+                const std::vector<KernelSample> &together) {
+  std::map<std::string, std::pair<Rows, std::vector<double>>> timed;
+  for (const std::vector<KernelSample> *list : {&alone, &together})
+    for (const KernelSample &s : *list)
+      if (!std::isfinite(s.seconds) || s.seconds <= 0)
+        throw Failure(Exit::BadModel, "a calibration time is not above 0");
+  for (const KernelSample &s : alone) {
+    auto &[rows, seconds] = timed[s.work.kernel];
+    rows.push_back(s.work.amounts);
+    seconds.push_back(s.seconds);
+  }
+  for (const auto &[name, samples] : timed)
+    if (const auto &[rows, seconds] = samples;
+        rows.size() >= 2 * rows.front().size())
+      device.kernels[name] = fitCosts(rows, seconds);
+  Rows rows;
+  std::vector<double> seconds;
+  DeviceModel single = device;
+  single.threads = 1;
+  for (const KernelSample &s : together)
+    if (auto own = kernelSeconds(single, s.work); own && s.work.divides) {
+      rows.push_back({1, *own / device.threads});
+      seconds.push_back(s.seconds);
+    }
+  if (rows.size() < 4)
+    return;
+  const std::vector<double> fork = fitCosts(rows, seconds);
+  if (fork[1] > 0)
+    device.forkSeconds = fork[0], device.forkEfficiency = 1 / fork[1];
+}
+
+std::map<std::string, KernelError>
+kernelErrors(const DeviceModel &device,
+             const std::vector<KernelSample> &samples) {
+  std::map<std::string, KernelError> errors;
+  std::map<std::string, double> took;
+  for (const KernelSample &s : samples)
+    if (auto model = kernelSeconds(device, s.work)) {
+      KernelError &error = errors[s.work.kernel];
+      ++error.samples;
+      error.mean += std::abs(*model / s.seconds - 1);
+      error.total += *model;
+      took[s.work.kernel] += s.seconds;
+    }
+  for (auto &[name, error] : errors)
+    error.mean /= error.samples, error.total /= took[name];
+  return errors;
 }
 
 } // namespace pipec::plan

@@ -23,6 +23,29 @@ struct CalibrationSample {
   double seconds = 0;
 };
 
+/// One timed routine.
+struct KernelSample {
+  KernelWork work;
+  double seconds = 0;
+};
+
+/// Sets device.kernels from timings on one thread and, where there are any,
+/// forkSeconds and forkEfficiency from some on device.threads. A routine with
+/// fewer than two samples for each of its amounts is left out. Throws
+/// Failure(Exit::BadModel) for a time that is not above 0.
+void fitKernels(DeviceModel &device, const std::vector<KernelSample> &alone,
+                const std::vector<KernelSample> &together);
+
+/// What `work` costs by the model over what it took: mean distance from 1, and
+/// the ratio of the sums.
+struct KernelError {
+  int samples = 0;
+  double mean = 0, total = 0;
+};
+std::map<std::string, KernelError>
+kernelErrors(const DeviceModel &device,
+             const std::vector<KernelSample> &samples);
+
 /// `start` with everything the samples determine replaced; what they say
 /// nothing about stays. Throws Failure(Exit::BadModel) for a time that is not
 /// above 0 or fewer than two sizes of what is fitted.

@@ -3,6 +3,7 @@
 #include "support/Failure.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace pipec::plan {
 
@@ -144,6 +145,18 @@ double opSeconds(const DeviceModel &device, double flops, double bytes,
       device.launchSeconds +
       (kind == OpKind::Convolution ? device.convolutionSeconds : 0);
   return fixed + (inTurn ? arithmetic + memory : std::max(arithmetic, memory));
+}
+
+std::optional<double> kernelSeconds(const DeviceModel &device,
+                                    const KernelWork &work) {
+  auto known = device.kernels.find(work.kernel);
+  if (known == device.kernels.end())
+    return std::nullopt;
+  const double alone = std::inner_product(
+      work.amounts.begin(), work.amounts.end(), known->second.begin(), 0.0);
+  if (device.threads <= 1 || !work.divides)
+    return alone;
+  return device.forkSeconds + alone / (device.threads * device.forkEfficiency);
 }
 
 } // namespace pipec::plan

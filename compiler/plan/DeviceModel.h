@@ -7,7 +7,11 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
+#include "compiler/plan/KernelWork.h"
+
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,6 +50,15 @@ struct DeviceModel {
   // bandwidth; calibration replaces them.
   double matmulEfficiency = 0.80, convolutionEfficiency = 0.65;
   double attentionEfficiency = 0.55, memoryEfficiency = 0.8;
+  /// What calibration found of single routines: KernelWork::kernel -> seconds
+  /// of each of its amounts, on one thread.
+  std::map<std::string, std::vector<double>> kernels;
+  /// Of several threads on one routine: the cost of starting them, and what
+  /// share of their time is not lost.
+  double forkSeconds = 0, forkEfficiency = 1;
+  /// What a rank waits for a message even when it was sent long before: it is
+  /// announced, and moved once both sides look; s. Calibrated CPUs alone.
+  double receiveSeconds = 0;
   // Interconnect when no cluster file says otherwise: bytes/s, s.
   double intraBandwidth = 0, intraLatency = 0;
   double interBandwidth = 0, interLatency = 0;
@@ -76,5 +89,10 @@ double memoryWork(const DeviceModel &device, double bytes);
 /// moves `bytes` to and from memory.
 double opSeconds(const DeviceModel &device, double flops, double bytes,
                  OpKind kind, DType dtype);
+
+/// Seconds of a routine on a rank of the device; nothing when it was not
+/// calibrated.
+std::optional<double> kernelSeconds(const DeviceModel &device,
+                                    const KernelWork &work);
 
 } // namespace pipec::plan

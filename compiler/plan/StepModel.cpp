@@ -188,14 +188,30 @@ int64_t StepModel::effort(const std::vector<int> &replicas) const {
   return steps * stages * microbatches * 2 + layout;
 }
 
+double receiveSeconds(const Topology &topology,
+                      const std::vector<StagePlan> &stages, size_t s,
+                      bool backward) {
+  constexpr int64_t kAtOnce = 4096; // bytes that come with their announcement
+  if (backward ? s + 1 == stages.size() : s == 0)
+    return 0;
+  const size_t from = backward ? s + 1 : s - 1;
+  const int64_t bytes =
+      backward ? stages[s + 1].receiveGradientBytes : stages[s].receiveBytes;
+  return bytes > kAtOnce && stages[from].devices != stages[s].devices
+             ? topology.device.receiveSeconds
+             : 0;
+}
+
 schedule::Costs scheduleCosts(const Topology &topology,
                               const std::vector<StagePlan> &stages,
                               int slices) {
   schedule::Costs costs;
   double piece = 1.0 / slices;
   for (size_t s = 0; s < stages.size(); ++s) {
-    costs.forward.push_back(piece * stages[s].forwardSeconds);
-    costs.backwardInput.push_back(piece * stages[s].backwardInputSeconds);
+    costs.forward.push_back(piece * stages[s].forwardSeconds +
+                            receiveSeconds(topology, stages, s, false));
+    costs.backwardInput.push_back(piece * stages[s].backwardInputSeconds +
+                                  receiveSeconds(topology, stages, s, true));
     costs.backwardWeight.push_back(piece * stages[s].backwardWeightSeconds);
     if (s > 0) {
       Link link =
@@ -388,7 +404,9 @@ double StepModel::steadyPeriod(const std::vector<StagePlan> &stages) const {
   for (size_t s = stages.size(); s-- > 0;) {
     const StagePlan &stage = stages[s];
     double load = stageSeconds(stage) + stage.allReduceSeconds +
-                  updateSeconds(stage.parameterBytes);
+                  updateSeconds(stage.parameterBytes) +
+                  receiveSeconds(asked.topology, stages, s, false) +
+                  receiveSeconds(asked.topology, stages, s, true);
     roundTrip += load;
     for (int device : stage.devices)
       onServer[asked.topology.server(device)] += load / stage.replicas;

@@ -98,6 +98,13 @@ private:
   int64_t memoryLimit;
 };
 
+/// Seconds that stage `s` waits for what it receives forward (or, `backward`,
+/// for the gradient of what it sends), however early it was sent
+/// (DeviceModel::receiveSeconds); a few bytes come with their announcement.
+double receiveSeconds(const Topology &topology,
+                      const std::vector<StagePlan> &stages, size_t s,
+                      bool backward);
+
 /// The schedule library's costs of the stages, memory left out; with `slices`
 /// its actions are so many pieces of a microbatch.
 schedule::Costs scheduleCosts(const Topology &topology,

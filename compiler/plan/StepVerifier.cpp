@@ -77,6 +77,20 @@ double hopOf(const Link &link, int64_t bytes) {
              : link.latency + static_cast<double>(bytes) / link.bandwidth;
 }
 
+/// What a stage waits for a message of stage `from`, whenever it was sent.
+double takingOf(const PlanRequest &request, const PlanResult &result, int stage,
+                int from) {
+  if (from < 0 || from >= static_cast<int>(result.stages.size()))
+    return 0;
+  const StagePlan &mine = result.stages[static_cast<size_t>(stage)],
+                  &other = result.stages[static_cast<size_t>(from)];
+  const int64_t bytes =
+      from < stage ? mine.receiveBytes : other.receiveGradientBytes;
+  return mine.devices == other.devices || bytes <= 4096
+             ? 0
+             : request.topology.device.receiveSeconds;
+}
+
 /// Longest paths through list order and data dependencies: walks along every
 /// device's list as far as data allows, until nothing moves.
 class Paths {
@@ -172,12 +186,14 @@ private:
       if (order.deviceOf(from, a.microbatch) != static_cast<int>(d))
         ready += hops[static_cast<size_t>(std::max(a.stage, from))];
     }
-    double seconds = forward ? stage.forwardSeconds : 0;
+    double seconds = forward ? stage.forwardSeconds : 0, taken = 0;
+    if (a.kind != schedule::Kind::W)
+      taken = takingOf(request, result, a.stage, from);
     if (a.kind == schedule::Kind::B || a.kind == schedule::Kind::I)
       seconds += stage.backwardInputSeconds;
     if (a.kind == schedule::Kind::B || a.kind == schedule::Kind::W)
       seconds += stage.backwardWeightSeconds;
-    clock[d] = std::max(clock[d], ready) + seconds / order.slices;
+    clock[d] = std::max(clock[d], ready) + taken + seconds / order.slices;
     if (a.kind != schedule::Kind::W)
       at(forward ? forwards : backwards, a.stage, a.microbatch) = clock[d];
     return true;
@@ -301,16 +317,20 @@ void checkPeriod(const PlanRequest &request, const PlanResult &result) {
   }
   for (size_t s = 0; s < count; ++s) {
     const StagePlan &stage = result.stages[s];
-    auto load = [&](const StagePlan &of) {
-      return workOf(of) + of.allReduceSeconds + updateOf(request, of);
+    auto load = [&](size_t of) {
+      const StagePlan &one = result.stages[of];
+      const int at = static_cast<int>(of);
+      return workOf(one) + one.allReduceSeconds + updateOf(request, one) +
+             takingOf(request, result, at, at - 1) +
+             takingOf(request, result, at, at + 1);
     };
-    lower.push_back(load(stage) / stage.replicas);
+    lower.push_back(load(s) / stage.replicas);
     for (int device : stage.devices)
-      onServer[topology.server(device)] += load(stage) / stage.replicas;
+      onServer[topology.server(device)] += load(s) / stage.replicas;
     // From here to the end and back, once for every microbatch in flight.
     double way = 0;
     for (size_t t = s; t < count; ++t) {
-      way += load(result.stages[t]);
+      way += load(t);
       if (t > s)
         way += there[t] + back[t];
     }

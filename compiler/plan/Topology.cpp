@@ -98,6 +98,33 @@ std::string text(const Json &object, const char *key,
   return object[key].get<std::string>();
 }
 
+/// Costs of the routines that calibration has timed, of every amount of each.
+void readKernels(const Json &device, const std::string &origin,
+                 DeviceModel &d) {
+  if (device.contains("fork_us"))
+    d.forkSeconds = number(device, "fork_us", origin, "\"device\"") * 1e-6;
+  if (device.contains("fork_efficiency"))
+    d.forkEfficiency =
+        positive(device, "fork_efficiency", origin, "\"device\"");
+  if (!device.contains("kernels_ns"))
+    return;
+  const Json &kernels = device["kernels_ns"];
+  if (!kernels.is_object())
+    bad(origin, "\"kernels_ns\" is not an object such as pipec calibrate "
+                "writes");
+  for (const auto &[name, costs] : kernels.items()) {
+    auto amounts = kernelAmounts().find(name);
+    if (amounts == kernelAmounts().end())
+      bad(origin, "\"kernels_ns\" has no kernel \"" + name +
+                      "\"; write the file anew with pipec calibrate");
+    if (!costs.is_object())
+      bad(origin, "\"kernels_ns\" \"" + name + "\" is not an object");
+    for (const std::string &amount : amounts->second)
+      d.kernels[name].push_back(
+          number(costs, amount.c_str(), origin, "\"" + name + "\"") * 1e-9);
+  }
+}
+
 DeviceModel customDevice(const Json &device, const std::string &origin) {
   const std::string kind = text(device, "kind", "gpu", origin, "\"device\"");
   if (kind != "cpu" && kind != "gpu")
@@ -144,12 +171,26 @@ DeviceModel customDevice(const Json &device, const std::string &origin) {
   if (device.contains("threads"))
     d.threads = static_cast<int>(std::clamp(
         positive(device, "threads", origin, "\"device\""), 1.0, 1e4));
+  if (device.contains("receive_us"))
+    d.receiveSeconds =
+        number(device, "receive_us", origin, "\"device\"") * 1e-6;
+  readKernels(device, origin, d);
   if (device.contains("launch_us"))
     d.launchSeconds = number(device, "launch_us", origin, "\"device\"") * 1e-6;
   if (device.contains("convolution_us"))
     d.convolutionSeconds =
         number(device, "convolution_us", origin, "\"device\"") * 1e-6;
   return d;
+}
+
+Json kernelsOf(const DeviceModel &d) {
+  Json kernels = Json::object();
+  for (const auto &[name, costs] : d.kernels) {
+    const std::vector<std::string> &amounts = kernelAmounts().at(name);
+    for (size_t i = 0; i < costs.size(); ++i)
+      kernels[name][amounts[i]] = costs[i] * 1e9;
+  }
+  return kernels;
 }
 
 } // namespace
@@ -264,6 +305,13 @@ std::string writeTopology(const Topology &topology) {
         {"convolution", d.convolutionEfficiency},
         {"attention", d.attentionEfficiency},
         {"memory", d.memoryEfficiency}}}};
+  if (d.receiveSeconds > 0)
+    root["device"]["receive_us"] = d.receiveSeconds * 1e6;
+  if (!d.kernels.empty()) {
+    root["device"]["fork_us"] = d.forkSeconds * 1e6;
+    root["device"]["fork_efficiency"] = d.forkEfficiency;
+    root["device"]["kernels_ns"] = kernelsOf(d);
+  }
   return root.dump(2) + "\n";
 }
 

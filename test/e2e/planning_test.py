@@ -184,6 +184,12 @@ class CalibrationTest(PipelineTest):
         cluster = json.loads(file.read_text())
         self.assertEqual([level["count"] for level in cluster["levels"]], [1, 2])
         self.assertGreater(cluster["device"]["flops"]["fp32"], 1e8)
+        self.assertGreater(cluster["device"]["receive_us"], 20)
+        self.assertEqual(set(cluster["device"]["kernels_ns"]),
+                         {"product", *(f"convolution-{of}-{path}" for of in ("forward", "backward-input", "backward-weight")
+                                       for path in ("product", "rows", "winograd"))})
+        self.assertTrue(any(cost > 0 for cost in cluster["device"]["kernels_ns"]["product"].values()))
+        self.assertIn("convolution-forward-winograd", process.stdout)
         golden = Golden("mlp")
         flags = [*golden.arguments(), "--cluster", file, "--strategy", "1f1b", "--stages", "2"]
         run = self.train(self.compile(golden.model, *flags), golden.data, 2)

@@ -138,6 +138,15 @@ enum PipecConvKind {
   PIPEC_CONV_BACKWARD_WEIGHT = 2
 };
 
+/* How a convolution is computed; what it costs depends on it.                  */
+enum PipecConvPath {
+  PIPEC_CONV_DIRECT = 0,  /* element by element */
+  PIPEC_CONV_PRODUCT = 1, /* a matrix product of gathered windows */
+  PIPEC_CONV_ROWS = 2,    /* a channel's rows at a time (few channels a group) */
+  PIPEC_CONV_WINOGRAD = 3 /* transformed tiles */
+};
+int32_t pipec_conv_path(const PipecConv *d, int32_t which);
+
 /* Bytes of scratch (64-byte aligned) that the call of this kind needs, exact.
  * A function of the descriptor alone: not of threads, processor or `prepared`;
  * the compiler calls it to place the buffer. May be 0, then scratch may be

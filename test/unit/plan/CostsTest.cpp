@@ -72,6 +72,88 @@ TEST(Calibration, RefusesNonsense) {
                Failure);
 }
 
+namespace {
+
+std::vector<KernelSample> productSamples(const DeviceModel &truth, int count,
+                                         double noise) {
+  Random random(62);
+  std::vector<KernelSample> samples;
+  for (int i = 0; i < count; ++i) {
+    ProductShape s;
+    s.batch = random.between(0, 1) ? 1 : random.between(2, 32);
+    s.m = random.between(1, 300), s.n = random.between(1, 300);
+    s.k = random.between(1, 600);
+    s.transposeA = random.between(0, 1), s.transposeB = random.between(0, 1);
+    const KernelWork work = productWork(s);
+    samples.push_back({work, *kernelSeconds(truth, work) *
+                                 random.real(1 - noise, 1 + noise)});
+  }
+  return samples;
+}
+
+} // namespace
+
+/// Costs are found again, also those of threads; shapes that were not timed are
+/// then predicted.
+TEST(Calibration, RoutinesOfManyShapes) {
+  DeviceModel truth = deviceModel("cpu");
+  truth.kernels["product"] = {50e-9,  20e-9,   0.7e-9,  0.4e-9,
+                              15e-9,  0.6e-9,  0.05e-9, 0.03e-9,
+                              0.2e-9, 0.25e-9, 0.3e-9,  0.1e-9};
+  truth.forkSeconds = 2e-6, truth.forkEfficiency = 0.9;
+  DeviceModel two = truth;
+  two.threads = 2;
+  DeviceModel fitted = deviceModel("cpu");
+  EXPECT_FALSE(kernelSeconds(fitted, productWork({1, 8, 8, 8})));
+  fitted.threads = 2;
+  fitKernels(fitted, productSamples(truth, 400, 0.2),
+             productSamples(two, 100, 0.2));
+  EXPECT_NEAR(fitted.forkEfficiency, 0.9, 0.1);
+  auto unseen = productSamples(two, 600, 0);
+  unseen.erase(unseen.begin(), unseen.begin() + 400);
+  const KernelError error = kernelErrors(fitted, unseen).at("product");
+  EXPECT_EQ(error.samples, 200);
+  EXPECT_LT(error.mean, 0.06);
+  EXPECT_NEAR(error.total, 1, 0.05);
+  for (double cost : fitted.kernels.at("product"))
+    EXPECT_GE(cost, 0);
+  // Too few shapes say nothing; a time of 0 is refused.
+  DeviceModel few = deviceModel("cpu");
+  fitKernels(few, productSamples(truth, 20, 0), {});
+  EXPECT_TRUE(few.kernels.empty());
+  EXPECT_THROW(fitKernels(few, {{productWork({1, 8, 8, 8}), 0}}, {}), Failure);
+}
+
+TEST(Calibration, WorkFollowsTheShape) {
+  auto amount = [](const KernelWork &work, const std::string &name) {
+    const auto &names = kernelAmounts().at(work.kernel);
+    EXPECT_EQ(names.size(), work.amounts.size());
+    return work.amounts.at(std::find(names.begin(), names.end(), name) -
+                           names.begin());
+  };
+  // 12 rows are 3 tiles, 48 columns 6 vectors in 2 panels; 64 steps of a small
+  // product go in 4 blocks.
+  const KernelWork small = productWork({2, 12, 48, 64});
+  EXPECT_EQ(amount(small, "step"), 2 * 3 * 6 * 64);
+  EXPECT_EQ(amount(small, "tile"), 2 * 3 * 2 * 4);
+  EXPECT_EQ(amount(small, "edge"), 0);
+  EXPECT_EQ(amount(small, "columns in place"), 2 * 48 * 64);
+  EXPECT_TRUE(small.divides);
+  // A large one in as few as the cache allows; a last vector of 2 of 8.
+  const KernelWork large = productWork({1, 512, 1026, 768, true, true});
+  EXPECT_EQ(amount(large, "tile"), 128 * 43 * 2);
+  EXPECT_EQ(amount(large, "edge"), 512 * (3 * 8 - 8 + 2) * 2);
+  EXPECT_EQ(amount(large, "rows turned"), 512 * 768);
+  EXPECT_FALSE(productWork({1, 8, 8, 8}).divides);
+  // The gradient of the weights goes over all pictures.
+  ConvolutionShape conv{4, 16, 32, 1, 64, 64, 9};
+  const KernelWork weights =
+      convolutionWork(conv, ConvolutionPass::BackwardWeight, "product");
+  EXPECT_EQ(weights.kernel, "convolution-backward-weight-product");
+  EXPECT_EQ(amount(weights, "step"), 8 * 18 * 256);
+  EXPECT_EQ(amount(weights, "window"), 16 * 9 * 256);
+}
+
 TEST(Profile, ReplacesTimesAndRoundTrips) {
   CostGraph graph = uniformChain(4, 1e-3, 10, 10);
   graph.nodes[1].forwardSeconds = 3e-3;

@@ -244,6 +244,27 @@ TEST(Planner, StepsWithoutABarrierOverlap) {
   EXPECT_NEAR(shared, 4 * 16 * work / 2, 0.02 * shared);
 }
 
+/// Tasks that receive wait for the message, those of a stage's first and last
+/// neighbour do not; a few bytes come with their announcement.
+TEST(Planner, RanksWaitForMessages) {
+  for (const char *strategy : {"1f1b", "gpipe", "zb-h1", "pipedream"}) {
+    PlanRequest r = requestFor(uniformChain(8, 1e-3, 100'000, 0), strategy, 4,
+                               std::string(strategy) == "pipedream" ? 1 : 8);
+    r.topology = oneServer(4, 1e15, 0);
+    r.stages = 4;
+    const double free = makePlan(r).stepSeconds;
+    r.topology.device.receiveSeconds = 1e-4;
+    const PlanResult plan = makePlan(r);
+    verifyPlan(r, plan);
+    EXPECT_GT(plan.stepSeconds, free + 1e-4) << strategy;
+    EXPECT_LT(plan.stepSeconds, free + 30e-4) << strategy;
+    // Costs of the stages are those of their work.
+    EXPECT_NEAR(plan.stages[1].forwardSeconds, 2e-3, 1e-9);
+    r.graph = uniformChain(8, 1e-3, 4096, 0);
+    EXPECT_NEAR(makePlan(r).stepSeconds, free, 1e-6) << strategy;
+  }
+}
+
 TEST(Planner, MemoryLimitMovesTheCuts) {
   // 1F1B keeps four microbatches on the first stage: with little memory it must
   // take fewer layers than the last.

@@ -63,6 +63,14 @@ TEST(Topology, FileRoundTrip) {
   EXPECT_EQ(again.devices(), 16);
   EXPECT_DOUBLE_EQ(again.levels[1].bandwidth, t.levels[1].bandwidth);
   EXPECT_EQ(writeTopology(again), writeTopology(t));
+  // What calibration found of routines, too.
+  t.device.kernels["product"] = std::vector<double>(12, 2e-9);
+  t.device.kernels["product"][3] = 0.125e-9;
+  t.device.forkSeconds = 2e-6, t.device.forkEfficiency = 0.75;
+  again = parseTopology(writeTopology(t), "again");
+  EXPECT_EQ(writeTopology(again), writeTopology(t));
+  EXPECT_NEAR(again.device.kernels.at("product").at(3), 0.125e-9, 1e-18);
+  EXPECT_DOUBLE_EQ(again.device.forkEfficiency, 0.75);
 }
 
 TEST(Topology, BadFilesSayWhere) {
@@ -112,6 +120,15 @@ TEST(Topology, BadFilesSayWhere) {
            std::pair(R"("name":[],"memory_GiB":1,)", "\"name\" is not a text"),
            std::pair(R"("memory_GiB":1e30,)", "at most 1e9"),
            std::pair(R"("memory_GiB":1,"efficiency":2,)", "\"efficiency\""),
+           std::pair(R"("memory_GiB":1,"kernels_ns":2,)", "\"kernels_ns\""),
+           std::pair(R"("memory_GiB":1,"kernels_ns":{"x":{}},)",
+                     "no kernel \"x\""),
+           std::pair(R"("memory_GiB":1,"kernels_ns":{"product":{"call":1}},)",
+                     "\"matrix\""),
+           std::pair(R"("memory_GiB":1,"kernels_ns":{"product":7},)",
+                     "\"product\" is not an object"),
+           std::pair(R"("memory_GiB":1,"fork_efficiency":0,)",
+                     "\"fork_efficiency\""),
        })
     EXPECT_NE(device(fields).find(part), std::string::npos) << fields;
   try {

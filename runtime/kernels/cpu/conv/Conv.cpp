@@ -137,6 +137,20 @@ bool byWinograd(const PipecConv &d, const ConvShape &s, PipecConvKind which) {
 
 } // namespace
 
+extern "C" int32_t pipec_conv_path(const PipecConv *d, int32_t which) {
+  switch (pathOf(*d, ConvShape(*d), static_cast<PipecConvKind>(which))) {
+  case Path::Direct:
+    return PIPEC_CONV_DIRECT;
+  case Path::Product:
+    return PIPEC_CONV_PRODUCT;
+  case Path::Rows:
+    return PIPEC_CONV_ROWS;
+  case Path::Winograd:
+    return PIPEC_CONV_WINOGRAD;
+  }
+  return PIPEC_CONV_DIRECT;
+}
+
 extern "C" int64_t pipec_conv_scratch_bytes(const PipecConv *d, int32_t which) {
   const ConvShape s(*d);
   const PipecConvKind kind = static_cast<PipecConvKind>(which);
