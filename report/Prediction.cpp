@@ -108,7 +108,7 @@ std::vector<MemoryPoint> memoryOverTime(const plan::Plan &plan, int rank,
   // frees at its end.
   std::vector<std::pair<double, double>> changes;
   for (size_t i = 0; i < order.size(); ++i) {
-    double change = costs.memory(order[i].kind, order[i].stage);
+    double change = costs.memory(order[i].kind, order[i].stage, rank);
     changes.push_back(
         {change >= 0 ? timeline.start[rank][i] : timeline.end[rank][i],
          change});

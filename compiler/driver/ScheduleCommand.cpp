@@ -122,12 +122,14 @@ Answer checked(const ScheduleOptions &options) {
                   options.check + ": " + std::to_string(schedule.devices()) +
                       " lines, wanted one for each of " +
                       std::to_string(request.devices) + " devices");
-  if (request.microbatches > 0 && request.microbatches != schedule.microbatches)
-    throw Failure(Exit::BadPlan, options.check + ": " +
-                                     std::to_string(schedule.microbatches) +
-                                     " microbatches, wanted " +
-                                     std::to_string(request.microbatches));
-  schedule.slices = request.slices;
+  schedule.slices = std::max(1, request.slices);
+  const int wanted = request.microbatches * schedule.slices;
+  if (request.microbatches > 0 && wanted != schedule.microbatches)
+    throw Failure(Exit::BadPlan,
+                  options.check + ": " + std::to_string(schedule.microbatches) +
+                      (schedule.slices > 1 ? " slices, wanted "
+                                           : " microbatches, wanted ") +
+                      std::to_string(wanted));
   verifyCsv(schedule, text);
   answer.costs = costsFor(schedule, request);
   check(answer.costs, schedule.stages, schedule.devices());

@@ -11,6 +11,7 @@
 
 #include <cmath>
 #include <map>
+#include <set>
 #include <sstream>
 
 namespace pipec {
@@ -23,9 +24,13 @@ using schedule::ScheduleRequest;
 void readPairs(const std::string &option, const std::string &text,
                const std::map<std::string, double *> &known) {
   std::stringstream parts(text);
+  std::set<std::string> seen;
   for (std::string part; std::getline(parts, part, ',');) {
     auto equals = part.find('=');
     auto key = known.find(part.substr(0, equals));
+    if (key != known.end() && !seen.insert(key->first).second)
+      throw Failure(Exit::Usage,
+                    option + ": " + key->first + " is given twice");
     double value = 0;
     std::size_t used = 0;
     try {
@@ -132,9 +137,11 @@ void declare(CLI::App &app, ScheduleOptions &o, Typed &typed) {
                  "1f1b: forwards before the first backward, per stage");
   app.add_option("--replicas", typed.replicas,
                  "copies of each stage; they add up to --stages");
-  app.add_option("--slices", r.slices, "seq1f1b: pieces of a sequence");
+  app.add_option("--slices", r.slices, "seq1f1b: pieces of a sequence")
+      ->check(CLI::Range(1, 1024));
   app.add_option("--group-size", r.groupSize,
-                 "interleaved schedules: microbatches in a turn");
+                 "interleaved schedules: microbatches in a turn")
+      ->check(CLI::Range(1, 1 << 24));
   app.add_flag("--link-occupancy", o.simulate.linkOccupancy,
                "figures with links that carry one transfer at a time");
   app.add_option("--buffers", o.simulate.buffers,
@@ -241,7 +248,7 @@ public:
       if (!memory.is_object())
         fail("memory", "wanted an object with F, B, W");
       onlyKeys(memory, "memory.", {"F", "B", "W"});
-      list(memory, "F", "memory.F", c.memoryForward, false);
+      list(memory, "F", "memory.F", c.memoryForward, true);
       list(memory, "B", "memory.B", c.memoryInput, false);
       list(memory, "W", "memory.W", c.memoryWeight, false);
     }

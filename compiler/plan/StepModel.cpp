@@ -348,7 +348,7 @@ static double leastShared(const schedule::Schedule &order,
   for (int d = 0; d < order.devices(); ++d) {
     double work = after[static_cast<size_t>(d)];
     for (const schedule::Action &a : order.order[static_cast<size_t>(d)])
-      work += costs.time(a.kind, a.stage);
+      work += costs.time(a.kind, a.stage, d);
     double &sum = onServer[sharing.server[static_cast<size_t>(d)]];
     sum += work * sharing.copies[static_cast<size_t>(d)];
     most = std::max(most, sum);

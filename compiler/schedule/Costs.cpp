@@ -8,32 +8,34 @@
 
 namespace pipec::schedule {
 
-double Costs::time(Kind kind, int stage) const {
+static double of(Kind kind, double forward, double input, double weight) {
   switch (kind) {
   case Kind::F:
-    return forward[stage];
+    return forward;
   case Kind::I:
-    return backwardInput[stage];
+    return input;
   case Kind::W:
-    return backwardWeight[stage];
+    return weight;
   case Kind::B:
     break;
   }
-  return backwardInput[stage] + backwardWeight[stage];
+  return input + weight;
 }
 
-double Costs::memory(Kind kind, int stage) const {
-  switch (kind) {
-  case Kind::F:
-    return memoryForward[stage];
-  case Kind::I:
-    return memoryInput[stage];
-  case Kind::W:
-    return memoryWeight[stage];
-  case Kind::B:
-    break;
-  }
-  return memoryInput[stage] + memoryWeight[stage];
+double Costs::time(Kind kind, int stage, int device) const {
+  if (onDevice.empty())
+    return of(kind, forward[stage], backwardInput[stage],
+              backwardWeight[stage]);
+  const OnDevice &own = onDevice[device];
+  return of(kind, own.forward, own.backwardInput, own.backwardWeight);
+}
+
+double Costs::memory(Kind kind, int stage, int device) const {
+  if (onDevice.empty())
+    return of(kind, memoryForward[stage], memoryInput[stage],
+              memoryWeight[stage]);
+  const OnDevice &own = onDevice[device];
+  return of(kind, own.memoryForward, own.memoryInput, own.memoryWeight);
 }
 
 double Costs::hop(int stage, int from, int to) const {
@@ -67,25 +69,25 @@ Costs expand(const UniformCosts &u, int devices, int chunks) {
 
 Costs expand(const DeviceCosts &perDevice,
              const std::vector<std::vector<int>> &placement) {
-  int devices = 0;
-  std::vector<int> held;
-  for (const auto &copies : placement)
-    for (int d : copies) {
+  // A device without a stage still has its links.
+  int devices = static_cast<int>(perDevice.forward.size());
+  bool copies = false;
+  for (const auto &on : placement) {
+    copies |= on.size() > 1;
+    for (int d : on)
       devices = std::max(devices, d + 1);
-      held.resize(devices);
-      ++held[d];
-    }
+  }
   // Copies of one stage in opposite device order (bidirectional) share the
   // device's time between the copies' stages; a replica holds its stage whole.
+  const int chunks = std::max<int>(1, static_cast<int>(placement.size()) /
+                                          std::max(1, devices));
+  auto entry = [&](const std::vector<double> &list, double missing, int d) {
+    return (list.empty() ? missing : list[d]) / chunks;
+  };
   auto spread = [&](const std::vector<double> &list, double missing) {
     std::vector<double> result;
-    for (std::size_t s = 0; s < placement.size(); ++s) {
-      int device = placement[s][0];
-      int chunks = std::max<int>(1, static_cast<int>(placement.size()) /
-                                        std::max(1, devices));
-      double whole = list.empty() ? missing : list[device];
-      result.push_back(whole / chunks);
-    }
+    for (const auto &on : placement)
+      result.push_back(entry(list, missing, on[0]));
     return result;
   };
   Costs costs;
@@ -96,6 +98,13 @@ Costs expand(const DeviceCosts &perDevice,
   costs.memoryInput = spread(perDevice.memoryInput, 0);
   costs.memoryWeight = spread(perDevice.memoryWeight, -1);
   costs.limit = perDevice.limit;
+  for (int d = 0; copies && d < devices; ++d)
+    costs.onDevice.push_back({entry(perDevice.forward, 1, d),
+                              entry(perDevice.backwardInput, 1, d),
+                              entry(perDevice.backwardWeight, 1, d),
+                              entry(perDevice.memoryForward, 1, d),
+                              entry(perDevice.memoryInput, 0, d),
+                              entry(perDevice.memoryWeight, -1, d)});
   if (!perDevice.link.empty())
     costs.linkDelay = perDevice.link;
   else if (perDevice.comm.size() <= 1)

@@ -38,8 +38,16 @@ struct Costs {
   /// Per device; empty: none.
   std::vector<double> limit;
 
-  double time(Kind kind, int stage) const;
-  double memory(Kind kind, int stage) const;
+  /// Per device, in place of the stages' times and memory: where copies of a
+  /// stage are on devices that differ. Empty: they do not.
+  struct OnDevice {
+    double forward, backwardInput, backwardWeight;
+    double memoryForward, memoryInput, memoryWeight;
+  };
+  std::vector<OnDevice> onDevice;
+
+  double time(Kind kind, int stage, int device) const;
+  double memory(Kind kind, int stage, int device) const;
   /// Transfer time over the boundary between `stage` and `stage`+1.
   double hop(int stage, int from, int to) const;
 };

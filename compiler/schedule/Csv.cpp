@@ -32,7 +32,7 @@ public:
       : text(text), name(name) {}
 
   void read(Schedule &schedule) {
-    std::size_t begin = 0;
+    std::size_t begin = text.starts_with("\xef\xbb\xbf") ? 3 : 0;
     while (begin < text.size()) {
       std::size_t end = std::min(text.find('\n', begin), text.size());
       ++line;
@@ -102,11 +102,13 @@ private:
   fail(std::size_t from, std::size_t to, std::size_t column,
        const std::string &why =
            "wanted <stage><F|B|I|W><microbatch> such as 3F11") const {
-    throw Failure(Exit::BadPlan,
-                  name + ":" + std::to_string(line) + ":" +
-                      std::to_string(column) + ": '" +
-                      text.substr(from, std::min<std::size_t>(to - from, 40)) +
-                      "': " + why);
+    std::string cell = text.substr(from, std::min<std::size_t>(to - from, 40));
+    for (char &c : cell)
+      if (static_cast<unsigned char>(c) < ' ')
+        c = '?'; // of a binary file
+    throw Failure(Exit::BadPlan, name + ":" + std::to_string(line) + ":" +
+                                     std::to_string(column) + ": '" + cell +
+                                     "': " + why);
   }
 
   static bool isSpace(char c) { return c == ' ' || c == '\t' || c == '\r'; }

@@ -13,9 +13,10 @@ namespace pipec::schedule {
 
 static constexpr ScheduleRow kRows[] = {
 #define PIPEC_SCHEDULE(function, name, layout, chunks, synchronous, split,     \
-                       replicates, readsCosts, summary, source)                \
+                       replicates, extra, readsCosts, summary, source)         \
   {name,        summary, source,     Layout::layout, ChunkRule::chunks,        \
-   synchronous, split,   replicates, readsCosts,     function},
+   synchronous, split,   replicates, Extra::extra,   readsCosts,               \
+   function},
 #include "compiler/schedule/Schedules.def"
 };
 
@@ -42,6 +43,7 @@ static constexpr ScheduleRow kAuto{"auto",
                                    true,
                                    true,
                                    false,
+                                   Extra::None,
                                    true,
                                    makeAuto};
 
@@ -57,6 +59,12 @@ static ScheduleRequest normalize(const ScheduleRow &row,
   require(request.microbatches >= 1 && request.microbatches <= 1 << 24,
           name + ": microbatches must be between 1 and 16777216, not " +
               std::to_string(request.microbatches));
+  require(request.warmup.empty() || row.extra == Extra::Warmup,
+          name + " has no warm-up to choose");
+  require(request.groupSize == 0 || row.extra == Extra::GroupSize,
+          name + " has no groups of microbatches");
+  require(request.slices == 0 || row.extra == Extra::Slices,
+          name + " does not cut microbatches into slices");
   int wanted = row.chunks == ChunkRule::One ? 1 : 2;
   bool open = &row == &kAuto && request.chunks <= 0;
   if (open)

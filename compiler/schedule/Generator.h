@@ -36,7 +36,8 @@ struct ScheduleRequest {
   /// Forwards before the first backward, per stage and copy (1f1b: DAPPLE's
   /// K_i); empty: the schedule's default.
   std::vector<int> warmup;
-  int slices = 1;    ///< sequence pieces per microbatch (seq1f1b)
+  /// Sequence pieces per microbatch (seq1f1b); 0: the schedule's default.
+  int slices = 0;
   int groupSize = 0; ///< microbatches per chunk turn (interleaved); 0: devices
   DeviceCosts costs; ///< empty lists: one unit each
   /// Costs of each stage, where the caller knows the stages: they take the
@@ -52,6 +53,14 @@ enum class ChunkRule {
   Free, ///< any number, two by default
 };
 
+/// The option of a request that one schedule has and others do not.
+enum class Extra {
+  None,
+  Warmup,    ///< ScheduleRequest::warmup
+  GroupSize, ///< ScheduleRequest::groupSize
+  Slices,    ///< ScheduleRequest::slices
+};
+
 struct ScheduleRow {
   const char *name;
   const char *summary;
@@ -61,6 +70,7 @@ struct ScheduleRow {
   bool synchronous;   ///< flushes once per optimizer step
   bool splitBackward; ///< I and W apart
   bool replicates;    ///< takes ScheduleRequest::replicas
+  Extra extra;
   bool readsCosts;
   Schedule (*make)(const ScheduleRequest &);
 };

@@ -134,7 +134,7 @@ private:
         continue;
       }
       const Action &a = schedule.order[d][device.next];
-      device.left = costs.time(a.kind, a.stage);
+      device.left = costs.time(a.kind, a.stage, d);
       take(a);
       if (device.step == 0)
         line.start[d].push_back(now);
@@ -206,7 +206,7 @@ private:
   void record(int d, const Action &a) {
     line.end[d].push_back(now);
     const double before = line.memory[d].empty() ? 0 : line.memory[d].back();
-    line.memory[d].push_back(before + costs.memory(a.kind, a.stage));
+    line.memory[d].push_back(before + costs.memory(a.kind, a.stage, d));
     line.peak[d] = std::max(line.peak[d], line.memory[d].back());
   }
 

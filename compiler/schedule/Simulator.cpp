@@ -212,9 +212,9 @@ bool Simulation::compute(int device) {
     take(device, input, begin);
   }
   waitingFor[device] = -1;
-  double time = costs.time(a.kind, a.stage);
+  double time = costs.time(a.kind, a.stage, device);
   double before = next[device] ? line.memory[device].back() : 0;
-  double held = before + costs.memory(a.kind, a.stage);
+  double held = before + costs.memory(a.kind, a.stage, device);
   line.start[device].push_back(begin);
   line.end[device].push_back(begin + time);
   line.memory[device].push_back(held);
@@ -236,7 +236,7 @@ bool Simulation::send(int device) {
   double leaves = freeAt[device];
   if (pairStarts(device, next[device] - 1)) {
     const Action &other = schedule.order[device][next[device]];
-    leaves += costs.time(other.kind, other.stage);
+    leaves += costs.time(other.kind, other.stage, device);
   }
   double hop = costs.hop(a.kind == Kind::F ? a.stage : a.stage - 1, device, to);
   if (!plainLinks && to != device) {

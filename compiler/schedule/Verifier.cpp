@@ -287,7 +287,7 @@ void Verifier::memory() {
     double slack = 1e-9 * std::max(1.0, std::abs(limit));
     for (std::size_t i = 0; i < schedule.order[d].size(); ++i) {
       const Action &a = schedule.order[d][i];
-      held += costs.memory(a.kind, a.stage);
+      held += costs.memory(a.kind, a.stage, d);
       if (held > limit + slack) {
         report(Rule::Memory, d, static_cast<int>(i),
                toString(a) + " brings the device to " + number(held) +

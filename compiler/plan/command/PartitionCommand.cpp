@@ -23,7 +23,7 @@ using published::PartitionOptions;
 struct Arguments {
   std::string graph, format, devices, bandwidth, memory,
       shape = "contiguous", objective, straddle = "off", output = "text", dot,
-      strategy = "1f1b";
+      strategy;
   int microbatches = 0;
   bool quiet = false;
 };
@@ -152,9 +152,10 @@ int partitionCommand(int argc, char **argv) {
                  "its own space")
       ->check(CLI::IsMember({"on", "off"}))
       ->capture_default_str();
-  app.add_option("--strategy", a.strategy,
-                 "the training strategy that --objective step prices")
-      ->capture_default_str();
+  app.add_option(
+      "--strategy", a.strategy,
+      "the training strategy that --objective step prices; 1f1b when "
+      "absent");
   app.add_option("--format", a.output, "text or json")
       ->check(CLI::IsMember({"text", "json"}))
       ->capture_default_str();

@@ -113,8 +113,14 @@ Partition partitionPipeDream(const PartitionOptions &options) {
         Exit::Usage,
         "PipeDream's objective uses every device and is searched for at "
         "most 1024; --objective step plans larger clusters");
-  // Straddling plans are tabulated for every pair of device counts.
+  if (options.straddle && devices > 256)
+    throw Failure(Exit::Usage,
+                  "--straddle on is searched for at most 256 devices");
+  // Two levels are solved once for every cut and number of servers.
   size_t cuts = 4000;
+  if (levels.size() == 2 && devices > 32)
+    cuts = std::clamp<size_t>(25'600 / static_cast<size_t>(devices), 96, cuts);
+  // Straddling plans are tabulated for every pair of device counts.
   bool straddles = options.straddle && levels.size() == 2;
   if (straddles)
     cuts = std::clamp<size_t>(
@@ -417,6 +423,30 @@ GraphFormat guessFormat(const std::string &text, const std::string &path) {
                                                      : GraphFormat::Placement;
 }
 
+/// Options that the objective has no place for are mistakes.
+static void expectUsed(const PartitionOptions &options, Objective objective) {
+  auto expect = [](bool holds, const std::string &message) {
+    if (!holds)
+      throw Failure(Exit::Usage, message);
+  };
+  const bool step = objective == Objective::Step;
+  expect(options.contiguous || objective == Objective::Placement,
+         "--shape free: only the placement objective has other than contiguous "
+         "stages");
+  expect(!options.straddle || objective == Objective::PipeDream,
+         "--straddle on: only the pipedream objective keeps replicas within "
+         "servers otherwise");
+  expect(options.strategy.empty() || step,
+         "--strategy: only --objective step prices one");
+  expect(options.microbatches == 0 || step || objective == Objective::Piper,
+         "--microbatches: the pipedream and placement objectives are times of "
+         "one in a full pipeline, whatever their number");
+  expect(options.interBandwidth == 0 || objective != Objective::Placement,
+         "--bandwidth: placement graphs say what each transfer takes");
+  expect(options.intraBandwidth == 0 || objective != Objective::Piper,
+         "--bandwidth: the piper objective has one bandwidth for all links");
+}
+
 Partition partitionGraph(const PartitionOptions &options) {
   const double began = now();
   double processorBegan = processorSeconds();
@@ -426,6 +456,8 @@ Partition partitionGraph(const PartitionOptions &options) {
                   : format == GraphFormat::Placement ? Objective::Placement
                                                      : Objective::Piper;
   Objective objective = options.objective.value_or(own);
+  if (objective == own || objective == Objective::Step)
+    expectUsed(options, objective);
   Partition result;
   if (objective == Objective::Step)
     result = partitionByStep(options, format);

@@ -30,7 +30,7 @@ struct PartitionOptions {
   int microbatches = 0;      ///< 0: the file's
   bool contiguous = true;
   bool straddle = false;
-  std::string strategy = "1f1b"; ///< for Objective::Step
+  std::string strategy; ///< for Objective::Step; empty: 1f1b
 };
 
 struct PartitionStage {

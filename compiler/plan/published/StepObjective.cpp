@@ -216,7 +216,8 @@ Partition partitionByStep(const PartitionOptions &options, GraphFormat format) {
   request.topology.device = plan::deviceModel("a100-80g");
   request.topology.levels = {{"server", servers, inter, 0},
                              {"gpu", each, intra, 0}};
-  request.strategy = plan::strategyFacts(options.strategy);
+  request.strategy =
+      plan::strategyFacts(options.strategy.empty() ? "1f1b" : options.strategy);
   request.microbatches = options.microbatches > 0        ? options.microbatches
                          : !request.strategy.synchronous ? 1
                          : converted.microbatches > 0 ? converted.microbatches

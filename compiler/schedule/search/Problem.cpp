@@ -15,8 +15,8 @@ static void fillRows(Problem &p, const Costs &costs,
     for (int kind = 0; kind < 3; ++kind) {
       Row &row = p.rows[3 * s + kind];
       row.device = placement[s][0];
-      row.time = costs.time(kKinds[kind], s);
-      row.memory = costs.memory(kKinds[kind], s);
+      row.time = costs.time(kKinds[kind], s, row.device);
+      row.memory = costs.memory(kKinds[kind], s, row.device);
       row.after = kind ? 3 * s + kind - 1 : -1;
       int to = kind == 0 ? s + 1 : kind == 1 ? s - 1 : -1;
       if (to < 0 || to >= p.stages)

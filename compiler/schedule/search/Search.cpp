@@ -338,7 +338,7 @@ std::optional<Schedule> published(const char *name,
     return std::nullopt;
   ScheduleRequest asked = request;
   asked.chunks = family.chunks;
-  asked.slices = 1;
+  asked.slices = 0;
   try {
     Schedule schedule = row->make(asked);
     if (schedule.slices > 1)

@@ -188,6 +188,21 @@ TEST_F(PartitionCommand, MistakesHaveTheirCodes) {
   expect(64,
          {vgg, "--objective", "piper", "--devices", "4", "--bandwidth", "1e9"},
          "pipedream");
+  expect(64, {vgg, "--devices", "4", "--bandwidth", "1e9", "--shape", "free"},
+         "--shape free");
+  expect(64, {place, "--straddle", "on"}, "--straddle on");
+  expect(64,
+         {vgg, "--devices", "64x8", "--bandwidth", "1e9", "--straddle", "on"},
+         "at most 256 devices");
+  expect(64, {place, "--strategy", "gpipe"}, "--strategy");
+  expect(64,
+         {vgg, "--devices", "4", "--bandwidth", "1e9", "--microbatches", "8"},
+         "--microbatches");
+  expect(64, {place, "--bandwidth", "1e9"}, "--bandwidth");
+  expect(64,
+         {vgg, "--objective", "step", "--devices", "4", "--bandwidth", "1e9",
+          "--straddle", "on"},
+         "--straddle on");
   expect(64, {}, "graph");
   expect(64,
          {vgg, "--objective", "step", "--devices", "2", "--bandwidth", "1e9",
@@ -215,8 +230,10 @@ TEST_F(PartitionCommand, MistakesHaveTheirCodes) {
 TEST_F(PartitionCommand, MistakesInFilesHaveTheirLines) {
   auto expect = [&](const std::string &text, const std::string &part) {
     write("bad", text);
-    std::string message = run({path("bad"), "--devices", "2", "--bandwidth",
-                               "1e9", "--memory-limit", "1GB"});
+    std::string message =
+        text[0] == '{'
+            ? run({path("bad")})
+            : run({path("bad"), "--devices", "2", "--bandwidth", "1e9"});
     EXPECT_EQ(code, 65) << message;
     EXPECT_NE(message.find(part), std::string::npos) << message;
   };

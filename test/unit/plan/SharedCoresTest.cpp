@@ -96,9 +96,9 @@ TEST(SharedCores, OneCoreDoesAllTheWork) {
     schedule::Costs costs = randomCosts(random, s.stages);
     costs.comm = {0};
     double work = 0, path = simulate(s, costs).makespan;
-    for (const auto &actions : s.order)
-      for (const schedule::Action &a : actions)
-        work += costs.time(a.kind, a.stage);
+    for (int d = 0; d < s.devices(); ++d)
+      for (const schedule::Action &a : s.order[d])
+        work += costs.time(a.kind, a.stage, d);
     std::vector<double> tail(4, 0.5);
     auto one = simulateShared(s, costs, oneServerOf(4, 1), tail);
     EXPECT_NEAR(one.finish[0], work + 2, 1e-9) << name;

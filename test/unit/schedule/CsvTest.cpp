@@ -88,6 +88,15 @@ TEST(Csv, NamesLineAndColumn) {
             "<stage><F|B|I|W><microbatch> such as 3F11");
   EXPECT_EQ(failureOf("0F20000000\n"),
             "s.csv:1:1: '0F20000000': number too large");
+  EXPECT_EQ(failureOf(std::string("0F0\0,0B0\n", 9)),
+            "s.csv:1:1: '0F0?': wanted <stage><F|B|I|W><microbatch> such as "
+            "3F11");
+  EXPECT_EQ(readCsv("\xef\xbb\xbf"
+                    "0F0,0B0\r\n",
+                    "s.csv")
+                .order[0]
+                .size(),
+            2u);
   EXPECT_EQ(failureOf(""), "s.csv:1:1: no action in the file");
   EXPECT_EQ(failureOf("0F0,2F0,2B0,0B0\n"),
             "s.csv: stage 1 is on no line, but stage 2 is");

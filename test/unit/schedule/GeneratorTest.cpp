@@ -118,6 +118,52 @@ TEST(Generator, WholeBackwardsOnAVInTwoThirdsOfTheMemory) {
     }
 }
 
+TEST(Generator, OptionsOfOtherSchedulesAreRefused) {
+  for (const ScheduleRow &row : schedules()) {
+    auto refusal = [&](auto set) -> std::string {
+      ScheduleRequest request;
+      request.devices = 4;
+      request.microbatches = 8;
+      set(request);
+      try {
+        generate(row.name, request);
+      } catch (const Failure &failure) {
+        EXPECT_EQ(failure.code, Exit::Usage);
+        return failure.what();
+      }
+      return "";
+    };
+    const std::string name = row.name;
+    EXPECT_EQ(refusal([](auto &r) { r.warmup = {4, 3, 2, 1}; }),
+              name == "1f1b" ? "" : name + " has no warm-up to choose");
+    EXPECT_EQ(refusal([](auto &r) { r.groupSize = 4; }),
+              name.starts_with("interleaved")
+                  ? ""
+                  : name + " has no groups of microbatches");
+    EXPECT_EQ(refusal([](auto &r) { r.slices = 2; }),
+              name == "seq1f1b"
+                  ? ""
+                  : name + " does not cut microbatches into slices");
+  }
+}
+
+TEST(Generator, OneSliceIsWholeMicrobatches) {
+  ScheduleRequest request;
+  request.devices = 3;
+  request.microbatches = 5;
+  request.slices = 1;
+  EXPECT_EQ(generate("seq1f1b", request).order,
+            generate("1f1b",
+                     [&] {
+                       ScheduleRequest plain = request;
+                       plain.slices = 0;
+                       return plain;
+                     }())
+                .order);
+  request.slices = 0;
+  EXPECT_EQ(generate("seq1f1b", request).microbatches, 20);
+}
+
 TEST(Generator, RefusesImpossibleSizes) {
   EXPECT_EQ(usageError("1f1b", sizes(0, 4)),
             "1f1b: devices must be between 1 and 65536, not 0");

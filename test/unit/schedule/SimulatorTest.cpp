@@ -2,6 +2,7 @@
 #include "compiler/schedule/Simulator.h"
 #include "compiler/schedule/Csv.h"
 #include "compiler/schedule/Generator.h"
+#include "compiler/schedule/Verifier.h"
 #include "support/Failure.h"
 
 #include <gtest/gtest.h>
@@ -86,6 +87,43 @@ TEST(Simulator, HeterogeneousDevicesAndLinks) {
   request.costs.comm.clear();
   request.costs.link = {{0, 1, 9}, {2, 0, 3}, {9, 4, 0}};
   EXPECT_DOUBLE_EQ(run("1f1b", request).makespan, 63 + 1 + 3 + 4 + 2);
+}
+
+TEST(Simulator, CopiesTakeTheirOwnDevicesTime) {
+  // Two whole models: the second device is three times as slow and keeps
+  // twice as much.
+  ScheduleRequest request = sizes(2, 4);
+  request.costs.forward = {1, 3};
+  request.costs.backwardInput = {1, 3};
+  request.costs.backwardWeight = {1, 3};
+  request.costs.memoryForward = {1, 2};
+  request.costs.memoryWeight = {-1, -2};
+  Timeline dp = run("dp", request);
+  EXPECT_DOUBLE_EQ(dp.busy[0], 2 * 3 * 1);
+  EXPECT_DOUBLE_EQ(dp.busy[1], 2 * 3 * 3);
+  EXPECT_EQ(dp.peak, (std::vector<double>{1, 2}));
+  // One microbatch at a time, both ways: each device runs all its tasks alone.
+  Timeline gems = run("gems", request);
+  EXPECT_DOUBLE_EQ(gems.busy[0], 4 * 3 * 1);
+  EXPECT_DOUBLE_EQ(gems.busy[1], 4 * 3 * 3);
+  // A device that nothing is left for still has its links.
+  ScheduleRequest idle = sizes(3, 2);
+  idle.costs.forward = {1, 2, 3};
+  idle.costs.comm = {0.5, 0.5};
+  Schedule two = generate("dp", idle);
+  Costs costsOfTwo = costsFor(two, idle);
+  check(costsOfTwo, two.stages, two.devices());
+  EXPECT_EQ(costsOfTwo.linkDelay.size(), 3u);
+  // Limits are checked against the same figures.
+  request.costs.limit = {1, 1.5};
+  Schedule schedule = generate("dp", request);
+  Costs costs = costsFor(schedule, request);
+  VerifyOptions options;
+  options.costs = &costs;
+  auto violations = verify(schedule, options);
+  ASSERT_EQ(violations.size(), 1u);
+  EXPECT_EQ(violations[0].rule, Rule::Memory);
+  EXPECT_EQ(violations[0].device, 1);
 }
 
 TEST(Simulator, LinkOccupancyQueuesTransfers) {
