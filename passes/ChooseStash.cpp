@@ -56,6 +56,16 @@ private:
     return !def || (stageOf(def) != stage && !sources.contains(def));
   }
 
+  /// Given or kept, or joined of what is.
+  bool isHere(Value v, int64_t stage) {
+    if (isGiven(v, stage) || kept.contains(v))
+      return true;
+    Operation *def = v.getDefiningOp();
+    return def->hasAttr(kOpJoins) &&
+           llvm::all_of(def->getOperands(),
+                        [&](Value x) { return isHere(x, stage); });
+  }
+
   void collectDemand() {
     for (Operation *op : backward)
       for (Value v : op->getOperands())
@@ -68,11 +78,22 @@ private:
     // What no cheap op makes is kept if read at all.
     for (Value v : demanded)
       if (!isCheap(v.getDefiningOp()))
-        kept.insert(v);
+        keep(v);
     for (Operation *op : forward)
       for (Value v : op->getResults())
         if (demanded.contains(v) && isCheap(op))
           decideCheap(v);
+  }
+
+  /// Of positions that were joined, those of this piece.
+  void keep(Value v) {
+    Operation *op = v.getDefiningOp();
+    if (!op->hasAttr(kOpJoins))
+      kept.insert(v);
+    else
+      for (Value x : op->getOperands())
+        if (!isGiven(x, stageOf(op)))
+          kept.insert(x);
   }
 
   void decideCheap(Value v) {
@@ -87,7 +108,8 @@ private:
     bool replace = large.size() == 1 && missing.size() == 1 &&
                    byteSize(missing.front().getType()) <= bytes;
     if (missing.empty() || replace) {
-      kept.insert(missing.begin(), missing.end());
+      for (Value x : missing)
+        keep(x);
       keepSmall(v, bytes);
       return;
     }
@@ -105,7 +127,7 @@ private:
       Operation *def = x.getDefiningOp();
       if (def && sources.contains(def))
         continue;
-      bool given = isGiven(x, stageOf(op)) || kept.contains(x);
+      bool given = isHere(x, stageOf(op));
       if (!given && byteSize(x.getType()) * kSmallPart <= bytes)
         continue;
       if (given || !isCheap(def)) {
@@ -124,7 +146,7 @@ private:
     Operation *op = v.getDefiningOp();
     for (Value x : op->getOperands()) {
       Operation *def = x.getDefiningOp();
-      if (isGiven(x, stageOf(op)) || kept.contains(x) || sources.contains(def))
+      if (isHere(x, stageOf(op)) || sources.contains(def))
         continue;
       if (byteSize(x.getType()) * kSmallPart <= bytes)
         kept.insert(x);

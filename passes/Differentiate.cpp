@@ -91,12 +91,23 @@ private:
   }
 
   /// Uses are numbered in program order: the order in which runtime folds them.
+  /// Copies for pieces of a sequence are one use: they share an accumulator.
   void numberUses(ArrayRef<Operation *> ops) {
     llvm::StringMap<int64_t> counts;
-    for (Operation *op : ops)
-      if (auto weight = dyn_cast<WeightOp>(op))
-        if (active.contains(weight.getY()))
-          useNumber[op] = counts[weight.getParameter()]++;
+    llvm::DenseMap<Attribute, int64_t> shared;
+    for (Operation *op : ops) {
+      auto weight = dyn_cast<WeightOp>(op);
+      if (!weight || !active.contains(weight.getY()))
+        continue;
+      Attribute use = op->getAttr(kOpUse);
+      if (use && shared.contains(use)) {
+        useNumber[op] = shared[use];
+        continue;
+      }
+      useNumber[op] = counts[weight.getParameter()]++;
+      if (use)
+        shared[use] = useNumber[op];
+    }
   }
 
   LogicalResult visit(NNBuilder &b, Operation *op) {

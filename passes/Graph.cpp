@@ -12,6 +12,11 @@ func::FuncOp mainFunction(ModuleOp module) {
   return main;
 }
 
+int64_t slicesOf(ModuleOp module) {
+  auto attr = module->getAttrOfType<IntegerAttr>(kSlices);
+  return attr ? attr.getInt() : 1;
+}
+
 int64_t stageOf(Operation *op) {
   auto attr = op->getAttrOfType<IntegerAttr>(kOpStage);
   return attr ? attr.getInt() : -1;

@@ -10,6 +10,18 @@ namespace pipec {
 inline constexpr llvm::StringLiteral kOpStage = "pipe.stage";
 inline constexpr llvm::StringLiteral kOpPhase = "pipe.phase";
 
+/// On an nn.weight of a program in pieces: a number that the copies of one use
+/// share. On the module: how many pieces a sequence has (nn-slice-sequence).
+inline constexpr llvm::StringLiteral kOpUse = "pipe.use";
+inline constexpr llvm::StringLiteral kSlices = "pipe.slices";
+
+/// On an nn.concat that puts a piece behind those before it: what came before
+/// was received, so that only the piece has to be kept.
+inline constexpr llvm::StringLiteral kOpJoins = "pipe.joins";
+
+/// The pieces of a sequence; stages of the first one come first, in order.
+int64_t slicesOf(mlir::ModuleOp module);
+
 /// The model's function, or null after an error that says it is missing.
 mlir::func::FuncOp mainFunction(mlir::ModuleOp module);
 

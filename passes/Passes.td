@@ -103,6 +103,34 @@ def AssignStages : Pass<"pipe-assign-stages", "::mlir::ModuleOp"> {
   let options = [ListOption<"cuts", "cuts", "int64_t", "first node of stages 1, 2, …">];
 }
 
+def SliceSequence : Pass<"nn-slice-sequence", "::mlir::ModuleOp"> {
+  let summary = "unrolls a causal language model into pieces of its sequence";
+  let description = [{
+    Stage s of P becomes stages s, P + s, 2P + s, ...: one for each of `slices`
+    pieces, which `pipe.slices` on the module counts. Every op is there once for
+    each piece, on the positions of that piece; attention reads the keys and
+    values of its own and all earlier pieces, joined one after the other. That
+    is legal where the mask takes the weight of later positions to exactly 0:
+    its values are checked, constants and combinations of them with what is only
+    known at run time. Anything else is an error at the op that reads positions
+    of later pieces. Copies of an nn.weight share a use (`pipe.use`). The loss,
+    a sum over positions, adds the pieces' sums on the last stage.
+
+    ```mlir
+    %k = nn.matmul %x, %w {pipe.stage = 0}     : 1x8x4
+    %s = nn.matmul %q, %k {transpose_b, …}     : 1x8x8
+    // after slices=2
+    %k0 = nn.matmul %x0, %w0 {pipe.stage = 0}  : 1x4x4
+    %k1 = nn.matmul %x1, %w1 {pipe.stage = 1}  : 1x4x4
+    %s0 = nn.matmul %q0, %k0 {transpose_b, …}  : 1x4x4
+    %k01 = nn.concat %k0, %k1 {axis = 1, …}    : 1x8x4
+    %s1 = nn.matmul %q1, %k01 {transpose_b, …} : 1x4x8
+    ```
+  }];
+  let options = [Option<"slices", "slices", "int64_t", "1", "pieces of a sequence">];
+  let dependentDialects = ["::pipec::nn::NNDialect"];
+}
+
 def Differentiate : Pass<"nn-differentiate", "::mlir::ModuleOp"> {
   let summary = "appends the gradient of the loss to @main";
   let description = [{
@@ -131,8 +159,9 @@ def ChooseStash : Pass<"nn-choose-stash", "::mlir::ModuleOp"> {
     Elementwise ops and views that the backward pass reads are cloned there when
     what they read is kept anyhow (or is one tensor, no larger: then that is
     kept). Fusion makes the clones free. `mode=full` clones all forward ops of a
-    stage: only stage inputs are kept (GPipe's re-materialization). Values do
-    not change: the clones are the same ops on the same operands.
+    stage: only stage inputs are kept (GPipe's re-materialization). Of keys and
+    values that were joined from pieces of a sequence, this piece's are kept.
+    Values do not change: the clones are the same ops on the same operands.
 
     ```mlir
     %t = nn.tanh %h

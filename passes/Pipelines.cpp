@@ -55,6 +55,12 @@ void addPartitionPhase(OpPassManager &pm, ArrayRef<int64_t> cuts) {
   pm.addPass(createAssignStages(options));
 }
 
+void addSlicePhase(OpPassManager &pm, int64_t slices) {
+  SliceSequenceOptions options;
+  options.slices = slices;
+  pm.addPass(createSliceSequence(options));
+}
+
 void addDifferentiatePhase(OpPassManager &pm, int64_t microbatches,
                            const std::string &recompute) {
   DifferentiateOptions options;

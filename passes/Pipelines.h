@@ -1,8 +1,8 @@
 //===- Pipelines.h - the order of the passes ---------------------*- C++
 //-*-===//
 //
-// import -> attach -> partition -> differentiate -> split -> memory -> update.
-// Nothing else in the project knows which pass follows which.
+// import -> attach -> partition (-> slice) -> differentiate -> split -> memory
+// -> update. Nothing else in the project knows which pass follows which.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -36,6 +36,8 @@ void addAttachPhase(mlir::OpPassManager &pm, const LossChoice &loss,
                     Purpose purpose, const std::string &precision);
 /// Stage of every op.
 void addPartitionPhase(mlir::OpPassManager &pm, llvm::ArrayRef<int64_t> cuts);
+/// Stages for each of `slices` pieces of a sequence.
+void addSlicePhase(mlir::OpPassManager &pm, int64_t slices);
 /// Gradients, and what is kept for them. `recompute`: none, selective, full.
 void addDifferentiatePhase(mlir::OpPassManager &pm, int64_t microbatches,
                            const std::string &recompute);

@@ -41,15 +41,27 @@ bool inBackward(Operation *op) {
          "forward";
 }
 
+int64_t idOf(ModuleOp stage) {
+  return stage->getAttrOfType<IntegerAttr>(pipe::kStageAttr).getInt();
+}
+
 class StageMemory {
 public:
-  StageMemory(ModuleOp stage, std::map<int64_t, Edge> &edges)
-      : stage(stage), edges(edges), b(stage.getContext()),
-        id(stage->getAttrOfType<IntegerAttr>(pipe::kStageAttr).getInt()) {}
+  /// `family`: the stage and those of other pieces of the sequence that use its
+  /// weights. `holder`: the memory of the stage whose weights this one uses.
+  StageMemory(ModuleOp stage, std::map<int64_t, Edge> &edges,
+              ArrayRef<ModuleOp> family, const StageMemory *holder)
+      : stage(stage), edges(edges), family(family), b(stage.getContext()),
+        id(idOf(stage)), holdsWeights(!holder) {
+    if (holder)
+      places = holder->places, uses = holder->uses;
+  }
 
   void run() {
-    placeParameters();
-    placeAccumulators();
+    if (holdsWeights) {
+      placeParameters();
+      placeAccumulators();
+    }
     SmallVector<Operation *> ops;
     stage.walk([&](Operation *op) { ops.push_back(op); });
     // Stashes first: a tensor that is kept is sent from where it is kept.
@@ -89,12 +101,16 @@ private:
   /// The first use of a weight accumulates at the weight's own offset, further
   /// ones behind all weights.
   void placeAccumulators() {
-    stage.walk([&](pipe::AccumulateOp op) {
-      auto &list = uses[op.getParameter()];
-      list.push_back({static_cast<int64_t>(op.getUse()), Place()});
-    });
+    for (ModuleOp member : family)
+      member.walk([&](pipe::AccumulateOp op) {
+        auto &list = uses[op.getParameter().str()];
+        const auto use = static_cast<int64_t>(op.getUse());
+        if (llvm::none_of(list,
+                          [&](auto &known) { return known.first == use; }))
+          list.push_back({use, Place()});
+      });
     for (auto parameter : stage.getOps<ParameterOp>()) {
-      auto it = uses.find(parameter.getSymName());
+      auto it = uses.find(parameter.getSymName().str());
       if (it == uses.end())
         continue;
       llvm::sort(it->second,
@@ -107,7 +123,7 @@ private:
   }
 
   Place accumulator(pipe::AccumulateOp op) {
-    for (auto &[use, place] : uses[op.getParameter()])
+    for (auto &[use, place] : uses[op.getParameter().str()])
       if (use == static_cast<int64_t>(op.getUse()))
         return place;
     llvm_unreachable("every use was placed");
@@ -262,9 +278,11 @@ private:
     stage->setAttr("pipe.inputs", b.getArrayAttr(list));
     list.clear();
     for (auto parameter : stage.getOps<ParameterOp>()) {
+      if (!holdsWeights)
+        break;
       Place place = places[parameter.getSymName()];
       SmallVector<Attribute> accumulators;
-      for (auto &[use, at] : uses[parameter.getSymName()])
+      for (auto &[use, at] : uses[parameter.getSymName().str()])
         accumulators.push_back(b.getDenseI64ArrayAttr({use, at.offset}));
       list.push_back(b.getDictionaryAttr(
           {b.getNamedAttr("parameter", b.getStringAttr(parameter.getSymName())),
@@ -279,11 +297,13 @@ private:
 
   ModuleOp stage;
   std::map<int64_t, Edge> &edges;
+  SmallVector<ModuleOp> family;
   Builder b;
   int64_t id;
+  bool holdsWeights; ///< else another stage of this rank does
   llvm::StringMap<int64_t> sizes;
   llvm::StringMap<Place> places;
-  std::map<StringRef, SmallVector<std::pair<int64_t, Place>>> uses;
+  std::map<std::string, SmallVector<std::pair<int64_t, Place>>> uses;
   std::map<std::pair<StringRef, int64_t>, Place> stashPlaces;
   llvm::DenseMap<Value, Place> valuePlaces;
   llvm::DenseSet<Value> needsStore;
@@ -295,9 +315,22 @@ struct PlanMemoryPass : public pipec::impl::PlanMemoryBase<PlanMemoryPass> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     std::map<int64_t, Edge> edges;
+    SmallVector<ModuleOp> stages;
     for (auto stage : module.getOps<ModuleOp>())
       if (stage->hasAttr(pipe::kStageAttr))
-        StageMemory(stage, edges).run();
+        stages.push_back(stage);
+    // Stage j * count + s is piece j of stage s.
+    const size_t count = stages.size() / slicesOf(module);
+    std::vector<std::unique_ptr<StageMemory>> memories;
+    for (size_t i = 0; i < stages.size(); ++i) {
+      SmallVector<ModuleOp> family;
+      for (size_t s = i; s < stages.size(); s += count)
+        family.push_back(stages[s]);
+      memories.push_back(std::make_unique<StageMemory>(
+          stages[i], edges, family,
+          i < count ? nullptr : memories[i % count].get()));
+      memories.back()->run();
+    }
     writeEdges(module, edges);
   }
 

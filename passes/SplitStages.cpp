@@ -171,10 +171,16 @@ private:
     }
   }
 
+  /// The stage of the first piece of a sequence holds the weights of all.
   void copyParameters() {
-    for (auto parameter : module.getOps<ParameterOp>())
-      if (weightsOf[stage].contains(parameter.getSymName()))
+    const int64_t count = stages / slicesOf(module);
+    for (auto parameter : module.getOps<ParameterOp>()) {
+      bool read = weightsOf[stage].contains(parameter.getSymName());
+      for (int64_t s = stage; stage < count && s < stages; s += count)
+        read = read || weightsOf[s].contains(parameter.getSymName());
+      if (read)
         b.clone(*parameter);
+    }
   }
 
   void collectChainWeights(Operation *op, llvm::StringSet<> &used) {
@@ -212,8 +218,7 @@ private:
       operands.map(v, valueIn(task, phaseOf(op), v, op->getLoc()));
     b.setInsertionPointToEnd(&task.func.front());
     Operation *copy = b.clone(*op, operands);
-    copy->removeAttr(kOpStage);
-    copy->removeAttr(kOpPhase);
+    removeMarks(copy);
     for (auto [from, to] : llvm::zip(op->getResults(), copy->getResults())) {
       task.map.map(from, to);
       emitSends(from, to);
@@ -258,6 +263,11 @@ private:
     return here;
   }
 
+  static void removeMarks(Operation *op) {
+    for (StringRef mark : {kOpStage, kOpPhase, kOpUse, kOpJoins})
+      op->removeAttr(mark);
+  }
+
   Value repeatSource(Task &task, Phase phase, OpResult v) {
     Operation *def = v.getOwner();
     IRMapping operands;
@@ -265,8 +275,7 @@ private:
       operands.map(x, valueIn(task, phase, x, def->getLoc()));
     b.setInsertionPointToEnd(&task.func.front());
     Operation *copy = b.clone(*def, operands);
-    copy->removeAttr(kOpStage);
-    copy->removeAttr(kOpPhase);
+    removeMarks(copy);
     return copy->getResult(v.getResultNumber());
   }
 

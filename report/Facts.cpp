@@ -129,6 +129,9 @@ std::string planLine(const plan::Plan &plan) {
       plural(static_cast<int64_t>(plan.stages.size()), "stage") + " on " +
       plural(static_cast<int64_t>(plan.ranks.size()), "rank") + " · " +
       plural(c.servers, "server") + " of " + deviceText(c);
+  if (plan.strategy.slices > 1)
+    text += " · sequences in " + std::to_string(plan.strategy.slices) +
+            " pieces, stages for each";
   if (plan.strategy.recompute)
     text += " · activations are computed again";
   if (!plan.strategy.synchronous)

@@ -131,6 +131,7 @@ std::string inspectJson(const plan::Plan &plan) {
                {"schedule", plan.schedule},
                {"synchronous", plan.strategy.synchronous},
                {"recompute", plan.strategy.recompute},
+               {"slices", plan.strategy.slices},
                {"stages", stagesJson(plan)},
                {"ranks", ranksJson(plan)},
                {"transfers", transfersJson(plan)},

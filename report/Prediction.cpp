@@ -29,6 +29,22 @@ Kind kindOf(char letter) {
   }
 }
 
+/// Pieces of sequences are stages in a plan, but microbatches of P stages in
+/// the schedule: there it is known what each of them waits for.
+schedule::Schedule rolled(schedule::Schedule schedule, int slices) {
+  schedule.slices = slices;
+  schedule.stages /= slices;
+  schedule.microbatches *= slices;
+  schedule.placement.resize(static_cast<size_t>(schedule.stages));
+  for (auto &order : schedule.order)
+    for (schedule::Action &action : order) {
+      action.microbatch =
+          action.microbatch * slices + action.stage / schedule.stages;
+      action.stage %= schedule.stages;
+    }
+  return schedule;
+}
+
 schedule::Schedule scheduleOf(const plan::Plan &plan) {
   schedule::Schedule schedule;
   const bool stream = isStream(plan);
@@ -74,6 +90,21 @@ schedule::Costs costsOf(const plan::Plan &plan) {
   return costs;
 }
 
+/// Of P stages, whose pieces cost what they do on average.
+schedule::Costs rolled(schedule::Costs costs, int slices) {
+  for (auto *list :
+       {&costs.forward, &costs.backwardInput, &costs.backwardWeight,
+        &costs.memoryForward, &costs.memoryInput, &costs.memoryWeight}) {
+    const size_t stages = list->size() / static_cast<size_t>(slices);
+    for (size_t i = stages; i < list->size(); ++i)
+      (*list)[i % stages] += (*list)[i];
+    list->resize(stages);
+    for (double &value : *list)
+      value /= slices;
+  }
+  return costs;
+}
+
 } // namespace
 
 int64_t streamWindow(const plan::Plan &plan) {
@@ -93,7 +124,9 @@ std::optional<Prediction> predict(const plan::Plan &plan) {
     return std::nullopt;
   Prediction prediction;
   prediction.schedule = scheduleOf(plan);
-  prediction.timeline = simulate(prediction.schedule, costsOf(plan));
+  prediction.timeline =
+      simulate(rolled(prediction.schedule, plan.strategy.slices),
+               rolled(costsOf(plan), plan.strategy.slices));
   return prediction;
 }
 

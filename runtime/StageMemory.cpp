@@ -6,7 +6,7 @@
 namespace pipec {
 
 StageMemory::StageMemory(const plan::Stage &stage, Arena &arena,
-                         char *workspace)
+                         char *workspace, const StageMemory *holder)
     : versions(stage.versions) {
   for (auto &[name, region] : stage.regions) {
     const PipecRegion id = plan::regionNamed(name);
@@ -18,6 +18,10 @@ StageMemory::StageMemory(const plan::Stage &stage, Arena &arena,
     base[id] = arena.take(stride[id] * copies);
   }
   base[PIPEC_WORKSPACE] = workspace;
+  if (holder)
+    for (PipecRegion id : {PIPEC_CONSTANTS, PIPEC_WEIGHTS, PIPEC_GRADIENTS,
+                           PIPEC_OPTIMIZER, PIPEC_STATE})
+      base[id] = holder->base[id], stride[id] = holder->stride[id];
   if (stage.computes_loss)
     base[PIPEC_LOSS] = arena.take(sizeof(float));
   // Absent regions are empty, but their base is aligned and not null.

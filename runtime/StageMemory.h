@@ -12,8 +12,10 @@ namespace pipec {
 /// The regions of one stage on one rank, every slot and version of them.
 class StageMemory {
 public:
-  /// Takes the stage's regions from the arena; `workspace` is the rank's.
-  StageMemory(const plan::Stage &stage, Arena &arena, char *workspace);
+  /// Takes the stage's regions from the arena; `workspace` is the rank's. With
+  /// a `holder` the weights and all that goes with them are that stage's.
+  StageMemory(const plan::Stage &stage, Arena &arena, char *workspace,
+              const StageMemory *holder = nullptr);
 
   /// Start of a region's slot.
   char *at(PipecRegion region, int64_t slot = 0) const {

@@ -17,6 +17,8 @@
 #include "passes/Graph.h"
 #include "passes/Optimizer.h"
 #include "passes/Pipelines.h"
+#include "passes/SliceSequence.h"
+#include "report/Format.h"
 #include "runtime/program/PlanCheck.h"
 #include "support/Diagnostics.h"
 
@@ -99,7 +101,7 @@ public:
       std::cerr << diagnostics.text(options.model); // remarks of the import
     if (options.emit == "nn")
       return emitText(*module);
-    if (!makeDecision(std::nullopt))
+    if (!checkPieces() || !makeDecision(std::nullopt))
       return report();
     if (options.dryRun)
       return printDryRun();
@@ -193,6 +195,22 @@ private:
     });
   }
 
+  /// Whether the model is one whose sequences can be cut as the options ask.
+  bool checkPieces() {
+    const int slices = purpose == Purpose::Train ? slicesAsked(options) : 1;
+    if (slices == 1)
+      return true;
+    FailureOr<int64_t> length = sequenceLength(*module);
+    if (failed(length))
+      return false;
+    if (slices > *length)
+      throw Failure(Exit::Usage, "cannot cut sequences of " +
+                                     std::to_string(*length) + " into " +
+                                     std::to_string(slices) +
+                                     " pieces: give a smaller --slices");
+    return succeeded(checkSlices(*module, *length, slices));
+  }
+
   bool makeDecision(std::optional<int> ranks) {
     original = OwningOpRef<ModuleOp>(cast<ModuleOp>(module->clone()));
     plan::CostGraph graph;
@@ -230,6 +248,10 @@ private:
       for (const schedule::Action &action : order)
         split = split || action.kind == schedule::Kind::W;
     return phase("partition", partition) &&
+           (decision.slices == 1 || phase("slice",
+                                          [&](PassManager &pm) {
+                                            addSlicePhase(pm, decision.slices);
+                                          })) &&
            phase("differentiate",
                  [&](PassManager &pm) {
                    addDifferentiatePhase(pm, options.microbatches, recompute);
@@ -326,10 +348,26 @@ private:
   int dumped = 0;
 };
 
+/// The planner knows whole sequences; keys and values that go from piece to
+/// piece come on top.
+static void checkPieceMemory(const plan::Plan &plan, int64_t limit) {
+  for (const plan::Rank &rank : plan.ranks)
+    if (plan.strategy.slices > 1 && rank.peak_bytes > limit)
+      throw Failure(
+          Exit::NoFit,
+          std::to_string(plan.strategy.slices) + " pieces of a sequence take " +
+              report::bytes(rank.peak_bytes) + " on rank " +
+              std::to_string(rank.rank) + ", " + report::bytes(limit) +
+              " are there: give a smaller --slices, --recompute full "
+              "or another strategy");
+}
+
 plan::Plan Compiler::planFor(const std::vector<int64_t> &workspace) {
-  PlanInputs inputs{*original,          *module,           options,
-                    *decision.strategy, decision.schedule, decision.request,
+  const schedule::Schedule order = schedule::unrollSlices(decision.schedule);
+  PlanInputs inputs{*original,          *module, options,
+                    *decision.strategy, order,   decision.request,
                     decision.result};
+  inputs.slices = decision.slices;
   inputs.workspaceBytes = workspace;
   inputs.purpose = purpose;
   inputs.opset = importReport.opset;
@@ -345,9 +383,11 @@ plan::Plan Compiler::planFor(const std::vector<int64_t> &workspace) {
     try {
       plan::Plan plan = buildPlan(inputs);
       plan::checkExecution(plan);
+      checkPieceMemory(plan, plan::memoryLimitOf(decision.request));
       return plan;
     } catch (const Failure &failure) {
-      if (inputs.spareSlots >= options.microbatches)
+      if (failure.code == Exit::NoFit ||
+          inputs.spareSlots >= options.microbatches)
         throw;
     }
 }
@@ -431,7 +471,7 @@ bool Compiler::compileStages(PlanFolder *folder,
                              std::string &text) {
   if (folder)
     folder->writeFile("stages/.keep", "");
-  workspace.assign(decision.result.stages.size(), 0);
+  workspace.assign(decision.result.stages.size() * decision.slices, 0);
   target::TargetOptions targetOptions;
   targetOptions.cpu = options.targetCpu;
   targetOptions.keepKernels = options.emit == "kernels";
@@ -522,8 +562,9 @@ int Compiler::printDryRun() {
   if (!lowerToTasks())
     return report();
   std::vector<int64_t> workspace;
-  for (const plan::StagePlan &stage : decision.result.stages)
-    workspace.push_back(stage.memory.workspace);
+  for (int piece = 0; piece < decision.slices; ++piece)
+    for (const plan::StagePlan &stage : decision.result.stages)
+      workspace.push_back(stage.memory.workspace / decision.slices);
   showPlan(planFor(workspace));
   return 0;
 }

@@ -129,7 +129,7 @@ void check(const CompileOptions &o) {
 void refuseTraining(const CLI::App &app) {
   for (const char *name :
        {"--loss", "--logits", "--optimizer", "--clip-norm", "--strategy",
-        "--recompute", "--freeze", "--train-only"})
+        "--slices", "--recompute", "--freeze", "--train-only"})
     if (app.count(name) > 0)
       throw Failure(Exit::Usage,
                     std::string("--forward-only trains nothing: ") +
@@ -170,6 +170,10 @@ bool parseCompileOptions(int argc, char **argv, CompileOptions &o) {
   app.add_option("--strategy", o.strategy,
                  "pipec list strategies; auto: the best synchronous one; "
                  "file:S.csv: an order by hand, a line per rank");
+  app.add_option("--slices", o.slices,
+                 "seq1f1b: pieces of a sequence (4 when left out); auto weighs "
+                 "seq1f1b when it is given")
+      ->check(CLI::Range(1, 1024));
   app.add_option("--stages", o.stages, "auto or a number of stages");
   app.add_option("--replicas", o.replicas,
                  "replicas of each stage, as 3-1; default: the planner's");

@@ -28,6 +28,7 @@ struct CompileOptions {
   bool inferenceBatchNorm = false, tie = false, untie = false;
   // Planning
   std::string strategy = "auto";
+  int slices = 0; ///< pieces of a sequence; 0: not said
   std::string stages = "auto";
   std::string replicas;
   std::string stageFile;

@@ -139,7 +139,8 @@ private:
                                                                    : "step",
                      in.strategy.synchronous(),
                      in.request.recompute == plan::Recompute::Full,
-                     in.strategy.update == strategy::Update::Validated};
+                     in.strategy.update == strategy::Update::Validated,
+                     in.slices};
     plan.schedule = in.schedule.name;
   }
 
@@ -226,26 +227,32 @@ private:
   // Stages
   //===--------------------------------------------------------------------===//
 
+  /// A piece of a sequence has the stage's cuts.
+  const plan::StagePlan &plannedStage(int stage) const {
+    return in.result.stages[stage % in.result.stages.size()];
+  }
+
   void addStage(ModuleOp module) {
     plan::Stage s;
     s.id = module->getAttrOfType<IntegerAttr>(pipe::kStageAttr).getInt();
     s.ranks = in.schedule.placement[s.id];
     s.library = "stages/stage" + std::to_string(s.id) + ".so";
-    const plan::StagePlan &planned = in.result.stages[s.id];
+    const plan::StagePlan &planned = plannedStage(s.id);
     s.first_node = planned.firstNode;
     s.last_node = planned.lastNode;
     s.first_name = in.request.graph.nodes[s.first_node].name;
     s.last_name = in.request.graph.nodes[s.last_node].name;
-    s.cost = {planned.forwardSeconds, planned.backwardInputSeconds,
-              planned.backwardWeightSeconds};
+    s.cost = {planned.forwardSeconds / in.slices,
+              planned.backwardInputSeconds / in.slices,
+              planned.backwardWeightSeconds / in.slices};
     for (auto task : module.getOps<func::FuncOp>()) {
       StringRef name =
           task->getAttrOfType<StringAttr>(pipe::kTaskAttr).getValue();
       s.split_backward |= name == "backward_weight" || name == "backward_input";
       s.tracks |= name == "track";
     }
-    s.computes_loss = in.purpose != Purpose::Infer &&
-                      s.id == static_cast<int>(in.result.stages.size()) - 1;
+    s.computes_loss =
+        in.purpose != Purpose::Infer && s.id + 1 == in.schedule.stages;
     addStageWeights(module, s);
     addStageInputs(module, s);
     addOutputs(module, s);
@@ -368,9 +375,9 @@ private:
       rank.rank = r;
       rank.stages = in.schedule.stagesOf(r);
       int device = r;
-      if (rank.stages.size() == 1) {
+      if (rank.stages.size() == static_cast<size_t>(in.slices)) {
         int stage = rank.stages[0];
-        const auto &devices = in.result.stages[stage].devices;
+        const auto &devices = plannedStage(stage).devices;
         size_t copy = in.schedule.replicaOn(stage, r);
         if (copy < devices.size())
           device = devices[copy];

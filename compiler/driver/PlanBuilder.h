@@ -28,6 +28,9 @@ struct PlanInputs {
   /// order needs.
   int spareSlots = 0;
   Purpose purpose = Purpose::Train;
+  /// Pieces of a sequence: stage j * result.stages.size() + s of `staged` and
+  /// `schedule` is piece j of stage s.
+  int slices = 1;
   int64_t opset = 0;
   std::vector<std::string> modelInputs = {}, modelOutputs = {};
   std::string optimizer = {};

@@ -88,6 +88,17 @@ plan::Topology topologyOf(const CompileOptions &o) {
 // Stages by hand
 //===----------------------------------------------------------------------===//
 
+/// Of a plan with pieces of sequences the stages of the first piece, which
+/// come first.
+static size_t stagesToRead(const nlohmann::json &json) {
+  const size_t stages = json.at("stages").size();
+  const nlohmann::json pieces = json.value(
+      nlohmann::json::json_pointer("/strategy/slices"), nlohmann::json(1u));
+  const bool divides = pieces.is_number_unsigned() && pieces > 0 &&
+                       stages % pieces.get<size_t>() == 0;
+  return divides ? stages / pieces.get<size_t>() : stages;
+}
+
 /// A plan.json, or the part of it that says where stages begin.
 static void readStageFile(const std::string &path, plan::PlanRequest &request) {
   const std::string text = readFile(path, "the stage file");
@@ -99,7 +110,10 @@ static void readStageFile(const std::string &path, plan::PlanRequest &request) {
     auto json = nlohmann::json::parse(text);
     request.cuts.clear();
     request.replicas.clear();
+    size_t left = stagesToRead(json);
     for (const auto &stage : json.at("stages")) {
+      if (left-- == 0)
+        break;
       const nlohmann::json &first = stage.at("first_node");
       if (!first.is_number_unsigned())
         throw bad("first_node must be a whole number of 0 or more, not " +
@@ -251,8 +265,9 @@ static void splitWholeBackwards(schedule::Schedule &s) {
 
 /// The planner's facts of a strategy that trains with `schedule`.
 static plan::StrategyFacts factsOf(const strategy::StrategyRow &row,
-                                   const std::string &schedule) {
-  plan::StrategyFacts facts = plan::strategyFacts(schedule);
+                                   const std::string &schedule,
+                                   int slices = 1) {
+  plan::StrategyFacts facts = plan::strategyFacts(schedule, 0, slices);
   facts.barrier = row.update != strategy::Update::Validated;
   return facts;
 }
@@ -277,6 +292,8 @@ static schedule::Schedule scheduleFor(const Decision &d) {
       schedule::findSchedule(d.strategy->schedule);
   if (!replicated && row && !row->replicates)
     request.replicas.clear();
+  if (row && row->extra == schedule::Extra::Slices)
+    request.slices = d.slices;
   if (d.request.strategy.chunks > 1) {
     request.devices /= d.request.strategy.chunks;
     request.chunks = d.request.strategy.chunks;
@@ -302,6 +319,24 @@ static std::vector<std::string> cutFor(const strategy::StrategyRow &row) {
 static bool isSearched(const strategy::StrategyRow &row) {
   const schedule::ScheduleRow *found = schedule::findSchedule(row.schedule);
   return !found || found->readsCosts;
+}
+
+static bool isSliced(const strategy::StrategyRow &row) {
+  const schedule::ScheduleRow *found = schedule::findSchedule(row.schedule);
+  return found && found->extra == schedule::Extra::Slices;
+}
+
+int slicesAsked(const CompileOptions &o) {
+  if (o.strategy == "auto")
+    return std::max(1, o.slices);
+  const bool sliced =
+      !orderFileOf(o.strategy) && isSliced(strategy::getStrategy(o.strategy));
+  if (!sliced && o.slices)
+    throw Failure(Exit::Usage,
+                  "strategy " + o.strategy +
+                      " does not cut sequences into pieces: leave --slices "
+                      "out, or take --strategy seq1f1b");
+  return !sliced ? 1 : o.slices ? o.slices : schedule::kDefaultSlices;
 }
 
 /// The order that was found for the costs, verified.
@@ -349,6 +384,7 @@ static Decision askFor(const strategy::StrategyRow &row,
   Decision d;
   d.strategy = &row;
   d.recompute = recompute || row.recompute;
+  d.slices = isSliced(row) ? slicesAsked(o) : 1;
   d.request.graph = graph;
   d.request.topology = facts.topology;
   d.request.microbatches = o.microbatches;
@@ -384,7 +420,7 @@ static Decision decideNamed(const CompileOptions &o,
     splitWholeBackwards(d.schedule);
     d.request.strategy = plan::factsOfOrder(d.schedule);
   } else {
-    d.request.strategy = factsOf(row, row.schedule);
+    d.request.strategy = factsOf(row, row.schedule, d.slices);
   }
   chooseShape(o, d);
   d.result = plan::makePlan(d.request);
@@ -395,10 +431,11 @@ static Decision decideNamed(const CompileOptions &o,
 
 /// Every synchronous strategy that keeps its activations. The first decides
 /// between equals, and gives the reason when none fits.
-static std::vector<const strategy::StrategyRow *> strategiesToCompare() {
+static std::vector<const strategy::StrategyRow *>
+strategiesToCompare(const CompileOptions &o) {
   std::vector<const strategy::StrategyRow *> rows;
   for (const strategy::StrategyRow &row : strategy::strategies())
-    if (row.synchronous() && !row.recompute)
+    if (row.synchronous() && !row.recompute && (o.slices || !isSliced(row)))
       rows.push_back(&row);
   auto usual =
       std::find(rows.begin(), rows.end(), &strategy::getStrategy("1f1b"));
@@ -420,7 +457,7 @@ static std::vector<Decision> contenders(const CompileOptions &o,
                                         const ModelFacts &facts) {
   std::vector<Decision> asked;
   std::optional<Failure> refusal;
-  std::vector<const strategy::StrategyRow *> rows = strategiesToCompare();
+  std::vector<const strategy::StrategyRow *> rows = strategiesToCompare(o);
   // One device has nothing to wait for: no order is faster than another.
   if (facts.topology.devices() == 1 && o.stages == "auto" &&
       o.stageFile.empty() && o.replicas.empty())
@@ -432,7 +469,7 @@ static std::vector<Decision> contenders(const CompileOptions &o,
                       : o.recompute == "full")
           continue;
         Decision d = askFor(*row, o, graph, facts, recompute);
-        d.request.strategy = factsOf(*row, cutFor(*row).front());
+        d.request.strategy = factsOf(*row, cutFor(*row).front(), d.slices);
         chooseShape(o, d);
         if (!isSearched(*row) || quicklySearched(d.request))
           asked.push_back(std::move(d));

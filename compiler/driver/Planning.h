@@ -17,8 +17,13 @@ struct Decision {
   plan::PlanResult result;
   schedule::Schedule schedule;
   bool recompute = false; ///< stages keep their inputs alone
+  int slices = 1;         ///< pieces of a sequence, stages for each of them
   std::vector<int64_t> cuts() const;
 };
+
+/// The pieces of a sequence that a strategy which these options allow needs, 1
+/// where none does. Throws Failure(Usage).
+int slicesAsked(const CompileOptions &options);
 
 /// The devices that the options name.
 plan::Topology topologyOf(const CompileOptions &options);

@@ -137,7 +137,8 @@ void declare(CLI::App &app, ScheduleOptions &o, Typed &typed) {
                  "1f1b: forwards before the first backward, per stage");
   app.add_option("--replicas", typed.replicas,
                  "copies of each stage; they add up to --stages");
-  app.add_option("--slices", r.slices, "seq1f1b: pieces of a sequence")
+  app.add_option("--slices", r.slices,
+                 "seq1f1b: pieces of a sequence (4 when left out)")
       ->check(CLI::Range(1, 1024));
   app.add_option("--group-size", r.groupSize,
                  "interleaved schedules: microbatches in a turn")

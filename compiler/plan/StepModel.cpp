@@ -235,6 +235,7 @@ schedule::Schedule makeSchedule(const StrategyFacts &facts,
   schedule::ScheduleRequest request;
   int chunks = std::max(1, facts.chunks);
   request.chunks = chunks > 1 ? chunks : 0;
+  request.slices = facts.slices;
   if (uniform(stages)) {
     // Equal replicas are independent pipelines that share the microbatches.
     int replicas = stages.front().replicas;

@@ -283,6 +283,7 @@ schedule::Schedule orderOf(const PlanRequest &request,
   const int chunks = std::max(1, request.strategy.chunks);
   schedule::ScheduleRequest wanted;
   wanted.chunks = chunks > 1 ? chunks : 0;
+  wanted.slices = request.strategy.slices;
   const bool equal =
       std::all_of(stages.begin(), stages.end(), [&](const StagePlan &s) {
         return s.replicas == stages.front().replicas;

@@ -53,8 +53,8 @@ const std::vector<StrategyFacts> &rows() {
 /// each size.
 class OrderFacts {
 public:
-  OrderFacts(std::string schedule, int chunks)
-      : schedule(std::move(schedule)), chunks(chunks) {}
+  OrderFacts(std::string schedule, int chunks, int slices)
+      : schedule(std::move(schedule)), chunks(chunks), slices(slices) {}
   int inFlight(const StagePosition &p) {
     auto &known = bySize[{p.stages, share(p)}];
     if (known.empty()) {
@@ -62,6 +62,7 @@ public:
       request.devices = p.stages / chunks;
       request.chunks = chunks > 1 ? chunks : 0;
       request.microbatches = share(p);
+      request.slices = slices;
       auto order = schedule::generate(schedule, request);
       for (const auto &copies : schedule::inFlight(order)) {
         int pieces = *std::max_element(copies.begin(), copies.end());
@@ -73,11 +74,12 @@ public:
 
 private:
   std::string schedule;
-  int chunks;
+  int chunks, slices;
   std::map<std::pair<int, int>, std::vector<int>> bySize;
 };
 
-StrategyFacts factsOfSchedule(const schedule::ScheduleRow &row, int chunks) {
+StrategyFacts factsOfSchedule(const schedule::ScheduleRow &row, int chunks,
+                              int slices) {
   StrategyFacts facts;
   facts.name = facts.schedule = row.name;
   facts.chunks = row.chunks == schedule::ChunkRule::One ? 1
@@ -85,10 +87,12 @@ StrategyFacts factsOfSchedule(const schedule::ScheduleRow &row, int chunks) {
                      ? chunks
                      : 2;
   facts.copies = row.layout == schedule::Layout::Bidirectional ? 2 : 1;
+  facts.slices = row.extra == schedule::Extra::Slices ? slices : 0;
   facts.splitBackward = row.splitBackward;
   facts.synchronous = row.synchronous;
   facts.replicates = false;
-  auto order = std::make_shared<OrderFacts>(row.name, facts.chunks);
+  auto order =
+      std::make_shared<OrderFacts>(row.name, facts.chunks, facts.slices);
   facts.inFlight = [order](const StagePosition &p) {
     return order->inFlight(p);
   };
@@ -98,7 +102,7 @@ StrategyFacts factsOfSchedule(const schedule::ScheduleRow &row, int chunks) {
 
 } // namespace
 
-StrategyFacts strategyFacts(const std::string &name, int chunks) {
+StrategyFacts strategyFacts(const std::string &name, int chunks, int slices) {
   std::string names;
   for (const StrategyFacts &facts : rows()) {
     if (facts.name == name)
@@ -106,7 +110,7 @@ StrategyFacts strategyFacts(const std::string &name, int chunks) {
     names += (names.empty() ? "" : ", ") + facts.name;
   }
   if (const schedule::ScheduleRow *row = schedule::findSchedule(name))
-    return factsOfSchedule(*row, chunks);
+    return factsOfSchedule(*row, chunks, slices);
   for (const schedule::ScheduleRow &row : schedule::schedules())
     if (names.find(row.name) == std::string::npos)
       names += std::string(", ") + row.name;

@@ -49,6 +49,9 @@ struct StrategyFacts {
   int chunks = 1;
   /// Copies of the whole pipeline that share the devices in opposite order.
   int copies = 1;
+  /// Pieces that a schedule cuts the sequences of a microbatch into; 0: as many
+  /// as it does by itself.
+  int slices = 0;
   /// I and W are separate tasks.
   bool splitBackward = false;
   /// Synchronous: gradients accumulate over the step's microbatches, and the
@@ -71,8 +74,10 @@ struct StrategyFacts {
 /// The row of that name ("dp", "naive", "gpipe", "1f1b", "pipedream", "2bw"),
 /// or the facts of any schedule of that name: its placement, and what its own
 /// order keeps in flight. `chunks` (0: the schedule's default) counts where it
-/// has a choice. Failure(Exit::Usage) lists the names there are.
-StrategyFacts strategyFacts(const std::string &name, int chunks = 0);
+/// has a choice, `slices` pieces of a sequence where it has them.
+/// Failure(Exit::Usage) lists the names there are.
+StrategyFacts strategyFacts(const std::string &name, int chunks = 0,
+                            int slices = 0);
 
 /// The facts of one fixed synchronous order.
 StrategyFacts factsOfOrder(schedule::Schedule order);

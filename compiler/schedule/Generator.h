@@ -23,6 +23,8 @@ enum class Metric {
 };
 
 constexpr int kAutoChunks = -1;
+/// Pieces of a sequence where a schedule has them and nobody says how many.
+constexpr int kDefaultSlices = 4;
 
 /// What is asked of a generator. Cost-blind generators read sizes only.
 struct ScheduleRequest {
@@ -36,8 +38,9 @@ struct ScheduleRequest {
   /// Forwards before the first backward, per stage and copy (1f1b: DAPPLE's
   /// K_i); empty: the schedule's default.
   std::vector<int> warmup;
-  /// Sequence pieces per microbatch (seq1f1b); 0: the schedule's default.
+  /// Sequence pieces per microbatch (seq1f1b). 0: the schedule's default.
   int slices = 0;
+
   int groupSize = 0; ///< microbatches per chunk turn (interleaved); 0: devices
   DeviceCosts costs; ///< empty lists: one unit each
   /// Costs of each stage, where the caller knows the stages: they take the

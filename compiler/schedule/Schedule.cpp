@@ -26,6 +26,23 @@ int Schedule::replicaOn(int stage, int device) const {
   return it == copies.end() ? -1 : static_cast<int>(it - copies.begin());
 }
 
+Schedule unrollSlices(const Schedule &schedule) {
+  Schedule result = schedule;
+  const int q = schedule.slices;
+  result.slices = 1;
+  result.stages *= q;
+  result.microbatches /= q;
+  for (int j = 1; j < q; ++j)
+    result.placement.insert(result.placement.end(), schedule.placement.begin(),
+                            schedule.placement.end());
+  for (auto &order : result.order)
+    for (Action &action : order) {
+      action.stage += action.microbatch % q * schedule.stages;
+      action.microbatch /= q;
+    }
+  return result;
+}
+
 std::vector<std::vector<int>> linearPlacement(int devices) {
   return loopedPlacement(devices, 1);
 }

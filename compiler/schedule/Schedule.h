@@ -76,6 +76,12 @@ struct Schedule {
   int replicaOn(int stage, int device) const;
 };
 
+/// The same order in the terms of a program that was unrolled into pieces
+/// (nn-slice-sequence): piece j of stage s is stage j * stages + s,
+/// microbatches are whole, and only the placement tells that pieces share a
+/// device. Neither simulate() nor verify() knows what such a stage waits for.
+Schedule unrollSlices(const Schedule &schedule);
+
 /// \name Placements
 /// @{
 /// Stage s on device s.

@@ -62,14 +62,8 @@ const StrategyRow &getStrategy(std::string_view name) {
   std::string known;
   for (const StrategyRow &row : kRows)
     known += std::string(known.empty() ? "" : ", ") + row.name;
-  const schedule::ScheduleRow *schedule = schedule::findSchedule(name);
-  throw Failure(
-      Exit::Usage,
-      schedule
-          ? "no strategy trains with the schedule '" + std::string(name) +
-                "' (" + schedule->summary + "); pipec schedule " +
-                std::string(name) + " simulates it. There are: " + known
-          : "no strategy '" + std::string(name) + "'; there are: " + known);
+  throw Failure(Exit::Usage, "no strategy '" + std::string(name) +
+                                 "'; there are: " + known);
 }
 
 const char *toString(Versions versions) {

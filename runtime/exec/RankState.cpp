@@ -19,9 +19,11 @@ RankState::RankState(const plan::Plan &plan, const std::string &folder,
     const auto replica = static_cast<int>(
         std::find(stage.ranks.begin(), stage.ranks.end(), rank) -
         stage.ranks.begin());
-    units.push_back(std::make_unique<StageUnit>(
-        StageUnit{&stage, replica, StageLibrary::open(folder, stage, trains),
-                  StageMemory(stage, arena, workspace)}));
+    const int holder = plan::weightsStage(plan, id);
+    units.push_back(std::make_unique<StageUnit>(StageUnit{
+        &stage, replica, StageLibrary::open(folder, stage, trains),
+        StageMemory(stage, arena, workspace,
+                    holder == id ? nullptr : &byStage[holder]->memory)}));
     byStage[id] = units.back().get();
   }
   scratch = arena.take(plan::scratchBytes(plan, rank));

@@ -15,6 +15,10 @@ Region regionOf(const Stage &stage, const std::string &name) {
   return found == stage.regions.end() ? Region{} : found->second;
 }
 
+int weightsStage(const Plan &plan, int stage) {
+  return stage % (static_cast<int>(plan.stages.size()) / plan.strategy.slices);
+}
+
 int64_t sliceBytes(int64_t bytes, int replicas) {
   return alignUp((bytes + replicas - 1) / replicas);
 }

@@ -41,6 +41,10 @@ int64_t alignUp(int64_t bytes);
 /// Region `name` of a stage; an empty one when the stage does not list it.
 Region regionOf(const Stage &stage, const std::string &name);
 
+/// The stage whose weights and all that goes with them `stage` uses: itself, or
+/// for a later piece of a sequence the stage of the first.
+int weightsStage(const Plan &plan, int stage);
+
 RankMemory rankMemory(const Plan &plan, int rank);
 
 /// rankMemory(plan, rank).total().

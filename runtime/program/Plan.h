@@ -19,7 +19,7 @@
 
 namespace pipec::plan {
 
-constexpr int kPlanVersion = 2;
+constexpr int kPlanVersion = 3;
 
 /// Inside the folder of a plan that trains: the plan that evaluates it.
 constexpr const char *kEvaluationFolder = "evaluation";
@@ -199,6 +199,11 @@ struct Strategy {
   /// The update does not wait for the gradient norm of all stages: it is made,
   /// and undone and made again where the norm asks for it (PostValidation.h).
   bool post_validation = false;
+  /// Pieces that sequences are cut into. With n of them and n * P stages, stage
+  /// j * P + s is piece j of stage s: it is on the same rank and uses the
+  /// constants, weights, gradients, optimizer state and running statistics of
+  /// stage s, and lists none itself.
+  int slices = 1;
 };
 
 struct Optimizer {

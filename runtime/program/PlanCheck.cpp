@@ -101,6 +101,12 @@ void checkSizes(const Plan &plan) {
     badPlan("strategy.update", "is '" + update + "', not step or round");
   if ((update == "round") != (versions == "stash"))
     badPlan("strategy.versions", "does not go with strategy.update");
+  inRange("strategy.slices", plan.strategy.slices, 1,
+          static_cast<int64_t>(plan.stages.size()));
+  if (plan.stages.size() % plan.strategy.slices)
+    badPlan("strategy.slices", "does not divide the number of stages");
+  if (plan.strategy.slices > 1 && update != "step")
+    badPlan("strategy.slices", "needs one update a step");
   for (const Stage &stage : plan.stages)
     if (plan.strategy.post_validation &&
         (update != "step" || stage.ranks.size() != 1))
@@ -201,6 +207,31 @@ void checkStageWeight(const Plan &plan, const std::string &path,
   for (auto &[name, offset] : use.optimizer)
     fits(path + ".optimizer." + name, offset, gradientBytes(weight),
          regionOf(stage, "optimizer").bytes);
+}
+
+/// A stage of a later piece of a sequence uses what the first one's holds.
+void checkPiece(const Plan &plan, size_t index) {
+  const Stage &stage = plan.stages[index];
+  const int holder = weightsStage(plan, static_cast<int>(index));
+  if (plan.strategy.slices == 1)
+    return;
+  const std::string path = at("stages", index);
+  if (stage.ranks.size() != 1 || stage.ranks != plan.stages[holder].ranks)
+    badPlan(path + ".ranks", "must be the one rank of stage " +
+                                 std::to_string(holder) +
+                                 ", of whose sequences it has a piece");
+  if (stage.tracks)
+    badPlan(path + ".tracks", "does not go with strategy.slices");
+  if (holder == static_cast<int>(index))
+    return;
+  if (!stage.weights.empty())
+    badPlan(path + ".weights",
+            "must be empty: stage " + std::to_string(holder) + " has them");
+  for (const char *name :
+       {"constants", "weights", "gradients", "optimizer", "state", "stats"})
+    if (regionOf(stage, name).bytes)
+      badPlan(path + ".regions." + name,
+              "is in stage " + std::to_string(holder) + " already");
 }
 
 void checkStageRanks(const Plan &plan, size_t index) {
@@ -353,6 +384,8 @@ void checkPlan(const Plan &plan) {
   checkTensors(plan);
   for (size_t i = 0; i < plan.stages.size(); ++i)
     checkStageRanks(plan, i);
+  for (size_t i = 0; i < plan.stages.size(); ++i)
+    checkPiece(plan, i);
   checkRanks(plan);
   checkPrograms(plan);
   std::vector<std::set<int>> uses(plan.weights.size());

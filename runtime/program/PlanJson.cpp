@@ -103,6 +103,7 @@ template <class IO> void fields(IO &io, Strategy &s) {
   io("name", s.name), io("schedule", s.schedule), io("versions", s.versions);
   io("update", s.update), io("synchronous", s.synchronous);
   io("recompute", s.recompute), io("post_validation", s.post_validation);
+  io("slices", s.slices);
 }
 template <class IO> void fields(IO &io, Optimizer &o) {
   io("kind", o.kind), io("options", o.options);

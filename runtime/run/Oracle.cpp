@@ -89,13 +89,14 @@ void Oracle::call(Stage &stage, PipecTask task, int64_t step,
   for (int region = 0; region < PIPEC_REGION_COUNT; ++region)
     frame.base[region] =
         stage.unit->memory.at(static_cast<PipecRegion>(region));
-  auto weights = stage.history.find(version);
-  if (weights == stage.history.end())
+  Stage &holder = stages[plan::weightsStage(plan, stage.unit->stage->id)];
+  auto weights = holder.history.find(version);
+  if (weights == holder.history.end())
     throw Failure(Exit::Internal, "the oracle has no version " +
                                       std::to_string(version) + " of stage " +
                                       std::to_string(stage.unit->stage->id));
   frame.base[PIPEC_WEIGHTS] = weights->second.get();
-  frame.base[PIPEC_GRADIENTS] = stage.gradients[replica].get();
+  frame.base[PIPEC_GRADIENTS] = holder.gradients[replica].get();
   frame.base[PIPEC_STATS] = const_cast<char *>(statsRow);
   frame.step = step;
   frame.microbatch = microbatch;

@@ -1,5 +1,6 @@
 //===- Profile.cpp - measured times of a plan's stages --------------------===//
 #include "compiler/plan/Profile.h"
+#include "runtime/program/Memory.h"
 #include "runtime/run/Results.h"
 #include "runtime/state/OutputFile.h"
 
@@ -34,7 +35,14 @@ Average average(const Results &results, int stage, char kind) {
 
 plan::MeasuredStage measure(const plan::Plan &plan, const plan::Stage &stage,
                             const Results &results) {
-  auto of = [&](char kind) { return average(results, stage.id, kind); };
+  // Pieces of a sequence are stages of their own: together they are one.
+  const int count = static_cast<int>(plan.stages.size()) / plan.strategy.slices;
+  auto of = [&](char kind) {
+    Average sum = average(results, stage.id, kind);
+    for (int piece = 1; piece < plan.strategy.slices; ++piece)
+      sum.seconds += average(results, stage.id + piece * count, kind).seconds;
+    return sum;
+  };
   plan::MeasuredStage measured;
   measured.firstNode = static_cast<size_t>(stage.first_node);
   measured.lastNode = static_cast<size_t>(stage.last_node);
@@ -79,7 +87,8 @@ void writeProfile(const plan::Plan &plan, const Results &results,
                     plan.cluster.kind == "cpu" ? "cpu" : "gpu",
                     plan.model.sha256, plan.training.precision};
   for (const plan::Stage &stage : plan.stages)
-    profile.stages.push_back(measure(plan, stage, results));
+    if (plan::weightsStage(plan, stage.id) == stage.id)
+      profile.stages.push_back(measure(plan, stage, results));
   AtomicFile file(path);
   file.file().write(plan::writeProfile(profile));
   file.commit();

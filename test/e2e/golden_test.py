@@ -15,6 +15,7 @@ SCHEDULES = {
     "gpipe": ("--strategy", "gpipe"),
     "recompute": ("--strategy", "gpipe", "--recompute", "full"),
 }
+PIECES = ("--strategy", "seq1f1b", "--slices", "5") # of causal models
 ALL = [(ranks, name) for ranks in (1, 2, 3, 4) for name in SCHEDULES]
 SOME = [(1, "1f1b"), (2, "recompute"), (3, "gpipe"), (4, "1f1b")]
 FEW = [(1, "gpipe"), (3, "1f1b")]
@@ -33,7 +34,7 @@ class GoldenTest(PipelineTest):
         for ranks, schedule in cases:
             with self.subTest(model=name, optimizer=run["optimizer"], ranks=ranks, schedule=schedule):
                 plan = self.compile(golden.model, *golden.arguments(run["optimizer"]), "--cpus",
-                                    "1x%d" % ranks, "--stages", ranks, *SCHEDULES[schedule])
+                                    "1x%d" % ranks, "--stages", ranks, *SCHEDULES.get(schedule, PIECES))
                 exported = self.fresh(".onnx")
                 result = self.train(plan, golden.data, golden.steps, "--export", exported,
                                     "--transport", "inproc", *golden.run_args)
@@ -45,8 +46,9 @@ class GoldenTest(PipelineTest):
                 self.assertEqual(result.losses, first, "other bits than the first case")
 
     def check_plan(self, plan, ranks):
-        stages = read_plan(plan)["stages"]
-        self.assertEqual([stage["ranks"] for stage in stages], [[rank] for rank in range(ranks)])
+        written = read_plan(plan)
+        self.assertEqual([stage["ranks"] for stage in written["stages"]],
+                         [[rank] for rank in range(ranks)] * written["strategy"]["slices"])
 
     def check_losses(self, losses, run):
         self.assertEqual(len(losses), len(run["losses_f64"]))
@@ -110,6 +112,10 @@ class GoldenTest(PipelineTest):
 
     def test_gpt_sgd(self):
         self.check("gpt", 0, ALL)
+
+    def test_gpt_in_pieces(self):
+        for optimizer in (0, 2):
+            self.check("gpt", optimizer, [(1, "pieces"), (3, "pieces")])
 
     def test_gpt_adam(self):
         self.check("gpt", 1, SOME)

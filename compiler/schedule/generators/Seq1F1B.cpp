@@ -21,7 +21,7 @@ namespace pipec::schedule {
 
 Schedule makeSeq1F1B(const ScheduleRequest &request) {
   int p = request.devices;
-  int q = request.slices == 0 ? 4 : request.slices;
+  int q = request.slices == 0 ? kDefaultSlices : request.slices;
   require(q >= 1 && q <= 1024, "seq1f1b: slices must be between 1 and 1024");
   int units = request.microbatches * q;
   Schedule schedule = begin(request, linearPlacement(p));

@@ -73,7 +73,7 @@ TEST(Plan, NamesTheFieldThatIsWrong) {
       {"two", "stages is missing", [](Json &j) { j.erase("stages"); }},
       {"two", "stages must be an array", [](Json &j) { j["stages"] = 3; }},
       {"two", "stages is empty", [](Json &j) { j["stages"] = Json::array(); }},
-      {"two", "version 3", [](Json &j) { j["version"] = 3; }},
+      {"two", "version 4", [](Json &j) { j["version"] = 4; }},
       {"two", "stages[1].id", [](Json &j) { j["stages"][1]["id"] = 0; }},
       {"two", "stages[1].ranks",
        [](Json &j) { j["stages"][1]["ranks"] = {7}; }},
@@ -154,6 +154,42 @@ TEST(Plan, NamesTheFieldThatIsWrong) {
        [](Json &j) { j["training"]["clip_norm"] = 1; }},
       {"stream_two", "strategy.versions",
        [](Json &j) { j["strategy"]["versions"] = "latest"; }},
+  };
+  for (const Wrong &wrong : cases) {
+    SCOPED_TRACE(wrong.field);
+    EXPECT_THAT(refusal(wrong.setup, wrong.change),
+                testing::HasSubstr(wrong.field));
+  }
+}
+
+TEST(Plan, PiecesOfSequencesUseTheWeightsOfTheFirst) {
+  const Wrong cases[] = {
+      {"two", "strategy.slices is missing",
+       [](Json &j) { j["strategy"].erase("slices"); }},
+      {"two", "strategy.slices is 0",
+       [](Json &j) { j["strategy"]["slices"] = 0; }},
+      {"three", "strategy.slices does not divide the number of stages",
+       [](Json &j) { j["strategy"]["slices"] = 2; }},
+      {"stream_two", "strategy.slices needs one update a step",
+       [](Json &j) { j["strategy"]["slices"] = 2; }},
+      {"two",
+       "stages[1].ranks must be the one rank of stage 0, of whose "
+       "sequences it has a piece",
+       [](Json &j) { j["strategy"]["slices"] = 2; }},
+      {"chunks", "stages[0].tracks does not go with strategy.slices",
+       [](Json &j) {
+         j["strategy"]["slices"] = 2;
+         j["stages"][0]["tracks"] = true;
+       }},
+      {"chunks", "stages[2].weights must be empty: stage 0 has them",
+       [](Json &j) { j["strategy"]["slices"] = 2; }},
+      {"chunks", "stages[2].regions.weights is in stage 0 already",
+       [](Json &j) {
+         j["strategy"]["slices"] = 2;
+         for (int stage : {2, 3})
+           j["stages"][stage]["weights"] = Json::array();
+         j["stages"][2]["regions"].erase("constants");
+       }},
   };
   for (const Wrong &wrong : cases) {
     SCOPED_TRACE(wrong.field);

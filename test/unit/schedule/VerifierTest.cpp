@@ -172,6 +172,26 @@ TEST(Verifier, SlicesKeepTheirOrder) {
   expectFirst(schedule, Rule::Dependency, "0F1 stands before 0F0");
 }
 
+TEST(Schedule, PiecesAsStages) {
+  ScheduleRequest request;
+  request.devices = 2;
+  request.microbatches = 2;
+  request.slices = 2;
+  Schedule unrolled = unrollSlices(generate("seq1f1b", request));
+  EXPECT_EQ(unrolled.stages, 4);
+  EXPECT_EQ(unrolled.microbatches, 2);
+  EXPECT_EQ(unrolled.slices, 1);
+  EXPECT_EQ(unrolled.placement, loopedPlacement(2, 2));
+  EXPECT_EQ(writeCsv(unrolled), "0F0,2F0,0F1,2B0,2F1,0B0,2B1,0B1\n"
+                                "1F0,3F0,3B0,1F1,1B0,3F1,3B1,1B1\n");
+  // Whole sequences stay as they are.
+  Schedule whole = generate("1f1b", request);
+  EXPECT_EQ(unrollSlices(whole).order, whole.order);
+  // One piece is 1F1B.
+  request.slices = 1;
+  EXPECT_EQ(generate("seq1f1b", request).order, whole.order);
+}
+
 TEST(Verifier, ThrowsTheFirstViolation) {
   Schedule schedule = oneFOneB(2, 2);
   schedule.order[1].pop_back();

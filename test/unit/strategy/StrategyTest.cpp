@@ -127,27 +127,13 @@ TEST(Strategy, UnknownName) {
   }
 }
 
-TEST(Strategy, SchedulesThatNothingTrainsWithSayWhy) {
-  try {
-    getStrategy("seq1f1b");
-    FAIL();
-  } catch (const Failure &failure) {
-    EXPECT_EQ(failure.code, Exit::Usage);
-    EXPECT_EQ(std::string(failure.what())
-                  .find("no strategy trains with the schedule 'seq1f1b' (1F1B "
-                        "on pieces of sequences (causal models); to study: "
-                        "compiled stages take whole sequences); pipec schedule "
-                        "seq1f1b simulates it. There are: dp, naive, "),
-              0u)
-        << failure.what();
-  }
-  // The only one: every other schedule has a strategy.
+TEST(Strategy, EverySchedule) {
   for (const schedule::ScheduleRow &row : schedule::schedules()) {
     bool trains = std::any_of(strategies().begin(), strategies().end(),
                               [&](const StrategyRow &s) {
                                 return s.schedule == std::string(row.name);
                               });
-    EXPECT_EQ(trains, std::string(row.name) != "seq1f1b") << row.name;
+    EXPECT_TRUE(trains) << row.name;
   }
 }
 
