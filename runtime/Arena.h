@@ -1,7 +1,7 @@
 //===- Arena.h - the one allocation of a rank -------------------*- C++ -*-===//
 #pragma once
 
-#include <cstdint>
+#include "runtime/device/Device.h"
 
 namespace pipec {
 
@@ -9,8 +9,8 @@ namespace pipec {
 /// and touched at start-up. Pieces are handed out once and never returned.
 class Arena {
 public:
-  /// Failure(NoFit) when the machine does not have that much memory.
-  explicit Arena(int64_t bytes);
+  /// Failure(NoFit) when the device does not have that much memory.
+  Arena(Device &device, int64_t bytes);
   ~Arena();
   Arena(const Arena &) = delete;
   Arena &operator=(const Arena &) = delete;
@@ -23,6 +23,7 @@ public:
   int64_t peak() const { return used; }
 
 private:
+  Device &device;
   char *memory = nullptr;
   int64_t size = 0, used = 0;
 };

@@ -13,7 +13,7 @@
 
 #include <stdint.h>
 
-#define PIPEC_ABI_VERSION 3
+#define PIPEC_ABI_VERSION 4
 
 #ifdef __cplusplus
 extern "C" {
@@ -105,7 +105,15 @@ typedef struct PipecDevice {
  *   const char pipec_ptx[];                        text, ends with 0
  *   const char pipec_cubin_80[], pipec_cubin_90[]; optional, for those chips
  *   const int64_t pipec_<each of them>_bytes;
- *   const char pipec_literals[]; const int64_t pipec_literals_bytes;            */
+ *   const char pipec_literals[]; const int64_t pipec_literals_bytes;
+ * Its code has, beside kernel0 ..., what the runtime itself launches, with
+ * blocks of 256 threads and numbers in place of pointers:
+ *   pipec_sum(float *to, count, t0 ... t7)         a thread an element: to[i] =
+ *                                                  t0[i] + t1[i] + ..., without
+ *                                                  the terms that are null
+ *   pipec_squares(double *to, count, float *from)  64 blocks: to[t] = the sum of
+ *                                                  from[i]^2 over i = t, t + T,
+ *                                                  ..., T = 16384 threads      */
 
 #ifdef __cplusplus
 }

@@ -49,6 +49,7 @@ StageLibrary StageLibrary::open(const std::string &planFolder,
                             std::to_string(PIPEC_ABI_VERSION)
                       : std::string("is not a stage program"));
   StageLibrary result;
+  result.handle = library, result.path = path;
   result.forward = need(library, path, "pipec_forward");
   if (trains) {
     if (stage.split_backward) {

@@ -13,6 +13,8 @@ namespace pipec {
 struct StageLibrary {
   PipecTask forward = nullptr, backward = nullptr, backwardInput = nullptr,
             backwardWeight = nullptr, update = nullptr, track = nullptr;
+  void *handle = nullptr; ///< of dlopen
+  std::string path;
 
   /// The function of a task kind (F, B, I, W).
   PipecTask task(char kind) const {

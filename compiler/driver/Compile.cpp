@@ -93,7 +93,7 @@ public:
     if (purpose != Purpose::Infer)
       loss = lossChoice(options);
     facts.topology = topologyOf(options);
-    refusePlansForGpus();
+    checkEmit();
     DiagnosticCollector collector(context, diagnostics);
     if (!import())
       return report();
@@ -103,6 +103,7 @@ public:
       return emitText(*module);
     if (!checkPieces() || !makeDecision(std::nullopt))
       return report();
+    refuseForGpus();
     if (options.dryRun)
       return printDryRun();
     if (!lowerToTasks())
@@ -158,15 +159,29 @@ private:
 
   bool forGpus() const { return facts.topology.device.kind != "cpu"; }
 
-  void refusePlansForGpus() {
+  void checkEmit() {
     if (!forGpus() && (options.emit == "ptx" || options.emit == "cubin"))
       throw Failure(Exit::Usage,
                     "--emit " + options.emit + " is for GPUs: give --gpus NxM");
-    if (forGpus() && !options.dryRun && options.emit.empty())
+  }
+
+  /// What the runtime does on processors alone.
+  void refuseForGpus() {
+    if (!forGpus() || options.dryRun || !options.emit.empty())
+      return;
+    if (purpose == Purpose::Train && !decision.strategy->synchronous())
       throw Failure(Exit::Unavailable,
-                    "this build runs no plans on GPUs; add --dry-run to plan "
-                    "for them, --emit ptx or cubin for their code, or use "
-                    "--cpus");
+                    std::string("strategy '") + decision.strategy->name +
+                        "' updates weights within a step, which runs on CPUs "
+                        "alone; choose a synchronous one (pipec list "
+                        "strategies), or --cpus");
+    if (purpose == Purpose::Train && options.clipNorm > 0 &&
+        decision.strategy->update == strategy::Update::Validated)
+      throw Failure(Exit::Unavailable,
+                    std::string("strategy '") + decision.strategy->name +
+                        "' takes updates back when it clips, which runs on "
+                        "CPUs alone; leave out --clip-norm, choose another "
+                        "strategy, or --cpus");
   }
 
   //===--------------------------------------------------------------------===//
@@ -501,7 +516,8 @@ bool Compiler::compileStages(PlanFolder *folder,
       text += code.ptx;
     if (options.emit == "cubin")
       text += cubinOf(code);
-    if (options.emit == "object" && forGpus() && code.cubins.empty() && !id)
+    if ((folder || options.emit == "object") && forGpus() &&
+        code.cubins.empty() && !id && purpose != Purpose::Evaluate)
       std::cerr << "pipec: note: no ptxas on this machine: the code is PTX "
                    "alone, which devices translate when it is loaded; "
                    "tools/setup.sh --cuda installs it\n";
@@ -531,7 +547,8 @@ int Compiler::generate() {
   folder->writeFile("plan.json", plan::toJson(plan));
   if (purpose == Purpose::Train) {
     CompileOptions evaluated = options;
-    evaluated.dumpDirectory.clear();
+    if (!evaluated.dumpDirectory.empty())
+      evaluated.dumpDirectory += std::string("/") + plan::kEvaluationFolder;
     if (plan.strategy.update == "round") // then a step is one microbatch
       evaluated.microbatches = 4 * static_cast<int>(plan.ranks.size());
     Compiler evaluation(evaluated, Purpose::Evaluate, context);

@@ -3,30 +3,18 @@
 #include "runtime/program/Sequence.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace pipec {
 
 using plan::kPieceBytes;
 
 Collectives::Collectives(RankState &state, Transport &transport, Watch &watch)
-    : state(state), plan(state.plan), transport(transport), watch(watch) {
+    : state(state), plan(state.plan),
+      exchange(state.device->exchange(transport, watch)) {
   for (plan::Tie &tie : plan::ties(plan))
     if (std::any_of(tie.copies.begin(), tie.copies.end(),
                     [&](auto &copy) { return state.has(copy.first); }))
       ties.push_back(std::move(tie));
-  size_t most = plan.ranks.size() + plan.training.microbatches;
-  requests.reserve(most), more.reserve(most);
-}
-
-void Collectives::wait(Request &request, const char *what, int stage, int peer,
-                       int64_t step) {
-  Operation operation;
-  operation.what = what;
-  operation.stage = stage;
-  operation.peer = peer;
-  operation.step = step;
-  watch.wait(transport, request, operation);
 }
 
 //===----------------------------------------------------------------------===//
@@ -65,70 +53,37 @@ void Collectives::reduceGradients(StageUnit &unit, int64_t step) {
 
   for (int64_t piece = 0; piece * kPieceBytes < slice; ++piece) {
     const Span mine = pieceOf(total, replicas, me, piece);
-    requests.clear(), more.clear();
+    sources.clear();
     for (int q = 0, place = 0; q < replicas; ++q) {
       if (q == me) {
-        requests.push_back(kNoRequest), more.push_back(kNoRequest);
+        sources.push_back(floats(gradients + mine.begin));
         continue;
       }
       char *space = state.scratch + room * place++;
+      sources.push_back(floats(space));
       const Span theirs = pieceOf(total, replicas, q, piece);
-      requests.push_back(
-          mine.length ? transport.receive(ranks[q], tag, space, mine.length)
-                      : kNoRequest);
-      more.push_back(theirs.length ? transport.send(ranks[q], tag,
-                                                    gradients + theirs.begin,
-                                                    theirs.length)
-                                   : kNoRequest);
+      if (mine.length)
+        exchange->receive(ranks[q], tag, space, mine.length);
+      if (theirs.length)
+        exchange->send(ranks[q], tag, gradients + theirs.begin, theirs.length);
     }
-    for (int q = 0; q < replicas; ++q)
-      wait(requests[q], what, unit.stage->id, ranks[q], step);
-    float *const own = floats(gradients + mine.begin);
-    auto source = [&](int q) {
-      return q == me ? own
-                     : floats(state.scratch + room * (q < me ? q : q - 1));
-    };
-    const int64_t count = mine.length / 4;
-    if (me == 0) {
-      for (int q = 1; q < replicas; ++q) {
-        const float *from = source(q);
-        for (int64_t i = 0; i < count; ++i)
-          own[i] += from[i];
-      }
-    } else { // 0 + 1 + ... in that order: the sum grows in replica 0's piece
-      float *sum = source(0);
-      for (int q = 1; q < replicas; ++q) {
-        const float *from = source(q);
-        for (int64_t i = 0; i < count; ++i)
-          sum[i] += from[i];
-      }
-      std::memcpy(own, sum, static_cast<size_t>(mine.length));
-    }
-    for (int q = 0; q < replicas; ++q)
-      wait(more[q], what, unit.stage->id, ranks[q], step);
+    exchange->run(what, unit.stage->id, step);
+    state.device->sum(floats(gradients + mine.begin), sources, mine.length / 4);
   }
 
-  requests.clear(), more.clear();
   auto sliceOf = [&](int q) {
     const int64_t begin = std::min(total, q * slice);
     return Span{begin, std::min(total, begin + slice) - begin};
   };
+  const Span mine = sliceOf(me);
   for (int q = 0; q < replicas; ++q) {
-    const Span theirs = sliceOf(q), mine = sliceOf(me);
-    requests.push_back(q != me && theirs.length
-                           ? transport.receive(ranks[q], tag,
-                                               gradients + theirs.begin,
-                                               theirs.length)
-                           : kNoRequest);
-    more.push_back(
-        q != me && mine.length
-            ? transport.send(ranks[q], tag, gradients + mine.begin, mine.length)
-            : kNoRequest);
+    const Span theirs = sliceOf(q);
+    if (q != me && theirs.length)
+      exchange->receive(ranks[q], tag, gradients + theirs.begin, theirs.length);
+    if (q != me && mine.length)
+      exchange->send(ranks[q], tag, gradients + mine.begin, mine.length);
   }
-  for (int q = 0; q < replicas; ++q) {
-    wait(requests[q], what, unit.stage->id, ranks[q], step);
-    wait(more[q], what, unit.stage->id, ranks[q], step);
-  }
+  exchange->run(what, unit.stage->id, step);
 }
 
 void Collectives::shareStats(StageUnit &unit, int64_t step) {
@@ -136,7 +91,6 @@ void Collectives::shareStats(StageUnit &unit, int64_t step) {
   const int64_t bytes = unit.memory.bytes(PIPEC_STATS);
   if (replicas < 2 || !unit.stage->tracks || bytes == 0)
     return;
-  requests.clear();
   for (int k = 0; k < plan.training.microbatches; ++k) {
     char *row = unit.memory.at(PIPEC_STATS, k);
     const int owner = plan::rankOf(*unit.stage, k);
@@ -144,14 +98,12 @@ void Collectives::shareStats(StageUnit &unit, int64_t step) {
       if (rank == state.rank || (owner != state.rank && owner != rank))
         continue;
       if (owner == state.rank)
-        requests.push_back(transport.send(rank, kTagStats, row, bytes));
+        exchange->send(rank, kTagStats, row, bytes);
       else
-        requests.push_back(transport.receive(owner, kTagStats, row, bytes));
+        exchange->receive(owner, kTagStats, row, bytes);
     }
   }
-  for (Request &request : requests)
-    wait(request, "waiting to share batch statistics", unit.stage->id, -1,
-         step);
+  exchange->run("waiting to share batch statistics", unit.stage->id, step);
 }
 
 void Collectives::roundStats(StageUnit &unit, const char *mine, int present,
@@ -160,19 +112,16 @@ void Collectives::roundStats(StageUnit &unit, const char *mine, int present,
   const int64_t bytes = unit.memory.bytes(PIPEC_STATS);
   const int64_t room = plan::alignUp(bytes);
   const std::vector<int> &ranks = unit.stage->ranks;
-  requests.clear();
   for (int q = 0, place = 0; q < unit.replicas(); ++q) {
     if (q == unit.replica)
       continue;
     char *row = state.scratch + room * place++;
     if (mine)
-      requests.push_back(transport.send(ranks[q], kTagStats, mine, bytes));
+      exchange->send(ranks[q], kTagStats, mine, bytes);
     if (q < present)
-      requests.push_back(transport.receive(ranks[q], kTagStats, row, bytes));
+      exchange->receive(ranks[q], kTagStats, row, bytes);
   }
-  for (Request &request : requests)
-    wait(request, "waiting to share batch statistics", unit.stage->id, -1,
-         step);
+  exchange->run("waiting to share batch statistics", unit.stage->id, step);
   for (int q = 0; q < present; ++q)
     use(q == unit.replica
             ? mine
@@ -201,13 +150,11 @@ void Collectives::foldTies(int64_t step) {
 /// All uses on one stage: every replica adds its own.
 void Collectives::foldHere(const plan::Tie &tie) {
   char *gradients = state.unit(tie.copies[0].first).memory.at(PIPEC_GRADIENTS);
-  float *total = floats(gradients + tie.copies[0].second);
-  for (int64_t i = 0; i < tie.bytes / 4; ++i) {
-    float sum = floats(gradients + tie.uses[0].offset)[i];
-    for (size_t use = 1; use < tie.uses.size(); ++use)
-      sum += floats(gradients + tie.uses[use].offset)[i];
-    total[i] = sum;
-  }
+  sources.clear();
+  for (const plan::Tie::Use &use : tie.uses)
+    sources.push_back(floats(gradients + use.offset));
+  state.device->sum(floats(gradients + tie.copies[0].second), sources,
+                    tie.bytes / 4);
 }
 
 /// The first replicas of the stages add up a slice of the weight each, in the
@@ -224,7 +171,6 @@ void Collectives::foldPiece(const plan::Tie &tie, const std::vector<int> &leads,
   auto local = [&](const plan::Tie::Use &use) {
     return state.unit(use.stage).memory.at(PIPEC_GRADIENTS) + use.offset;
   };
-  requests.clear();
   Span mine;
   sources.clear();
   for (int party = 0; party < parties; ++party) {
@@ -239,27 +185,18 @@ void Collectives::foldPiece(const plan::Tie &tie, const std::vector<int> &leads,
         sources.push_back(floats(local(use) + span.begin));
       } else if (own) {
         if (span.length)
-          requests.push_back(
-              transport.receive(leadOf(use), kTagTie, space, span.length));
+          exchange->receive(leadOf(use), kTagTie, space, span.length);
         sources.push_back(floats(space));
         space += room;
       } else if (here && span.length) {
-        requests.push_back(transport.send(
-            leads[party], kTagTie, local(use) + span.begin, span.length));
+        exchange->send(leads[party], kTagTie, local(use) + span.begin,
+                       span.length);
       }
     }
   }
-  for (Request &request : requests)
-    wait(request, what, tie.copies[0].first, -1, step);
-  if (sources.empty())
-    return;
-  float *total = floats(home(tie) + mine.begin);
-  for (int64_t i = 0; i < mine.length / 4; ++i) {
-    float sum = sources[0][i];
-    for (size_t use = 1; use < sources.size(); ++use)
-      sum += sources[use][i];
-    total[i] = sum;
-  }
+  exchange->run(what, tie.copies[0].first, step);
+  if (!sources.empty())
+    state.device->sum(floats(home(tie) + mine.begin), sources, mine.length / 4);
 }
 
 /// Where this rank's first copy of the total lies.
@@ -276,7 +213,6 @@ void Collectives::handOut(const plan::Tie &tie, const std::vector<int> &leads,
   const char *const what = "waiting for a shared weight's gradient";
   const auto parties = static_cast<int>(leads.size());
   const int64_t slice = plan::sliceBytes(tie.bytes, parties);
-  requests.clear();
   for (int party = 0; party < parties; ++party) {
     const int64_t begin = std::min(tie.bytes, party * slice),
                   length = std::min(tie.bytes, begin + slice) - begin;
@@ -286,21 +222,18 @@ void Collectives::handOut(const plan::Tie &tie, const std::vector<int> &leads,
         if (length == 0 || (rank != state.rank && source != state.rank))
           continue;
         if (rank != state.rank) {
-          requests.push_back(
-              transport.send(rank, kTagTie, home(tie) + begin, length));
+          exchange->send(rank, kTagTie, home(tie) + begin, length);
           continue;
         }
         char *target =
             state.unit(stage).memory.at(PIPEC_GRADIENTS) + offset + begin;
         if (source != state.rank)
-          requests.push_back(
-              transport.receive(source, kTagTie, target, length));
+          exchange->receive(source, kTagTie, target, length);
         else if (target != home(tie) + begin)
-          std::memcpy(target, home(tie) + begin, static_cast<size_t>(length));
+          state.device->copy(target, home(tie) + begin, length);
       }
   }
-  for (Request &request : requests)
-    wait(request, what, tie.copies[0].first, -1, step);
+  exchange->run(what, tie.copies[0].first, step);
 }
 
 } // namespace pipec

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "runtime/control/Watch.h"
+#include "runtime/exec/Exchange.h"
 #include "runtime/exec/RankState.h"
 #include "runtime/program/Memory.h"
 
@@ -44,15 +45,11 @@ private:
   void handOut(const plan::Tie &tie, const std::vector<int> &leads,
                int64_t step);
   char *home(const plan::Tie &tie);
-  void wait(Request &request, const char *what, int stage, int peer,
-            int64_t step);
 
   RankState &state;
   const plan::Plan &plan;
-  Transport &transport;
-  Watch &watch;
-  std::vector<plan::Tie> ties; ///< those of this rank's stages
-  std::vector<Request> requests, more;
+  const std::unique_ptr<Exchange> exchange;
+  std::vector<plan::Tie> ties;        ///< those of this rank's stages
   std::vector<const float *> sources; ///< of a sum
 };
 

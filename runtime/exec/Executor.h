@@ -47,15 +47,22 @@ public:
 
 private:
   void run(const plan::Task &task, int64_t step);
+  void takeLosses();
+  void finishStep();
 
   Crew crew;
-  Traffic traffic;
+  std::unique_ptr<Traffic> traffic;
   Collectives collectives;
   GradientNorm norm;
   plan::Sequence sequence;
   std::optional<PostValidation> validation;
   int64_t ahead = 0;                  ///< tasks that may run before the verdict
   std::vector<int64_t> messagesAhead; ///< by edge, what these send here
+  struct Loss {
+    int64_t step, microbatch;
+    const float *place;
+  };
+  std::vector<Loss> losses; ///< not looked at yet
 };
 
 /// PipeDream: an update after every round of a stage (its replicas'
@@ -78,7 +85,7 @@ private:
   Crew crew;
   const plan::Plan &plan;
   StageUnit *unit;
-  Traffic traffic;
+  std::unique_ptr<Traffic> traffic;
   Collectives collectives;
   plan::Sequence whole, sequence; ///< as begun; as it is after a halt
   int64_t first = 0, end = 0;

@@ -42,8 +42,8 @@ GradientNorm::GradientNorm(RankState &state, Transport &transport, Watch &watch)
 
 void GradientNorm::measure(float *norms) const {
   for (const Owned &weight : owned)
-    norms[weight.weight] =
-        static_cast<float>(norm(weight.gradient, weight.elements));
+    norms[weight.weight] = static_cast<float>(
+        state.device->norm(weight.gradient, weight.elements));
 }
 
 float GradientNorm::coefficientOf(const float *norms, int64_t count,

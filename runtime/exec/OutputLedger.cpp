@@ -102,17 +102,20 @@ void OutputLedger::send(const Wanted &entry, int64_t number, const char *data) {
                                    static_cast<int64_t>(message.bytes.size()));
 }
 
-void OutputLedger::record(StageUnit &unit, int64_t number) {
+void OutputLedger::record(Device &device, StageUnit &unit, int64_t number) {
   if (number >= pass.microbatches)
     return; // of a step that is longer than the data
   for (Wanted &entry : wanted) {
     if (entry.output->stage != unit.stage->id)
       continue;
-    const char *data = unit.memory.at(PIPEC_OUTPUTS) + entry.output->offset;
+    data.resize(static_cast<size_t>(entry.output->bytes));
+    device.download(data.data(),
+                    unit.memory.at(PIPEC_OUTPUTS) + entry.output->offset,
+                    entry.output->bytes);
     if (watch.rank == 0)
-      take(entry, number, data);
+      take(entry, number, data.data());
     else
-      send(entry, number, data);
+      send(entry, number, data.data());
   }
 }
 

@@ -34,7 +34,7 @@ public:
   void start();
 
   /// After the forward of microbatch `number` of the pass on a stage here.
-  void record(StageUnit &unit, int64_t number);
+  void record(Device &device, StageUnit &unit, int64_t number);
 
   /// Rank 0: takes what has arrived. Others: lets go of what has been sent.
   void poll();
@@ -84,6 +84,7 @@ private:
   std::deque<Wanted> wanted;
   std::deque<Source> sources;
   std::deque<Message> outgoing;
+  std::vector<char> data; ///< of one output
 };
 
 } // namespace pipec

@@ -3,7 +3,6 @@
 #include "runtime/program/Memory.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace pipec {
 
@@ -37,8 +36,7 @@ void PostValidation::keep(bool back) {
           live == unit->memory.weights(step) ? PIPEC_WEIGHTS : PIPEC_OPTIMIZER);
       if (bytes == 0)
         continue;
-      std::memcpy(back ? live : place, back ? place : live,
-                  static_cast<size_t>(bytes));
+      state.device->copy(back ? live : place, back ? place : live, bytes);
       place += plan::alignUp(bytes);
     }
 }

@@ -8,9 +8,10 @@
 namespace pipec {
 
 RankState::RankState(const plan::Plan &plan, const std::string &folder,
-                     int rank)
+                     int rank, std::unique_ptr<Device> opened)
     : plan(plan), folder(folder), rank(rank), trains(!plan::forwardOnly(plan)),
-      arena(plan::rankBytes(plan, rank)), byStage(plan.stages.size()) {
+      device(std::move(opened)), arena(*device, plan::rankBytes(plan, rank)),
+      byStage(plan.stages.size()) {
   char *workspace = arena.take(plan::rankMemory(plan, rank).workspace);
   std::vector<int> stages = plan.ranks[rank].stages;
   std::sort(stages.begin(), stages.end());
@@ -19,11 +20,14 @@ RankState::RankState(const plan::Plan &plan, const std::string &folder,
     const auto replica = static_cast<int>(
         std::find(stage.ranks.begin(), stage.ranks.end(), rank) -
         stage.ranks.begin());
+    StageLibrary library = StageLibrary::open(folder, stage, trains);
+    PipecDevice *table = device->adopt(library.handle, library.path);
     const int holder = plan::weightsStage(plan, id);
     units.push_back(std::make_unique<StageUnit>(StageUnit{
-        &stage, replica, StageLibrary::open(folder, stage, trains),
+        &stage, replica, std::move(library),
         StageMemory(stage, arena, workspace,
-                    holder == id ? nullptr : &byStage[holder]->memory)}));
+                    holder == id ? nullptr : &byStage[holder]->memory),
+        table}));
     byStage[id] = units.back().get();
   }
   scratch = arena.take(plan::scratchBytes(plan, rank));

@@ -4,6 +4,7 @@
 #include "runtime/Arena.h"
 #include "runtime/StageLibrary.h"
 #include "runtime/StageMemory.h"
+#include "runtime/device/Device.h"
 #include "runtime/program/Plan.h"
 
 #include <memory>
@@ -17,6 +18,7 @@ struct StageUnit {
   int replica; ///< this rank is stage->ranks[replica]
   StageLibrary library;
   StageMemory memory;
+  PipecDevice *device; ///< what its frames have
 
   int replicas() const { return static_cast<int>(stage->ranks.size()); }
   /// The one rank that writes and sends this stage's tensors.
@@ -27,13 +29,15 @@ struct StageUnit {
 class RankState {
 public:
   /// Loads the stage programs and allocates; weights are not read yet.
-  RankState(const plan::Plan &plan, const std::string &folder, int rank);
+  RankState(const plan::Plan &plan, const std::string &folder, int rank,
+            std::unique_ptr<Device> device);
 
   const plan::Plan &plan;
   const std::string folder;
   const int rank;
   const bool trains; ///< false for a plan of forwards alone
 
+  const std::unique_ptr<Device> device;
   Arena arena;
   std::vector<std::unique_ptr<StageUnit>> units; ///< by ascending stage
   char *scratch;                                 ///< scratchBytes of the plan

@@ -12,7 +12,8 @@ using plan::Task;
 StreamExecutor::StreamExecutor(const Crew &crew)
     : crew(crew), plan(crew.state.plan),
       unit(crew.state.units[0].get()), // a stream has one stage a rank
-      traffic(crew.state, crew.transport, crew.watch),
+      traffic(
+          crew.state.device->traffic(crew.state, crew.transport, crew.watch)),
       collectives(crew.state, crew.transport, crew.watch) {}
 
 int64_t StreamExecutor::run(int64_t from, int64_t last,
@@ -28,8 +29,8 @@ int64_t StreamExecutor::run(int64_t from, int64_t last,
     if (crew.state.rank != 0)
       pollHalt(stop);
   });
-  TaskRunner::zeroGradients(*unit);
-  traffic.start(whole, first);
+  crew.runner.zeroGradients(*unit);
+  traffic->start(whole, first);
   for (int64_t i = 0; i < sequence.size(); ++i) {
     crew.watch.check();
     pollHalt(stop);
@@ -37,15 +38,18 @@ int64_t StreamExecutor::run(int64_t from, int64_t last,
       break;
     const Task task = sequence.at(i);
     started = std::max(started, task.microbatch + 1);
-    traffic.before(task);
+    traffic->before(task);
     const int64_t version =
         task.kind == 'F'
             ? plan::forwardVersion(plan, *unit->stage, task.local)
             : plan::backwardVersion(plan, *unit->stage, task.local);
-    const float loss = crew.runner.run(task, task.microbatch, 0, version);
-    traffic.after(task);
-    if (task.kind == 'F' && unit->stage->computes_loss)
-      crew.losses.record(task.microbatch, 0, loss);
+    const float *loss = crew.runner.run(task, task.microbatch, 0, version);
+    traffic->after(task);
+    if (loss) {
+      crew.state.device->settle();
+      crew.runner.recordTimes();
+      crew.losses.record(task.microbatch, 0, *loss);
+    }
     if (task.kind == 'B')
       finishRound(task.local,
                   unit->memory.at(PIPEC_STATS, task.slot[PIPEC_STATS]));
@@ -55,7 +59,7 @@ int64_t StreamExecutor::run(int64_t from, int64_t last,
   const int64_t rounds = plan::updatesAfter(plan, *unit->stage, end);
   if ((rounds - 1) * unit->replicas() + unit->replica >= end && rounds > 0)
     finishRound(rounds - 1, nullptr);
-  traffic.finish();
+  traffic->finish();
   crew.transport.cancel(haltRequest);
   return end;
 }
@@ -75,7 +79,7 @@ void StreamExecutor::finishRound(int64_t round, const char *statsRow) {
                            });
   crew.recorder.add({'R', -1, step, -1, start, now()});
   crew.runner.update(*unit, round, step, 1.0 / present);
-  TaskRunner::zeroGradients(*unit);
+  crew.runner.zeroGradients(*unit);
 }
 
 /// The first microbatch that no rank can have touched or waits for: what rank 0
@@ -133,7 +137,7 @@ void StreamExecutor::halt(int64_t newEnd) {
     return;
   end = newEnd;
   sequence = Sequence::stream(plan, crew.state.rank, first, end);
-  traffic.shorten(sequence, end);
+  traffic->shorten(sequence, end);
 }
 
 } // namespace pipec

@@ -1,8 +1,6 @@
 //===- TaskRunner.cpp - calls of a stage program --------------------------===//
 #include "runtime/exec/TaskRunner.h"
 
-#include <cstring>
-
 namespace pipec {
 namespace {
 
@@ -43,39 +41,61 @@ PipecFrame TaskRunner::frame(const StageUnit &unit, int64_t step,
   return frame;
 }
 
-float TaskRunner::run(const plan::Task &task, int64_t step, int64_t microbatch,
-                      int64_t version) {
-  const StageUnit &unit = state.unit(task.stage);
+void TaskRunner::call(StageUnit &unit, PipecTask task, PipecFrame &frame,
+                      Event event) {
+  const Mark start = state.device->mark();
+  frame.device = unit.device;
+  state.device->run(task, frame);
+  ended(event, start);
+}
+
+void TaskRunner::ended(const Event &event, const Mark &start) {
+  timed.push_back({event, start, state.device->mark()});
+  if (state.device->isImmediate())
+    recordTimes();
+}
+
+void TaskRunner::recordTimes() {
+  for (Timed &one : timed) {
+    state.device->resolve(one.start);
+    state.device->resolve(one.end);
+    one.event.start = one.start.time, one.event.end = one.end.time;
+    recorder.add(one.event, one.end.core - one.start.core);
+  }
+  timed.clear();
+}
+
+const float *TaskRunner::run(const plan::Task &task, int64_t step,
+                             int64_t microbatch, int64_t version) {
+  StageUnit &unit = state.unit(task.stage);
   watch.enter(computing(phrase(task.kind), task.stage, step, microbatch));
-  const double start = now(), core = coreSeconds();
-  PipecFrame call = frame(unit, step, microbatch);
+  PipecFrame frame = this->frame(unit, step, microbatch);
   for (auto [region, name] : plan::kSlotted)
-    call.base[region] = unit.memory.at(region, task.slot[region]);
-  call.base[PIPEC_WEIGHTS] = unit.memory.weights(version);
+    frame.base[region] = unit.memory.at(region, task.slot[region]);
+  frame.base[PIPEC_WEIGHTS] = unit.memory.weights(version);
   if (task.kind == 'F')
     for (const plan::StageInput &input : unit.stage->inputs)
-      data.load(input.input,
-                step * state.plan.training.microbatches + microbatch,
-                call.base[PIPEC_IN] + input.offset);
-  unit.library.task(task.kind)(&call);
-  recorder.add({task.kind, task.stage, step, microbatch, start, now()},
-               coreSeconds() - core);
-  float loss = 0;
+      state.device->feed(
+          frame.base[PIPEC_IN] + input.offset,
+          state.plan.inputs[input.input].bytes, [&](char *to) {
+            data.load(input.input,
+                      step * state.plan.training.microbatches + microbatch, to);
+          });
+  call(unit, unit.library.task(task.kind), frame,
+       {task.kind, task.stage, step, microbatch, 0, 0});
   if (task.kind == 'F' && unit.stage->computes_loss)
-    std::memcpy(&loss, call.base[PIPEC_LOSS], sizeof loss);
-  return loss;
+    return state.device->fetch(frame.base[PIPEC_LOSS]);
+  return nullptr;
 }
 
 void TaskRunner::track(StageUnit &unit, const char *row, int64_t step,
                        int64_t microbatch) {
   if (!unit.library.track)
     return;
-  const double start = now(), core = coreSeconds();
-  PipecFrame call = frame(unit, step, microbatch);
-  call.base[PIPEC_STATS] = const_cast<char *>(row);
-  unit.library.track(&call);
-  recorder.add({'T', unit.stage->id, step, microbatch, start, now()},
-               coreSeconds() - core);
+  PipecFrame frame = this->frame(unit, step, microbatch);
+  frame.base[PIPEC_STATS] = const_cast<char *>(row);
+  call(unit, unit.library.track, frame,
+       {'T', unit.stage->id, step, microbatch, 0, 0});
 }
 
 void TaskRunner::update(StageUnit &unit, int64_t version, int64_t step,
@@ -83,21 +103,18 @@ void TaskRunner::update(StageUnit &unit, int64_t version, int64_t step,
   if (!unit.library.update)
     return;
   watch.enter(computing("updating weights", unit.stage->id, step, -1));
-  const double start = now(), core = coreSeconds();
-  PipecFrame call = frame(unit, step, 0);
-  call.base[PIPEC_WEIGHTS] = unit.memory.weights(version);
-  call.base[PIPEC_NEW_WEIGHTS] = unit.memory.weights(version + 1);
-  call.lr_factor = numbers.rate(step);
-  call.grad_scale = gradScale;
-  call.update = version + 1;
-  unit.library.update(&call);
-  recorder.add({'U', unit.stage->id, step, -1, start, now()},
-               coreSeconds() - core);
+  PipecFrame frame = this->frame(unit, step, 0);
+  frame.base[PIPEC_WEIGHTS] = unit.memory.weights(version);
+  frame.base[PIPEC_NEW_WEIGHTS] = unit.memory.weights(version + 1);
+  frame.lr_factor = numbers.rate(step);
+  frame.grad_scale = gradScale;
+  frame.update = version + 1;
+  call(unit, unit.library.update, frame, {'U', unit.stage->id, step, -1, 0, 0});
 }
 
 void TaskRunner::zeroGradients(StageUnit &unit) {
-  std::memset(unit.memory.at(PIPEC_GRADIENTS), 0,
-              static_cast<size_t>(unit.memory.bytes(PIPEC_GRADIENTS)));
+  state.device->clear(unit.memory.at(PIPEC_GRADIENTS),
+                      unit.memory.bytes(PIPEC_GRADIENTS));
 }
 
 } // namespace pipec

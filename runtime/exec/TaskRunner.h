@@ -27,9 +27,10 @@ public:
 
   /// Runs the task of `microbatch` of `step` on the weights of `version`; the
   /// task's slots are ready. A forward copies the model's inputs first. Returns
-  /// the loss after a forward of the stage that computes it, else 0.
-  float run(const plan::Task &task, int64_t step, int64_t microbatch,
-            int64_t version);
+  /// where the loss will be after a forward of the stage that computes it, else
+  /// null.
+  const float *run(const plan::Task &task, int64_t step, int64_t microbatch,
+                   int64_t version);
 
   /// Adds a row of batch statistics to the running ones.
   void track(StageUnit &unit, const char *row, int64_t step,
@@ -39,9 +40,17 @@ public:
   /// `step` decides the learning rate.
   void update(StageUnit &unit, int64_t version, int64_t step, double gradScale);
 
-  static void zeroGradients(StageUnit &unit);
+  void zeroGradients(StageUnit &unit);
+
+  /// `event` was from `start` to the end of what has been called until now.
+  void ended(const Event &event, const Mark &start);
+
+  /// Writes down the times of what has run; the device has settled.
+  void recordTimes();
 
 private:
+  void call(StageUnit &unit, PipecTask task, PipecFrame &frame, Event event);
+
   PipecFrame frame(const StageUnit &unit, int64_t step,
                    int64_t microbatch) const;
 
@@ -50,6 +59,11 @@ private:
   const DataSource &data;
   Recorder &recorder;
   const Numbers &numbers;
+  struct Timed {
+    Event event;
+    Mark start, end;
+  };
+  std::vector<Timed> timed; ///< whose times are not known yet
 };
 
 } // namespace pipec

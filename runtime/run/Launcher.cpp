@@ -20,7 +20,8 @@ namespace {
 /// of one.
 const TransportRow *joinedTransport(const RunOptions &options) {
   for (const TransportRow &row : transports())
-    if ((options.transport == "auto" || options.transport == row.name) &&
+    if ((options.transport == "auto" || options.transport == row.name ||
+         options.transport == kNccl) &&
         row.joined())
       return &row;
   return nullptr;
@@ -28,10 +29,6 @@ const TransportRow *joinedTransport(const RunOptions &options) {
 
 /// What no rank could change.
 void checkRunnable(const plan::Plan &plan) {
-  if (plan.cluster.kind != "cpu")
-    throw Failure(Exit::Unavailable, "the plan is for " + plan.cluster.kind +
-                                         ", this pipec-run runs on CPUs; "
-                                         "compile with --cpus");
   if (plan::forwardOnly(plan))
     return;
   const bool loss =
@@ -66,12 +63,19 @@ Exit start(const plan::Plan &plan, const RunOptions &options, char **argv) {
     return runOracle(plan, options);
   if (const TransportRow *row = joinedTransport(options))
     return runJoined(plan, options, *row);
-  checkMemory(plan);
+  const bool gpus = plan.cluster.kind == "cuda";
+  if (options.transport == kNccl && !gpus)
+    throw Failure(Exit::Usage,
+                  "--transport nccl connects GPUs, the plan is for "
+                  "CPUs; leave it out");
+  if (!gpus) // a GPU says itself whether a rank fits
+    checkMemory(plan);
   const bool single = plan.ranks.size() == 1;
   const TransportRow &row =
-      transportNamed(options.transport != "auto" ? options.transport
-                     : single                    ? "inproc"
-                                                 : "mpi");
+      transportNamed(options.transport == kNccl    ? "mpi"
+                     : options.transport != "auto" ? options.transport
+                     : single || gpus              ? "inproc"
+                                                   : "mpi");
   if (row.launch(1, {}).empty())
     return runThreads(plan, options, row);
   // What every rank would find wrong is said once.

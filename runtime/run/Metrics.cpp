@@ -84,6 +84,8 @@ std::string toJson(const Summary &summary) {
                      {"predicted_peak_bytes", rank.predicted_peak_bytes},
                      {"busy_s", rank.busy_s},
                      {"rss_bytes", rank.rss_bytes}});
+    if (rank.overhead_bytes)
+      ranks.back()["overhead_bytes"] = rank.overhead_bytes;
   }
   Json json = {{"steps", summary.steps},
                {"ranks", ranks},

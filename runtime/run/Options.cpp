@@ -61,7 +61,7 @@ void check(const RunOptions &options) {
     usage("--verify compares from the first step on, it takes no --resume");
   if (options.oracle && !options.resume.empty())
     usage("--oracle starts from the first step, it takes no --resume");
-  if (options.transport != "auto")
+  if (options.transport != "auto" && options.transport != kNccl)
     transportNamed(options.transport);
   learningRate(options.rate);
 }
@@ -70,7 +70,8 @@ std::string transportHelp() {
   std::string text = "auto";
   for (const TransportRow &row : transports())
     text += ", " + row.name + " (" + row.summary + ")";
-  return text;
+  return text + ", nccl (tensors of GPUs by NCCL, between processes started by "
+                "mpirun or another launcher)";
 }
 
 } // namespace
@@ -78,7 +79,7 @@ std::string transportHelp() {
 std::optional<RunOptions> parseOptions(int argc, char **argv) {
   RunOptions options;
   std::vector<std::string> data, outputs;
-  std::string format = "text";
+  std::string format = "text", graphs = "on";
   CLI::App app("Runs a plan that pipec has compiled: one process per rank.",
                "pipec-run");
   app.add_option("PLAN", options.plan, "the plan folder")->required();
@@ -137,6 +138,12 @@ std::optional<RunOptions> parseOptions(int argc, char **argv) {
   app.add_option("--transport", options.transport, transportHelp())
       ->type_name("NAME")
       ->capture_default_str();
+  app.add_option("--graphs", graphs,
+                 "on GPUs: record a step once and replay it (on), or queue it "
+                 "anew every time (off)")
+      ->type_name("on|off")
+      ->check(CLI::IsMember({"on", "off"}))
+      ->capture_default_str();
   app.add_option("--threads", options.threads,
                  "threads of each rank (default: OMP_NUM_THREADS, or the "
                  "cores divided by the ranks of a machine)");
@@ -148,6 +155,7 @@ std::optional<RunOptions> parseOptions(int argc, char **argv) {
   if (parseCommandLine(app, "pipec-run", argc, argv))
     return std::nullopt;
   options.json = format == "json";
+  options.graphs = graphs == "on";
   options.data = parseFiles("--data", "input", data);
   options.outputs = parseFiles("--output", "output", outputs);
   checkFiles(options);

@@ -8,6 +8,10 @@
 
 namespace pipec {
 
+/// Of --transport: processes whose GPUs are connected by NCCL, whatever
+/// connects the processes.
+constexpr const char *kNccl = "nccl";
+
 struct RunOptions {
   std::string plan;                           ///< the plan folder
   std::map<std::string, std::string> data;    ///< graph input -> .npy file
@@ -26,7 +30,8 @@ struct RunOptions {
   std::string rate = "constant";
   double timeout = 60; ///< seconds
   std::string transport = "auto";
-  int threads = 0; ///< 0: the cores, divided by the ranks of the machine
+  bool graphs = true; ///< a GPU's steps are recorded once and replayed
+  int threads = 0;    ///< 0: the cores, divided by the ranks of the machine
   bool quiet = false;
   bool json = false; ///< --format json
 };

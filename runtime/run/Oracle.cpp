@@ -9,8 +9,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
-#include <cstring>
 
 namespace pipec {
 namespace {
@@ -39,31 +37,25 @@ plan::Plan flatten(const plan::Plan &plan) {
 
 } // namespace
 
-Oracle::Buffer Oracle::buffer(int64_t bytes) {
+Oracle::Buffer Oracle::buffer(int64_t bytes) const {
   const int64_t size = std::max(plan::kAlignment, plan::alignUp(bytes));
-  auto *memory = static_cast<char *>(
-      std::aligned_alloc(plan::kAlignment, static_cast<size_t>(size)));
-  if (!memory)
-    throw Failure(Exit::NoFit, "the oracle needs another " +
-                                   std::to_string(size) +
-                                   " bytes of memory that are not there");
-  std::memset(memory, 0, static_cast<size_t>(size));
-  return {memory, std::free};
+  Device *device = state->device.get();
+  return {device->allocate(size),
+          [=](char *memory) { device->release(memory, size); }};
 }
 
 Oracle::Oracle(const plan::Plan &plan, const std::string &folder,
                const DataSource &data, const Numbers &numbers)
     : plan(plan), flat(flatten(plan)), data(data), numbers(numbers),
-      state(std::make_unique<RankState>(flat, folder, 0)) {
+      state(std::make_unique<RankState>(
+          flat, folder, 0, openDevice({flat, 0, nullptr, nullptr, false}))) {
   loadInitial(*state, true);
   for (const plan::Stage &stage : plan.stages) {
     Stage &own = stages.emplace_back();
     own.unit = &state->unit(stage.id);
     const int64_t bytes = plan::regionOf(stage, "weights").bytes;
     Buffer initial = buffer(bytes);
-    if (bytes)
-      std::memcpy(initial.get(), own.unit->memory.weights(0),
-                  static_cast<size_t>(bytes));
+    state->device->copy(initial.get(), own.unit->memory.weights(0), bytes);
     own.history.emplace(0, std::move(initial));
     for (size_t r = 0; r < stage.ranks.size(); ++r)
       own.gradients.push_back(buffer(plan::regionOf(stage, "gradients").bytes));
@@ -102,7 +94,8 @@ void Oracle::call(Stage &stage, PipecTask task, int64_t step,
   frame.microbatch = microbatch;
   frame.seed = numbers.seed;
   frame.lr_factor = frame.grad_scale = 1;
-  task(&frame);
+  frame.device = stage.unit->device;
+  state->device->run(task, frame);
 }
 
 /// What a stage has made goes where it is needed; with one microbatch under way
@@ -110,12 +103,13 @@ void Oracle::call(Stage &stage, PipecTask task, int64_t step,
 void Oracle::pass(const Stage &from, bool backward) {
   for (const plan::Edge &edge : plan.edges)
     if (edge.from_stage == from.unit->stage->id && edge.backward == backward)
-      std::memcpy(stages[edge.to_stage].unit->memory.at(backward ? PIPEC_GRAD_IN
-                                                                 : PIPEC_IN) +
-                      edge.to_offset,
-                  from.unit->memory.at(plan::regionNamed(edge.from_region)) +
-                      edge.from_offset,
-                  static_cast<size_t>(edge.bytes));
+      state->device->copy(
+          stages[edge.to_stage].unit->memory.at(backward ? PIPEC_GRAD_IN
+                                                         : PIPEC_IN) +
+              edge.to_offset,
+          from.unit->memory.at(plan::regionNamed(edge.from_region)) +
+              edge.from_offset,
+          edge.bytes);
 }
 
 float Oracle::forwardBackward(int64_t step, int64_t microbatch) {
@@ -125,14 +119,17 @@ float Oracle::forwardBackward(int64_t step, int64_t microbatch) {
   for (Stage &stage : stages) {
     const plan::Stage &planned = plan.stages[stage.unit->stage->id];
     for (const plan::StageInput &input : planned.inputs)
-      data.load(input.input, number,
-                stage.unit->memory.at(PIPEC_IN) + input.offset);
+      state->device->feed(stage.unit->memory.at(PIPEC_IN) + input.offset,
+                          plan.inputs[input.input].bytes, [&](char *to) {
+                            data.load(input.input, number, to);
+                          });
     rows.push_back(stage.stats[stage.rows++].get());
     call(stage, stage.unit->library.forward, step, microbatch,
          plan::forwardVersion(plan, planned, roundOf(stage, step)), 0,
          rows.back());
     if (planned.computes_loss)
-      std::memcpy(&loss, stage.unit->memory.at(PIPEC_LOSS), sizeof loss);
+      state->device->download(&loss, stage.unit->memory.at(PIPEC_LOSS),
+                              sizeof loss);
     pass(stage, false);
   }
   if (!state->trains)
@@ -196,12 +193,11 @@ double Oracle::step(int64_t steps) {
 void Oracle::foldReplicas(Stage &stage) {
   const int64_t count =
       plan::regionOf(plan.stages[stage.unit->stage->id], "gradients").bytes / 4;
-  float *total = floats(stage.gradients[0].get());
-  for (size_t r = 1; r < stage.gradients.size(); ++r) {
-    const float *more = floats(stage.gradients[r].get());
-    for (int64_t i = 0; i < count; ++i)
-      total[i] += more[i];
-  }
+  std::vector<const float *> replicas;
+  for (const Buffer &gradients : stage.gradients)
+    replicas.push_back(floats(gradients.get()));
+  if (replicas.size() > 1)
+    state->device->sum(floats(stage.gradients[0].get()), replicas, count);
 }
 
 float *Oracle::gradient(int stage, int64_t offset) const {
@@ -216,13 +212,16 @@ void Oracle::foldTies(const std::vector<Stage *> &group) {
         });
     if (!here)
       continue;
-    for (int64_t i = 0; i < tie.bytes / 4; ++i) {
-      float sum = gradient(tie.uses[0].stage, tie.uses[0].offset)[i];
-      for (size_t use = 1; use < tie.uses.size(); ++use)
-        sum += gradient(tie.uses[use].stage, tie.uses[use].offset)[i];
-      for (auto [stage, offset] : tie.copies)
-        gradient(stage, offset)[i] = sum;
-    }
+    std::vector<const float *> uses;
+    for (const plan::Tie::Use &use : tie.uses)
+      uses.push_back(gradient(use.stage, use.offset));
+    const auto [stage, offset] = tie.copies[0];
+    float *total = gradient(stage, offset);
+    state->device->sum(total, uses, tie.bytes / 4);
+    for (auto [stage, offset] : tie.copies)
+      if (float *copy = gradient(stage, offset); copy != total)
+        state->device->copy(reinterpret_cast<char *>(copy),
+                            reinterpret_cast<const char *>(total), tie.bytes);
   }
 }
 
@@ -237,9 +236,9 @@ double Oracle::clip() const {
       continue;
     for (const plan::StageWeight &held : plan.stages[first].weights)
       if (held.weight == static_cast<int>(i) && !held.gradients.empty())
-        norms[i] =
-            static_cast<float>(norm(gradient(first, held.gradients[0].second),
-                                    elements(plan.weights[i])));
+        norms[i] = static_cast<float>(
+            state->device->norm(gradient(first, held.gradients[0].second),
+                                elements(plan.weights[i])));
   }
   const auto total = static_cast<float>(
       norm(norms.data(), static_cast<int64_t>(norms.size())));
@@ -261,13 +260,14 @@ void Oracle::update(const std::vector<Stage *> &group, int64_t step,
           stage->unit->memory.at(static_cast<PipecRegion>(region));
     frame.seed = numbers.seed;
     frame.lr_factor = frame.grad_scale = 1;
+    frame.device = stage->unit->device;
     const StageLibrary &library = stage->unit->library;
     for (int64_t row = 0; library.track && row < stage->rows; ++row) {
       frame.base[PIPEC_STATS] = stage->stats[row].get();
       frame.step =
           plan.strategy.update == "step" ? step : step - stage->rows + 1 + row;
       frame.microbatch = plan.strategy.update == "step" ? row : 0;
-      library.track(&frame);
+      state->device->run(library.track, frame);
     }
     stage->rows = 0;
     const int64_t bytes = plan::regionOf(planned, "weights").bytes;
@@ -285,12 +285,11 @@ void Oracle::update(const std::vector<Stage *> &group, int64_t step,
     frame.grad_scale = scale;
     frame.update = stage->updates + 1;
     if (library.update)
-      library.update(&frame);
+      state->device->run(library.update, frame);
     stage->history.emplace(++stage->updates, std::move(fresh));
     for (Buffer &gradient : stage->gradients)
-      std::memset(
-          gradient.get(), 0,
-          static_cast<size_t>(plan::regionOf(planned, "gradients").bytes));
+      state->device->clear(gradient.get(),
+                           plan::regionOf(planned, "gradients").bytes);
     // The rules only move forward: older versions have been read for good.
     const int64_t oldest =
         std::min(plan::forwardVersion(plan, planned, stage->updates),
@@ -300,16 +299,18 @@ void Oracle::update(const std::vector<Stage *> &group, int64_t step,
   }
 }
 
-const char *Oracle::newest(int index) const {
+void Oracle::read(int index,
+                  const std::function<void(const char *, int64_t)> &use) const {
   for (const Stage &stage : stages)
     for (const plan::StageWeight &held :
          plan.stages[stage.unit->stage->id].weights)
       if (held.weight == index)
-        return held.region == "weights"
-                   ? stage.history.at(stage.updates).get() + held.offset
-                   : stage.unit->memory.at(plan::regionNamed(held.region)) +
-                         held.offset;
-  return nullptr;
+        return state->device->read(
+            held.region == "weights"
+                ? stage.history.at(stage.updates).get() + held.offset
+                : stage.unit->memory.at(plan::regionNamed(held.region)) +
+                      held.offset,
+            plan.weights[index].bytes, use);
 }
 
 } // namespace pipec

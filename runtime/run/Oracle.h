@@ -29,14 +29,16 @@ public:
   /// Steps done.
   int64_t done() const { return next; }
 
-  /// The newest value of weight or state `index`; null when no stage has it.
-  const char *newest(int index) const;
+  /// The newest value of weight or state `index`, piece by piece; nothing when
+  /// no stage has it.
+  void read(int index,
+            const std::function<void(const char *, int64_t)> &use) const;
 
   /// Bytes of the arena: all stages, one microbatch.
   int64_t peak() const { return state->arena.peak(); }
 
 private:
-  using Buffer = std::unique_ptr<char, void (*)(void *)>;
+  using Buffer = std::unique_ptr<char, std::function<void(char *)>>;
   struct Stage {
     StageUnit *unit;
     std::map<int64_t, Buffer> history; ///< weights by version
@@ -46,7 +48,7 @@ private:
     int64_t rows = 0;                  ///< of them in use
   };
 
-  static Buffer buffer(int64_t bytes);
+  Buffer buffer(int64_t bytes) const;
   float forwardBackward(int64_t step, int64_t microbatch);
   void call(Stage &stage, PipecTask task, int64_t step, int64_t microbatch,
             int64_t version, int replica, const char *statsRow);

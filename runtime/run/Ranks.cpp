@@ -2,6 +2,7 @@
 #include "runtime/run/Ranks.h"
 #include "runtime/control/ControlClient.h"
 #include "runtime/control/ControlServer.h"
+#include "runtime/device/cuda/Links.h"
 #include "runtime/run/Session.h"
 
 #include <algorithm>
@@ -83,10 +84,16 @@ Exit runThreads(const plan::Plan &plan, const RunOptions &options,
                 const TransportRow &row) {
   const auto count = static_cast<int>(plan.ranks.size());
   auto ends = row.open({count, options.timeout, 0});
+  std::vector<std::unique_ptr<Links>> links(static_cast<size_t>(count));
+  if (plan.cluster.kind == "cuda" && count > 1)
+    links = linksNamed("copies").open({count, nullptr});
   Alarm alarm;
   alarm.beforeRaise([&] {
     for (auto &end : ends)
       end->abandon();
+    for (auto &link : links)
+      if (link)
+        link->abandon();
   });
   std::vector<std::unique_ptr<Watch>> watches;
   for (int rank = 0; rank < count; ++rank)
@@ -98,7 +105,9 @@ Exit runThreads(const plan::Plan &plan, const RunOptions &options,
   auto body = [&](int rank) {
     try {
       chooseThreads(plan, options, rank);
-      codes[rank] = Session(plan, options, *ends[rank], *watches[rank]).run();
+      codes[rank] = Session(plan, options, *ends[rank], *watches[rank],
+                            links[static_cast<size_t>(rank)].get())
+                        .run();
     } catch (const Agreed &failure) {
       codes[rank] = failure.code;
       if (rank == 0)
@@ -155,6 +164,7 @@ struct JoinedRank {
   const plan::Plan &plan;
   const RunOptions &options;
   std::unique_ptr<Transport> transport;
+  std::unique_ptr<Links> links; ///< between GPUs
   Alarm alarm;
   std::unique_ptr<Watch> watch;
   std::unique_ptr<ControlServer> server; ///< rank 0, when nobody else watches
@@ -175,7 +185,11 @@ struct JoinedRank {
     const auto count = static_cast<int>(plan.ranks.size());
     transport = std::move(
         row.open({count, options.timeout, jobOf(options.plan)}).front());
-    alarm.beforeRaise([this] { transport->abandon(); });
+    alarm.beforeRaise([this] {
+      transport->abandon();
+      if (links)
+        links->abandon();
+    });
     if (transport->size() != count)
       throw Failure(Exit::Usage, "the plan has " + std::to_string(count) +
                                      " ranks, the launcher has started " +
@@ -208,7 +222,8 @@ struct JoinedRank {
 
 Exit runJoined(const plan::Plan &plan, const RunOptions &options,
                const TransportRow &row) {
-  JoinedRank self{plan, options, nullptr, {}, nullptr, nullptr, nullptr};
+  JoinedRank self{plan, options, nullptr, nullptr,
+                  {},   nullptr, nullptr, nullptr};
   try {
     const char *launcher = std::getenv(kControlVariable);
     const int rank = row.joined().value_or(0);
@@ -230,8 +245,15 @@ Exit runJoined(const plan::Plan &plan, const RunOptions &options,
       self.watchOurselves();
     }
     chooseThreads(plan, options, self.watch->rank);
+    if (plan.cluster.kind == "cuda" && plan.ranks.size() > 1)
+      self.links =
+          std::move(linksNamed("nccl")
+                        .open({self.transport->size(), self.transport.get()})
+                        .front());
     const Exit code =
-        Session(plan, options, *self.transport, *self.watch).run();
+        Session(plan, options, *self.transport, *self.watch, self.links.get())
+            .run();
+    self.links.reset();
     self.transport->close();
     self.client->done(code);
     if (self.server)

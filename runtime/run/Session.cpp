@@ -37,9 +37,9 @@ std::string headline(const Summary &summary) {
 } // namespace
 
 Session::Session(const plan::Plan &plan, const RunOptions &options,
-                 Transport &transport, Watch &watch)
+                 Transport &transport, Watch &watch, Links *links)
     : plan(plan), options(options), transport(transport), watch(watch),
-      council(transport, watch) {}
+      links(links), council(transport, watch) {}
 
 Session::~Session() = default;
 
@@ -84,7 +84,10 @@ void Session::load() {
         data->checkValues(input.input);
     numbers.seed = options.seed;
     numbers.rate = learningRate(options.rate);
-    state = std::make_unique<RankState>(plan, options.plan, watch.rank);
+    state = std::make_unique<RankState>(
+        plan, options.plan, watch.rank,
+        openDevice({plan, watch.rank, links, &watch,
+                    options.graphs && !plan::forwardOnly(plan)}));
     loadInitial(*state, true);
     if (!options.resume.empty())
       loadCheckpoint();
@@ -268,6 +271,8 @@ void Session::collect() {
   mine.figures.peak_bytes = state->arena.peak();
   mine.figures.predicted_peak_bytes = plan.ranks[watch.rank].peak_bytes;
   mine.figures.rss_bytes = int64_t(usage.ru_maxrss) * 1024;
+  for (auto &[what, bytes] : state->device->overhead())
+    mine.figures.overhead_bytes += bytes;
   mine.figures.busy_s = recorder.busy;
   mine.figures.threads = threadsOfThisRank();
   mine.droppedEvents = recorder.dropped;

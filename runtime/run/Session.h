@@ -17,7 +17,7 @@ namespace pipec {
 class Session {
 public:
   Session(const plan::Plan &plan, const RunOptions &options,
-          Transport &transport, Watch &watch);
+          Transport &transport, Watch &watch, Links *links);
   ~Session();
 
   /// Trains, writes what the options ask for. Ok, or Stopped when a signal
@@ -48,6 +48,7 @@ private:
   const RunOptions &options;
   Transport &transport;
   Watch &watch;
+  Links *const links; ///< between GPUs
   Council council;
 
   std::unique_ptr<DataSource> data;

@@ -71,7 +71,12 @@ void compareTensors(const plan::Plan &plan, const Oracle &oracle,
     if ((weight.role != "weight" && weight.role != "state") ||
         ownerOf(plan, index) < 0)
       continue;
-    const char *expected = oracle.newest(index);
+    std::vector<char> reference;
+    reference.reserve(static_cast<size_t>(weight.bytes));
+    oracle.read(index, [&](const char *data, int64_t bytes) {
+      reference.insert(reference.end(), data, data + bytes);
+    });
+    const char *expected = reference.data();
     fetch(index, [&](const char *data, int64_t bytes) {
       if (weight.dtype == "float32")
         largest.see(difference(reinterpret_cast<const float *>(data),
@@ -147,9 +152,7 @@ Exit runOracle(const plan::Plan &plan, const RunOptions &options) {
   const bool stopped = oracle.done() < options.steps;
   if (!stopped && !options.exportFile.empty())
     exportModel(plan, options.plan, options.exportFile,
-                [&](int index, const Sink &sink) {
-                  sink(oracle.newest(index), plan.weights[index].bytes);
-                });
+                [&](int index, const Sink &sink) { oracle.read(index, sink); });
   struct rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   RankResult rank;

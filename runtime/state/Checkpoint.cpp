@@ -106,9 +106,9 @@ void saveCheckpoint(RankState &state, Council &council,
                                   "needs a folder that all hosts share");
       std::vector<Tensor> tensors = trainedTensors(state, steps);
       std::erase_if(tensors, [](const Tensor &t) { return !t.owned; });
-      const ShardSeal seal =
-          writeSafetensors(temporary + "/" + shardName(state.rank), tensors,
-                           {{"step", std::to_string(steps)}});
+      const ShardSeal seal = writeSafetensors(
+          temporary + "/" + shardName(state.rank), *state.device, tensors,
+          {{"step", std::to_string(steps)}});
       mine = Json{{"file", shardName(state.rank)},
                   {"bytes", seal.bytes},
                   {"sha256", seal.sha256}}
@@ -279,7 +279,8 @@ Checkpoint::Shards Checkpoint::open(int rank, int ranks) const {
   return open;
 }
 
-void Checkpoint::read(const Shards &open, const Tensor &tensor) const {
+void Checkpoint::read(const Shards &open, const Tensor &tensor,
+                      Device &device) const {
   auto place = open.places.find(tensor.name);
   if (place == open.places.end())
     bad(path, "has no tensor '" + tensor.name + "'");
@@ -287,14 +288,14 @@ void Checkpoint::read(const Shards &open, const Tensor &tensor) const {
   if (entry->dtype != tensor.dtype || entry->shape != tensor.shape ||
       entry->bytes != tensor.bytes)
     bad(path, "tensor '" + tensor.name + "' has another type or shape");
-  file->read(*entry, tensor.data);
+  file->read(*entry, device, tensor.data);
 }
 
 void Checkpoint::load(RankState &state) const {
   const Shards open =
       this->open(state.rank, static_cast<int>(state.plan.ranks.size()));
   for (const Tensor &tensor : trainedTensors(state, steps))
-    read(open, tensor);
+    read(open, tensor, *state.device);
 }
 
 void Checkpoint::loadTrained(RankState &state,
@@ -314,8 +315,10 @@ void Checkpoint::loadTrained(RankState &state,
         continue;
       char *place =
           unit->memory.at(plan::regionNamed(held.region)) + held.offset;
-      read(open, {name->second, weight.dtype, weight.shape, place, weight.bytes,
-                  false});
+      read(open,
+           {name->second, weight.dtype, weight.shape, place, weight.bytes,
+            false},
+           *state.device);
     }
 }
 

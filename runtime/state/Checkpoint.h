@@ -56,7 +56,7 @@ private:
     std::map<std::string, Place> places;
   };
   Shards open(int rank, int ranks) const;
-  void read(const Shards &open, const Tensor &tensor) const;
+  void read(const Shards &open, const Tensor &tensor, Device &device) const;
   struct Shard {
     std::string file, sha256;
     int64_t bytes = 0;

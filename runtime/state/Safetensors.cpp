@@ -71,7 +71,7 @@ private:
 
 } // namespace
 
-ShardSeal writeSafetensors(const std::string &path,
+ShardSeal writeSafetensors(const std::string &path, Device &device,
                            const std::vector<Tensor> &tensors,
                            const std::map<std::string, std::string> &metadata) {
   Json header = Json::object();
@@ -95,7 +95,7 @@ ShardSeal writeSafetensors(const std::string &path,
   put(&length, sizeof length);
   put(text.data(), static_cast<int64_t>(text.size()));
   for (const Tensor &tensor : tensors)
-    put(tensor.data, tensor.bytes);
+    device.read(tensor.data, tensor.bytes, put);
   ShardSeal seal{file.bytes(), digest.hex()};
   file.finish();
   return seal;
@@ -137,8 +137,12 @@ Safetensors::Safetensors(const std::string &path) : path(path) {
   }
 }
 
-void Safetensors::read(const Entry &entry, char *to) const {
-  Descriptor(path).read(to, entry.bytes, entry.offset);
+void Safetensors::read(const Entry &entry, Device &device, char *to) const {
+  const Descriptor file(path);
+  device.write(to, entry.bytes,
+               [&](char *piece, int64_t offset, int64_t count) {
+                 file.read(piece, count, entry.offset + offset);
+               });
 }
 
 } // namespace pipec

@@ -23,7 +23,7 @@ struct ShardSeal {
 
 /// Writes the tensors in the order given; the file is on the disk afterwards.
 /// Failure(CannotWrite).
-ShardSeal writeSafetensors(const std::string &path,
+ShardSeal writeSafetensors(const std::string &path, Device &device,
                            const std::vector<Tensor> &tensors,
                            const std::map<std::string, std::string> &metadata);
 
@@ -41,8 +41,9 @@ public:
   std::map<std::string, Entry> entries;
   std::map<std::string, std::string> metadata;
 
-  /// Reads a tensor's bytes. Failure(BadPlan) when they end early.
-  void read(const Entry &entry, char *to) const;
+  /// Reads a tensor's bytes into a device's memory. Failure(BadPlan) when they
+  /// end early.
+  void read(const Entry &entry, Device &device, char *to) const;
 
   const std::string path;
 };

@@ -21,7 +21,7 @@ Operation operation(const char *what, int peer) {
 void TensorExchange::fetch(int index, const Sink &sink) {
   const plan::Weight &weight = state.plan.weights[index];
   if (const char *local = newest(state, index, steps))
-    return sink(local, weight.bytes);
+    return state.device->read(local, weight.bytes, sink);
   const int owner = ownerOf(state.plan, index);
   const Operation waiting = operation("waiting for a trained weight", owner);
   int32_t wanted = index;
@@ -64,9 +64,11 @@ void TensorExchange::serve() {
       return;
     const char *data = newest(state, wanted, steps);
     const int64_t total = state.plan.weights[wanted].bytes;
+    buffer.resize(plan::kPieceBytes);
     for (int64_t at = 0; at < total; at += plan::kPieceBytes) {
-      request = transport.send(0, kTagGather, data + at,
-                               std::min(plan::kPieceBytes, total - at));
+      const int64_t bytes = std::min(plan::kPieceBytes, total - at);
+      state.device->download(buffer.data(), data + at, bytes);
+      request = transport.send(0, kTagGather, buffer.data(), bytes);
       watch.wait(transport, request, waiting);
     }
   }

@@ -99,9 +99,11 @@ void loadInitial(RankState &state, bool verifyDigests) {
         if (!needed(weight))
           continue;
         const plan::Weight &tensor = plan.weights[weight.weight];
-        file.read(unit->memory.at(plan::regionNamed(weight.region)) +
-                      weight.offset,
-                  tensor.source.offset, tensor.bytes);
+        state.device->write(
+            unit->memory.at(plan::regionNamed(weight.region)) + weight.offset,
+            tensor.bytes, [&](char *piece, int64_t offset, int64_t count) {
+              file.read(piece, tensor.source.offset + offset, count);
+            });
       }
   }
 }

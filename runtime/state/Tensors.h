@@ -20,7 +20,7 @@ namespace pipec {
 struct Tensor {
   std::string name, dtype;
   std::vector<int64_t> shape;
-  char *data = nullptr;
+  char *data = nullptr; ///< in the memory of the rank's device
   int64_t bytes = 0;
   /// This rank writes it; of other copies only reading makes sense.
   bool owned = false;

@@ -35,7 +35,7 @@ public:
     check(MPI_Comm_size(MPI_COMM_WORLD, &ranks), "MPI_Comm_size");
     int *bound = nullptr, found = 0;
     MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &bound, &found);
-    if (!found || *bound < kTagHaltAck)
+    if (!found || *bound < kTagLinks)
       throw Failure(Exit::Unavailable, "this MPI has too few message tags");
   }
 

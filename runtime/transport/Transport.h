@@ -101,6 +101,7 @@ enum Tag : int {
   kTagReport, ///< figures to rank 0
   kTagHalt,   ///< rank 0 to all in a stream: the last microbatch
   kTagHaltAck,
+  kTagLinks,  ///< how GPUs find each other
   kTagOutput, ///< + output; the last tags
 };
 

@@ -61,8 +61,10 @@ public:
     OwningOpRef<ModuleOp> host = ModuleOp::create(stage.getLoc());
     OwningOpRef<ModuleOp> device = ModuleOp::create(stage.getLoc());
     StageEmitter emitter(*host, *device);
-    if (failed(emitStage(*source, emitter, options.fuse, result)) ||
-        failed(mlir::verify(*device)) || failed(mlir::verify(*host)))
+    if (failed(emitStage(*source, emitter, options.fuse, result)))
+      return failure();
+    emitHelpers(*device);
+    if (failed(mlir::verify(*device)) || failed(mlir::verify(*host)))
       return failure();
     if (options.keepKernels) {
       llvm::raw_string_ostream os(result.kernels);

@@ -8,8 +8,11 @@
 #include "compiler/target/cpu/Library.h"
 #include "compiler/target/cuda/PlainKernel.h"
 #include "runtime/StageAbi.h"
+#include "runtime/kernels/cpu/Kernels.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+
+#include <cstring>
 
 using namespace mlir;
 using namespace pipec;
@@ -204,11 +207,30 @@ private:
                                  unit.operands, plan.buffers));
   }
 
+  /// cuDNN pads both sides of an axis alike and makes every output there is.
+  static LogicalResult checkPadding(Operation *op, const std::string &bytes) {
+    PipecConv shape;
+    std::memcpy(&shape, bytes.data(), sizeof shape);
+    for (int i = 0; i < shape.spatial_rank; ++i) {
+      const int64_t reach = shape.dilation[i] * (shape.kernel[i] - 1) + 1;
+      const int64_t outputs =
+          (shape.in[i] + 2 * shape.pad_lo[i] - reach) / shape.stride[i] + 1;
+      if (shape.pad_lo[i] < 0 || outputs != shape.out[i])
+        return op->emitError("convolution padded by ")
+               << shape.pad_lo[i] << " before and " << shape.pad_hi[i]
+               << " after an axis is not available on GPUs; pad the input in "
+                  "the model by an operator of its own (Pad), or use --cpus";
+    }
+    return success();
+  }
+
   /// Descriptors and the order of operands are those of the CPU's library.
   LogicalResult emitContraction(const Unit &unit) {
     FailureOr<cpu::LibraryCall> library =
         cpu::libraryCall(unit.op, unit.operands, unit.accumulate);
     if (failed(library))
+      return failure();
+    if (library->prepared && failed(checkPadding(unit.op, library->descriptor)))
       return failure();
     SmallVector<Value> values(unit.op->getOperands());
     llvm::append_range(values, unit.op->getResults());

@@ -36,6 +36,9 @@ private:
   std::map<std::string, std::string> descriptors; // bytes -> symbol
 };
 
+/// Adds the kernels that the runtime itself calls.
+void emitHelpers(mlir::ModuleOp device);
+
 /// The number in a kernel's name.
 int64_t kernelNumber(mlir::func::FuncOp function);
 

@@ -33,6 +33,7 @@ plan::Plan planOf(const Layout &layout, const std::string &folder) {
   fs::create_directories(folder);
   fs::copy_file(PIPEC_TEST_STAGES "/stage_0_4_4.so", folder + "/s.so",
                 fs::copy_options::overwrite_existing);
+  plan.cluster.kind = "cpu";
   plan.strategy.versions = "latest", plan.strategy.update = "step";
   plan::Weight weight;
   weight.name = "e", weight.dtype = "float32", weight.role = "weight";
@@ -82,7 +83,7 @@ void onAllRanks(
   for (int rank = 0; rank < count; ++rank)
     threads.emplace_back([&, rank] {
       Watch watch(rank, "rank " + std::to_string(rank), alarm);
-      RankState state(plan, folder, rank);
+      RankState state(plan, folder, rank, openDevice({plan, rank}));
       body(state, *ends[rank], watch);
     });
   for (std::thread &thread : threads)

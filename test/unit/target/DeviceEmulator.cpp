@@ -1,17 +1,10 @@
 //===- DeviceEmulator.cpp - GPU kernels on the processor ------------------===//
 #include "test/unit/target/DeviceEmulator.h"
-#include "compiler/target/cpu/Codegen.h"
 #include "runtime/kernels/cpu/Kernels.h"
+#include "test/unit/target/DeviceCode.h"
 #include "test/unit/target/Fibers.h"
 
-#include "llvm/AsmParser/Parser.h"
-#include "llvm/IR/IRBuilder.h"
-#include "llvm/IR/LegacyPassManager.h"
-#include "llvm/IR/Module.h"
-#include "llvm/IR/Verifier.h"
 #include "llvm/Support/FileSystem.h"
-#include "llvm/Support/SourceMgr.h"
-#include "llvm/Support/raw_ostream.h"
 
 #include <cstring>
 #include <dlfcn.h>
@@ -20,149 +13,7 @@
 using namespace pipec;
 using namespace pipec::test;
 
-//===----------------------------------------------------------------------===//
-// What kernels call
-//===----------------------------------------------------------------------===//
-
-extern "C" {
-__attribute__((visibility("default"))) int32_t pipec_test_tid_x() {
-  return currentThread();
-}
-__attribute__((visibility("default"))) int32_t pipec_test_ctaid_x() {
-  return static_cast<int32_t>(currentBlock());
-}
-__attribute__((visibility("default"))) void pipec_test_barrier(int32_t) {
-  meetBlock();
-}
-__attribute__((visibility("default"))) int32_t
-pipec_test_shfl_i32(int32_t, int32_t value, int32_t bits, int32_t) {
-  uint32_t mine;
-  std::memcpy(&mine, &value, 4);
-  return static_cast<int32_t>(
-      exchangeWithWarp(mine)[(currentThread() % 32) ^ bits]);
-}
-__attribute__((visibility("default"))) float
-pipec_test_shfl_f32(int32_t, float value, int32_t bits, int32_t) {
-  uint32_t mine;
-  std::memcpy(&mine, &value, 4);
-  uint32_t theirs = exchangeWithWarp(mine)[(currentThread() % 32) ^ bits];
-  std::memcpy(&value, &theirs, 4);
-  return value;
-}
-__attribute__((visibility("default"))) int32_t
-pipec_test_ballot(int32_t, bool condition) {
-  const uint32_t *all = exchangeWithWarp(condition);
-  uint32_t bits = 0;
-  for (int i = 0; i < 32; ++i)
-    bits |= (all[i] & 1) << i;
-  return static_cast<int32_t>(bits);
-}
-}
-
-//===----------------------------------------------------------------------===//
-// Code
-//===----------------------------------------------------------------------===//
-
 namespace {
-constexpr size_t kSharedBytes = 48 * 1024;
-
-struct Replacement {
-  const char *intrinsic, *function;
-  bool meets;
-};
-constexpr Replacement kReplacements[] = {
-    {"llvm.nvvm.read.ptx.sreg.tid.x", "pipec_test_tid_x", false},
-    {"llvm.nvvm.read.ptx.sreg.ctaid.x", "pipec_test_ctaid_x", false},
-    {"llvm.nvvm.barrier.cta.sync.aligned.all", "pipec_test_barrier", true},
-    {"llvm.nvvm.shfl.sync.bfly.i32", "pipec_test_shfl_i32", true},
-    {"llvm.nvvm.shfl.sync.bfly.f32", "pipec_test_shfl_f32", true},
-    {"llvm.nvvm.vote.ballot.sync", "pipec_test_ballot", true},
-};
-
-/// Rewrites device code as code of this machine; names of kernels whose
-/// threads meet are collected.
-class Rewriter {
-public:
-  explicit Rewriter(llvm::Module &module) : module(module) {}
-
-  std::set<std::string> run() {
-    std::vector<llvm::Function *> all;
-    for (llvm::Function &function : module)
-      all.push_back(&function);
-    for (llvm::Function *function : all) {
-      llvm::StringRef name = function->getName();
-      if (name.starts_with("llvm.nvvm."))
-        replaceIntrinsic(*function);
-      else if (name.consume_front("__nv_"))
-        function->setName(name); // the C library's
-      else if (!function->isDeclaration())
-        makeEntry(*function);
-    }
-    defineSharedMemory();
-    return meeting;
-  }
-
-private:
-  void replaceIntrinsic(llvm::Function &intrinsic) {
-    const Replacement *with = nullptr;
-    for (const Replacement &candidate : kReplacements)
-      if (intrinsic.getName() == candidate.intrinsic)
-        with = &candidate;
-    if (!with) {
-      ADD_FAILURE() << "no emulation of " << intrinsic.getName().str();
-      return;
-    }
-    llvm::Function *function = llvm::Function::Create(
-        intrinsic.getFunctionType(), llvm::Function::ExternalLinkage,
-        with->function, module);
-    for (llvm::User *user : llvm::make_early_inc_range(intrinsic.users())) {
-      auto *call = llvm::cast<llvm::CallInst>(user);
-      call->setCalledFunction(function);
-      call->setAttributes({});
-      if (with->meets)
-        meeting.insert(call->getFunction()->getName().str());
-    }
-  }
-
-  /// void <kernel>_entry(char **arguments)
-  void makeEntry(llvm::Function &kernel) {
-    kernel.setCallingConv(llvm::CallingConv::C);
-    kernel.setAttributes({});
-    llvm::LLVMContext &context = module.getContext();
-    auto *pointer = llvm::PointerType::get(context, 0);
-    llvm::Function *entry = llvm::Function::Create(
-        llvm::FunctionType::get(llvm::Type::getVoidTy(context), {pointer},
-                                false),
-        llvm::Function::ExternalLinkage, kernel.getName() + "_entry", module);
-    llvm::IRBuilder<> b(llvm::BasicBlock::Create(context, "", entry));
-    std::vector<llvm::Value *> arguments;
-    for (size_t i = 0; i < kernel.arg_size(); ++i)
-      arguments.push_back(b.CreateLoad(
-          pointer, b.CreateConstGEP1_64(pointer, entry->getArg(0), i)));
-    b.CreateCall(&kernel, arguments);
-    b.CreateRetVoid();
-  }
-
-  void defineSharedMemory() {
-    auto *type = llvm::ArrayType::get(
-        llvm::Type::getInt8Ty(module.getContext()), kSharedBytes);
-    llvm::GlobalVariable *old = module.getGlobalVariable("pipec_shared");
-    unsigned space = old ? old->getAddressSpace() : 0;
-    auto *memory = new llvm::GlobalVariable(
-        module, type, false, llvm::GlobalValue::ExternalLinkage,
-        llvm::ConstantAggregateZero::get(type), "pipec_test_shared", nullptr,
-        llvm::GlobalValue::NotThreadLocal, space);
-    memory->setAlignment(llvm::Align(16));
-    if (old) {
-      old->replaceAllUsesWith(memory);
-      old->eraseFromParent();
-    }
-  }
-
-  llvm::Module &module;
-  std::set<std::string> meeting;
-};
-
 const char *symbol(void *library, const char *name) {
   auto *found = static_cast<const char *>(dlsym(library, name));
   EXPECT_NE(found, nullptr) << "the stage exports no " << name;
@@ -216,32 +67,14 @@ DeviceEmulator::~DeviceEmulator() {
 }
 
 void DeviceEmulator::compile(const std::string &text) {
-  llvm::LLVMContext context;
-  llvm::SMDiagnostic error;
-  std::unique_ptr<llvm::Module> module =
-      llvm::parseAssemblyString(text, error, context);
-  ASSERT_TRUE(module) << error.getMessage().str();
-  std::set<std::string> meeting = Rewriter(*module).run();
-  mlir::MLIRContext diagnostics;
-  mlir::Location loc = mlir::UnknownLoc::get(&diagnostics);
-  auto machine = cpu::createMachine(loc, "native");
-  ASSERT_TRUE(succeeded(machine));
-  module->setTargetTriple((*machine)->getTargetTriple());
-  module->setDataLayout((*machine)->createDataLayout());
-  std::string broken;
-  llvm::raw_string_ostream why(broken);
-  ASSERT_FALSE(llvm::verifyModule(*module, &why)) << broken;
-  llvm::SmallVector<char, 0> bytes;
-  llvm::raw_svector_ostream os(bytes);
-  llvm::legacy::PassManager emit;
-  ASSERT_FALSE((*machine)->addPassesToEmitFile(
-      emit, os, nullptr, llvm::CodeGenFileType::ObjectFile));
-  emit.run(*module);
   llvm::SmallString<128> path;
   ASSERT_FALSE(llvm::sys::fs::createTemporaryFile("pipec-test", "so", path));
-  bool linked = succeeded(
-      cpu::linkShared(loc, llvm::StringRef(bytes.data(), bytes.size()), path));
-  code = linked ? dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL) : nullptr;
+  try {
+    buildDeviceCode(text, path.str().str());
+    code = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  } catch (const std::runtime_error &error) {
+    ADD_FAILURE() << error.what();
+  }
   llvm::sys::fs::remove(path);
   ASSERT_NE(code, nullptr) << dlerror();
   shared = static_cast<char *>(dlsym(code, "pipec_test_shared"));
@@ -249,8 +82,9 @@ void DeviceEmulator::compile(const std::string &text) {
     std::string name = "kernel" + std::to_string(i);
     kernels[i].entry =
         reinterpret_cast<Entry>(dlsym(code, (name + "_entry").c_str()));
-    kernels[i].meets = meeting.count(name) != 0;
     ASSERT_NE(kernels[i].entry, nullptr) << name;
+    kernels[i].meets =
+        *static_cast<int32_t *>(dlsym(code, (name + "_meets").c_str())) != 0;
   }
 }
 
@@ -263,8 +97,12 @@ void DeviceEmulator::launch(int32_t number, int64_t blocks, int32_t threads,
   for (int64_t i = 0; i < blocks; ++i) {
     int64_t block = descending ? blocks - 1 - i : i;
     std::memset(shared, 0xff, sharedBytes);
-    runBlock(block, threads, kernel.meets, descending,
-             [&] { kernel.entry(arguments); });
+    try {
+      runBlock(block, threads, kernel.meets, descending,
+               [&] { kernel.entry(arguments); });
+    } catch (const std::logic_error &error) {
+      ADD_FAILURE() << error.what();
+    }
   }
 }
 

@@ -1,8 +1,9 @@
 //===- Fibers.cpp - the threads of a block --------------------------------===//
 #include "test/unit/target/Fibers.h"
 
-#include <gtest/gtest.h>
 #include <memory>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 using namespace pipec::test;
@@ -161,9 +162,9 @@ void pipec::test::runBlock(int64_t block, int threads, bool meets,
       moved = true;
     }
     if (!moved) {
-      ADD_FAILURE() << left << " threads of block " << block
-                    << " wait for threads that have ended";
-      return;
+      throw std::logic_error(std::to_string(left) + " threads of block " +
+                             std::to_string(block) +
+                             " wait for threads that have ended");
     }
   }
 }

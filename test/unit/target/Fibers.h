@@ -8,8 +8,8 @@ namespace pipec::test {
 
 /// Runs body() once for every thread of a block. Within it the functions below
 /// may be called. With `meets` false they may not be, and threads run to their
-/// end one by one. Fails the running test when threads wait for others that
-/// have ended.
+/// end one by one. Throws std::logic_error when threads wait for others
+/// that have ended.
 void runBlock(int64_t block, int threads, bool meets, bool descending,
               const std::function<void()> &body);
 

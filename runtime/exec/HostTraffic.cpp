@@ -1,5 +1,5 @@
-//===- Traffic.cpp - a rank's activations and gradients in flight ---------===//
-#include "runtime/exec/Traffic.h"
+//===- HostTraffic.cpp - traffic over a transport of the host -------------===//
+#include "runtime/exec/HostTraffic.h"
 #include "runtime/program/Memory.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ using plan::Edge;
 using plan::rankOf;
 using plan::Task;
 
-Traffic::Traffic(RankState &state, Transport &transport, Watch &watch)
+HostTraffic::HostTraffic(RankState &state, Transport &transport, Watch &watch)
     : state(state), plan(state.plan), transport(transport), watch(watch),
       edges(plan::stageEdges(state.plan)), owner(plan.stages.size() * 2),
       receiving(plan.edges.size()), posted(plan.edges.size()),
@@ -38,8 +38,8 @@ Traffic::Traffic(RankState &state, Transport &transport, Watch &watch)
   }
 }
 
-Operation Traffic::operation(const Edge &edge, bool receiving, int peer,
-                             int64_t microbatch) const {
+Operation HostTraffic::operation(const Edge &edge, bool receiving, int peer,
+                                 int64_t microbatch) const {
   Operation result;
   if (receiving)
     result.what =
@@ -56,7 +56,7 @@ Operation Traffic::operation(const Edge &edge, bool receiving, int peer,
   return result;
 }
 
-void Traffic::start(const plan::Sequence &newSequence, int64_t newStep) {
+void HostTraffic::start(const plan::Sequence &newSequence, int64_t newStep) {
   sequence = &newSequence;
   step = newStep;
   cursor = 0;
@@ -65,7 +65,7 @@ void Traffic::start(const plan::Sequence &newSequence, int64_t newStep) {
   post();
 }
 
-void Traffic::post() {
+void HostTraffic::post() {
   for (; cursor < sequence->size(); ++cursor) {
     const Task task = sequence->at(cursor);
     if (task.kind == 'W')
@@ -77,7 +77,7 @@ void Traffic::post() {
   }
 }
 
-bool Traffic::claim(const Task &task) {
+bool HostTraffic::claim(const Task &task) {
   const PipecRegion region = task.kind == 'F' ? PIPEC_IN : PIPEC_GRAD_IN;
   if (state.unit(task.stage).memory.bytes(region) == 0)
     return true; // nothing can be overwritten
@@ -88,7 +88,7 @@ bool Traffic::claim(const Task &task) {
   return true;
 }
 
-void Traffic::receive(int id, const Task &task) {
+void HostTraffic::receive(int id, const Task &task) {
   const Edge &edge = plan.edges[id];
   const PipecRegion region = edge.backward ? PIPEC_GRAD_IN : PIPEC_IN;
   const int from = rankOf(plan.stages[edge.from_stage], task.microbatch);
@@ -110,7 +110,7 @@ void Traffic::receive(int id, const Task &task) {
       edge.bytes);
 }
 
-void Traffic::copyIfReady(int id, int slot) {
+void HostTraffic::copyIfReady(int id, int slot) {
   const Edge &edge = plan.edges[id];
   const int64_t microbatch = copying[id][slot];
   const PipecRegion to = edge.backward ? PIPEC_GRAD_IN : PIPEC_IN;
@@ -127,7 +127,7 @@ void Traffic::copyIfReady(int id, int slot) {
   copying[id][slot] = -1;
 }
 
-void Traffic::before(const Task &task) {
+void HostTraffic::before(const Task &task) {
   for (int id : edges[task.stage].into(task.kind)) {
     const Edge &edge = plan.edges[id];
     const int from = rankOf(plan.stages[edge.from_stage], task.microbatch);
@@ -148,7 +148,7 @@ void Traffic::before(const Task &task) {
   }
 }
 
-void Traffic::send(int id, const Task &task) {
+void HostTraffic::send(int id, const Task &task) {
   const Edge &edge = plan.edges[id];
   const PipecRegion region = plan::regionNamed(edge.from_region);
   const int slot = task.slot[region];
@@ -163,7 +163,7 @@ void Traffic::send(int id, const Task &task) {
       edge.bytes);
 }
 
-void Traffic::after(const Task &task) {
+void HostTraffic::after(const Task &task) {
   for (int id : edges[task.stage].outOf(task.kind))
     send(id, task);
   if (task.last) {
@@ -174,12 +174,12 @@ void Traffic::after(const Task &task) {
   post();
 }
 
-bool Traffic::comesHere(const Edge &edge) const {
+bool HostTraffic::comesHere(const Edge &edge) const {
   return state.has(edge.to_stage) &&
          plan.stages[edge.from_stage].ranks[0] != state.rank;
 }
 
-void Traffic::takeBack(const std::vector<int64_t> &before) {
+void HostTraffic::takeBack(const std::vector<int64_t> &before) {
   for (const Edge &edge : plan.edges) {
     auto &slots = posted[edge.id];
     const auto passing = static_cast<size_t>(before[edge.id]);
@@ -193,7 +193,7 @@ void Traffic::takeBack(const std::vector<int64_t> &before) {
 
 /// Receives what was sent in vain, in the order of sending on every edge at
 /// once: a sender may wait for room on any of them.
-void Traffic::letPass(const std::vector<int64_t> &before) {
+void HostTraffic::letPass(const std::vector<int64_t> &before) {
   int64_t most = 0;
   for (int64_t count : before)
     most = std::max(most, count);
@@ -221,7 +221,7 @@ void Traffic::letPass(const std::vector<int64_t> &before) {
   }
 }
 
-void Traffic::restart(const std::vector<int64_t> &before) {
+void HostTraffic::restart(const std::vector<int64_t> &before) {
   letPass(before);
   for (auto &slots : owner)
     std::fill(slots.begin(), slots.end(), -1);
@@ -236,13 +236,13 @@ void Traffic::restart(const std::vector<int64_t> &before) {
   post();
 }
 
-void Traffic::finish() {
+void HostTraffic::finish() {
   for (const Edge &edge : plan.edges)
     for (Request &request : sending[edge.id])
       watch.wait(transport, request, operation(edge, false, -1, -1));
 }
 
-void Traffic::shorten(const plan::Sequence &shorter, int64_t end) {
+void HostTraffic::shorten(const plan::Sequence &shorter, int64_t end) {
   for (const Edge &edge : plan.edges) {
     if (!state.has(edge.to_stage))
       continue;

@@ -1,0 +1,105 @@
+//===- Processor.cpp - ranks that compute on the machine itself -----------===//
+#include "runtime/device/Device.h"
+#include "runtime/exec/GradientNorm.h"
+#include "runtime/exec/HostExchange.h"
+#include "runtime/exec/HostTraffic.h"
+#include "support/Clock.h"
+
+#include <cstring>
+#include <sys/mman.h>
+#include <sys/sysinfo.h>
+
+namespace pipec {
+namespace {
+
+class Processor : public Device {
+public:
+  char *allocate(int64_t bytes) override {
+    struct sysinfo info{};
+    const bool known = sysinfo(&info) == 0;
+    const int64_t machine =
+        known ? static_cast<int64_t>(info.totalram) * info.mem_unit : INT64_MAX;
+    const auto size = static_cast<size_t>(bytes);
+    void *mapped = bytes > machine ? MAP_FAILED
+                                   : mmap(nullptr, size, PROT_READ | PROT_WRITE,
+                                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mapped == MAP_FAILED)
+      throw Failure(Exit::NoFit,
+                    "a rank needs " + std::to_string(bytes) +
+                        " bytes, this machine has " + std::to_string(machine) +
+                        "; compile with more stages, fewer microbatches in "
+                        "flight or --recompute full");
+    madvise(mapped, size, MADV_HUGEPAGE);
+    // Page faults now, not in the first step.
+    std::memset(mapped, 0, size);
+    return static_cast<char *>(mapped);
+  }
+
+  void release(char *memory, int64_t bytes) override {
+    munmap(memory, static_cast<size_t>(bytes));
+  }
+
+  void read(const char *from, int64_t bytes,
+            const std::function<void(const char *, int64_t)> &use) override {
+    use(from, bytes);
+  }
+  void
+  write(char *to, int64_t bytes,
+        const std::function<void(char *, int64_t, int64_t)> &make) override {
+    make(to, 0, bytes);
+  }
+  void feed(char *to, int64_t,
+            const std::function<void(char *)> &make) override {
+    make(to);
+  }
+  const float *fetch(const char *from) override {
+    return reinterpret_cast<const float *>(from);
+  }
+  void copy(char *to, const char *from, int64_t bytes) override {
+    if (bytes)
+      std::memcpy(to, from, static_cast<size_t>(bytes));
+  }
+  void clear(char *at, int64_t bytes) override {
+    std::memset(at, 0, static_cast<size_t>(bytes));
+  }
+
+  PipecDevice *adopt(void *, const std::string &) override { return nullptr; }
+  void run(PipecTask task, PipecFrame &frame) override { task(&frame); }
+
+  void sum(float *to, const std::vector<const float *> &terms,
+           int64_t count) override {
+    for (int64_t i = 0; i < count; ++i) {
+      float sum = terms[0][i];
+      for (size_t term = 1; term < terms.size(); ++term)
+        sum += terms[term][i];
+      to[i] = sum;
+    }
+  }
+  double norm(const float *values, int64_t count) override {
+    return pipec::norm(values, count);
+  }
+
+  Mark mark() override { return {0, 0, now(), coreSeconds()}; }
+  void resolve(Mark &) override {}
+  void settle() override {}
+  bool isImmediate() const override { return true; }
+  void begin(int) override {}
+  void end(int) override {}
+
+  std::unique_ptr<Traffic> traffic(RankState &state, Transport &transport,
+                                   Watch &watch) override {
+    return std::make_unique<HostTraffic>(state, transport, watch);
+  }
+  std::unique_ptr<Exchange> exchange(Transport &transport,
+                                     Watch &watch) override {
+    return std::make_unique<HostExchange>(transport, watch);
+  }
+};
+
+} // namespace
+
+std::unique_ptr<Device> openProcessor(const DeviceRequest &) {
+  return std::make_unique<Processor>();
+}
+
+} // namespace pipec

@@ -1,0 +1,215 @@
+//===- Convolutions.cpp - convolutions by cuDNN ---------------------------===//
+#include "runtime/device/cuda/Convolutions.h"
+#include "runtime/device/cuda/Library.h"
+#include "support/Failure.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace pipec::cuda {
+namespace {
+
+// Numbers of cudnn_graph.h and cudnn_cnn.h.
+constexpr int kFloat = 0, kDouble = 1; // cudnnDataType_t
+constexpr int kCrossCorrelation = 1;   // cudnnConvolutionMode_t
+constexpr int kRowMajor = 0;           // cudnnTensorFormat_t
+constexpr int kFmaMath = 3;            // cudnnMathType_t: f32 products
+constexpr int kDeterministic = 1;      // cudnnDeterminism_t
+constexpr int kMostAlgorithms = 16;
+
+/// cudnnConvolutionFwdAlgoPerf_t and its two likes.
+struct Found {
+  int algorithm, status;
+  float time;
+  size_t bytes;
+  int determinism, math;
+  int reserved[3];
+};
+
+struct Entries {
+#define ENTRY(name, symbol, parameters) int(*name) parameters = nullptr;
+#include "runtime/device/cuda/Cudnn.def"
+};
+
+const Entries &entries() {
+  static const Entries loaded = [] {
+    const cuda::Library library(
+        {"libcudnn.so.9", "libcudnn.so.8", "libcudnn.so"},
+        "install cuDNN (pip install nvidia-cudnn-cu13), and name its folder in "
+        "LD_LIBRARY_PATH");
+    Entries entries;
+#define ENTRY(name, symbolName, parameters)                                    \
+  entries.name =                                                               \
+      reinterpret_cast<decltype(entries.name)>(library.symbol(#symbolName));
+#include "runtime/device/cuda/Cudnn.def"
+    return entries;
+  }();
+  return loaded;
+}
+
+void check(int status, const char *what) {
+  if (status)
+    throw Failure(Exit::Unavailable, std::string("cuDNN has failed: ") + what +
+                                         " returned " + std::to_string(status));
+}
+
+/// Sizes along axes as cuDNN wants them: at least two spatial ones.
+std::vector<int> axes(std::vector<int> leading, const int64_t *spatial,
+                      int rank, int padding) {
+  if (rank == 1)
+    leading.push_back(padding);
+  for (int i = 0; i < rank; ++i)
+    leading.push_back(static_cast<int>(spatial[i]));
+  return leading;
+}
+
+} // namespace
+
+struct Convolutions::Plan {
+  void *x = nullptr, *w = nullptr, *y = nullptr, *conv = nullptr;
+  Found algorithm{};
+};
+
+struct Convolutions::Library {
+  void *handle = nullptr;
+  std::map<std::string, Plan> plans; ///< by the bytes of shape and kind
+  Address workspace = 0;
+  size_t workspaceBytes = 0;
+
+  explicit Library(Stream stream) {
+    check(entries().create(&handle), "cudnnCreate");
+    check(entries().setStream(handle, stream), "cudnnSetStream");
+  }
+  ~Library() {
+    if (workspace)
+      Driver::get().release(workspace);
+  }
+
+  /// Grows while plans are made: before anything is recorded.
+  void reserve(size_t bytes) {
+    if (bytes <= workspaceBytes)
+      return;
+    const Driver &cuda = Driver::get();
+    if (workspace) // waits for the device
+      cuda.check(cuda.release(workspace), "cuMemFree");
+    workspace = 0;
+    cuda.check(cuda.allocate(&workspace, bytes), "memory for cuDNN");
+    workspaceBytes = bytes;
+  }
+};
+
+Convolutions::Convolutions(Stream stream) : stream(stream) {}
+Convolutions::~Convolutions() = default;
+
+int64_t Convolutions::bytes() const {
+  return library ? static_cast<int64_t>(library->workspaceBytes) : 0;
+}
+
+const Convolutions::Plan &Convolutions::planOf(const PipecConv &shape,
+                                               int kind) {
+  PipecConv plain = shape;
+  plain.prepared = nullptr;
+  plain.accumulate = 0;
+  std::string key(reinterpret_cast<const char *>(&plain), sizeof plain);
+  key += static_cast<char>(kind);
+  auto [entry, isNew] = library->plans.emplace(key, Plan());
+  Plan &plan = entry->second;
+  if (!isNew)
+    return plan;
+  const Entries &dnn = entries();
+  const int type = shape.dtype == PIPEC_F64 ? kDouble : kFloat;
+  const int rank = shape.spatial_rank;
+  auto tensor = [&](void *&result, int64_t channels, const int64_t *spatial) {
+    const std::vector<int> sizes =
+        axes({static_cast<int>(shape.n), static_cast<int>(channels)}, spatial,
+             rank, 1);
+    std::vector<int> strides(sizes.size(), 1);
+    for (size_t i = sizes.size() - 1; i-- > 0;)
+      strides[i] = strides[i + 1] * sizes[i + 1];
+    check(dnn.createTensor(&result), "cudnnCreateTensorDescriptor");
+    check(dnn.setTensor(result, type, static_cast<int>(sizes.size()),
+                        sizes.data(), strides.data()),
+          "cudnnSetTensorNdDescriptor");
+  };
+  tensor(plan.x, shape.c, shape.in);
+  tensor(plan.y, shape.o, shape.out);
+  const std::vector<int> filter = axes(
+      {static_cast<int>(shape.o), static_cast<int>(shape.c / shape.groups)},
+      shape.kernel, rank, 1);
+  check(dnn.createFilter(&plan.w), "cudnnCreateFilterDescriptor");
+  check(dnn.setFilter(plan.w, type, kRowMajor, static_cast<int>(filter.size()),
+                      filter.data()),
+        "cudnnSetFilterNdDescriptor");
+  const std::vector<int> pads = axes({}, shape.pad_lo, rank, 0),
+                         strides = axes({}, shape.stride, rank, 1),
+                         dilations = axes({}, shape.dilation, rank, 1);
+  check(dnn.createConv(&plan.conv), "cudnnCreateConvolutionDescriptor");
+  check(dnn.setConv(plan.conv, static_cast<int>(pads.size()), pads.data(),
+                    strides.data(), dilations.data(), kCrossCorrelation, type),
+        "cudnnSetConvolutionNdDescriptor");
+  check(dnn.setGroups(plan.conv, shape.groups),
+        "cudnnSetConvolutionGroupCount");
+  check(dnn.setMath(plan.conv, kFmaMath), "cudnnSetConvolutionMathType");
+  Found found[kMostAlgorithms];
+  int count = 0, status = 0;
+  if (kind == PIPEC_CONV_FORWARD)
+    status = dnn.searchForward(library->handle, plan.x, plan.w, plan.conv,
+                               plan.y, kMostAlgorithms, &count, found);
+  else if (kind == PIPEC_CONV_BACKWARD_INPUT)
+    status = dnn.searchData(library->handle, plan.w, plan.y, plan.conv, plan.x,
+                            kMostAlgorithms, &count, found);
+  else
+    status = dnn.searchFilter(library->handle, plan.x, plan.y, plan.conv,
+                              plan.w, kMostAlgorithms, &count, found);
+  const Found *chosen =
+      std::find_if(found, found + count, [](const Found &candidate) {
+        return candidate.status == 0 && candidate.determinism == kDeterministic;
+      });
+  if (status || chosen == found + count)
+    throw Failure(Exit::Unavailable,
+                  "cuDNN has no deterministic algorithm for a convolution of " +
+                      std::to_string(shape.c) + " to " +
+                      std::to_string(shape.o) + " channels (status " +
+                      std::to_string(status) + "); install a newer cuDNN");
+  plan.algorithm = *chosen;
+  library->reserve(chosen->bytes);
+  return plan;
+}
+
+void Convolutions::convolve(const PipecConv &shape, int kind, const char *first,
+                            const char *second, char *result) {
+  if (!library)
+    library = std::make_unique<Library>(stream);
+  const Plan &plan = planOf(shape, kind);
+  const float one = 1, zero = 0;
+  const double wideOne = 1, wideZero = 0;
+  const bool wide = shape.dtype == PIPEC_F64;
+  const void *alpha = wide ? static_cast<const void *>(&wideOne) : &one;
+  const void *beta = wide ? static_cast<const void *>(&wideZero) : &zero;
+  if (kind == PIPEC_CONV_BACKWARD_WEIGHT && shape.accumulate)
+    beta = alpha;
+  const Entries &dnn = entries();
+  auto *workspace = reinterpret_cast<void *>(library->workspace);
+  const size_t bytes = library->workspaceBytes;
+  const int algorithm = plan.algorithm.algorithm;
+  if (kind == PIPEC_CONV_FORWARD)
+    check(dnn.forward(library->handle, alpha, plan.x, first, plan.w, second,
+                      plan.conv, algorithm, workspace, bytes, beta, plan.y,
+                      result),
+          "cudnnConvolutionForward");
+  else if (kind == PIPEC_CONV_BACKWARD_INPUT)
+    check(dnn.backwardData(library->handle, alpha, plan.w, second, plan.y,
+                           first, plan.conv, algorithm, workspace, bytes, beta,
+                           plan.x, result),
+          "cudnnConvolutionBackwardData");
+  else
+    check(dnn.backwardFilter(library->handle, alpha, plan.x, first, plan.y,
+                             second, plan.conv, algorithm, workspace, bytes,
+                             beta, plan.w, result),
+          "cudnnConvolutionBackwardFilter");
+}
+
+} // namespace pipec::cuda

@@ -1,0 +1,403 @@
+//===- Gpu.cpp - a rank on an NVIDIA GPU ----------------------------------===//
+#include "runtime/device/cuda/Gpu.h"
+#include "runtime/device/cuda/Recorded.h"
+#include "runtime/device/cuda/StageCode.h"
+#include "runtime/exec/StreamExchange.h"
+#include "runtime/exec/StreamTraffic.h"
+#include "support/Clock.h"
+
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <sched.h>
+
+namespace pipec::cuda {
+namespace {
+
+/// What moves between host and device at once.
+constexpr int64_t kPieceBytes = 4 << 20;
+/// Blocks that add up squares.
+constexpr int64_t kNormBlocks = 64;
+constexpr double kDrainSeconds = 5;
+constexpr int32_t kThreads = 256; ///< of pipec_sum and pipec_squares
+/// Terms that the device adds up in one pass.
+constexpr size_t kTerms = 8;
+
+const plan::Rank &rankOf(const DeviceRequest &request) {
+  return request.plan.ranks[static_cast<size_t>(request.rank)];
+}
+
+} // namespace
+
+Gpu::Gpu(const DeviceRequest &request)
+    : cuda(Driver::get()), links(request.links), watch(request.watch),
+      graphs(request.graphs), rank(request.rank),
+      pieces((openDevice(request), kPieceBytes)),
+      faultCopy(3 * sizeof(int64_t)) {
+  cuda.check(cuda.allocate(&frame, sizeof(PipecFrame)), "cuMemAlloc");
+  cuda.check(cuda.allocate(&faults, 3 * sizeof(int64_t)), "cuMemAlloc");
+  cuda.check(cuda.allocate(&partial, kNormBlocks * kThreads * sizeof(double)),
+             "cuMemAlloc");
+  cuda.check(cuda.fill(faults, 0, 3 * sizeof(int64_t), compute),
+             "cuMemsetD8Async");
+  products = std::make_unique<Products>(compute);
+  convolutions = std::make_unique<Convolutions>(compute);
+  if (links && watch)
+    links->attach(context, device, compute, communication, *watch);
+}
+
+void Gpu::openDevice(const DeviceRequest &request) {
+  const plan::Rank &own = rankOf(request);
+  ordinal = (links ? links->deviceOf(own) : own.device) % cuda.devices;
+  cuda.check(cuda.device(&device, ordinal), "cuDeviceGet");
+  cuda.check(cuda.deviceAttribute(&major, kComputeMajor, device),
+             "cuDeviceGetAttribute");
+  cuda.check(cuda.deviceAttribute(&minor, kComputeMinor, device),
+             "cuDeviceGetAttribute");
+  cuda.check(cuda.retainContext(&context, device), "cuDevicePrimaryCtxRetain");
+  cuda.check(cuda.setContext(context), "cuCtxSetCurrent");
+  cuda.check(cuda.createStream(&compute, kNonBlocking), "cuStreamCreate");
+  cuda.check(cuda.createStream(&communication, kNonBlocking), "cuStreamCreate");
+}
+
+Gpu::~Gpu() {
+  drain();
+  for (Address memory : {frame, faults, partial})
+    cuda.release(memory);
+  stages.clear(), parts.clear();
+  products.reset(), convolutions.reset();
+  cuda.destroyStream(compute);
+  cuda.destroyStream(communication);
+}
+
+//===----------------------------------------------------------------------===//
+// Memory
+//===----------------------------------------------------------------------===//
+
+char *Gpu::allocate(int64_t bytes) {
+  Address memory = 0;
+  if (int result = cuda.allocate(&memory, static_cast<size_t>(bytes))) {
+    size_t free = 0, total = 0;
+    cuda.memoryInfo(&free, &total);
+    if (result != kOutOfMemory)
+      cuda.check(result, "cuMemAlloc");
+    throw Failure(Exit::NoFit,
+                  "a rank needs " + std::to_string(bytes) + " bytes, GPU " +
+                      std::to_string(ordinal) + " has " + std::to_string(free) +
+                      " of " + std::to_string(total) +
+                      " free; compile with more stages, fewer microbatches in "
+                      "flight or --recompute full");
+  }
+  cuda.check(cuda.fill(memory, 0, static_cast<size_t>(bytes), compute),
+             "cuMemsetD8Async");
+  waitForStream();
+  return reinterpret_cast<char *>(memory);
+}
+
+/// What is under way uses memory that is about to go. Throws nothing, and gives
+/// up when a lost peer is waited for.
+void Gpu::drain() {
+  const double until = now() + kDrainSeconds;
+  for (Stream stream : {compute, communication})
+    while (cuda.queryStream(stream) == kNotReady && now() < until)
+      sched_yield();
+}
+
+void Gpu::release(char *memory, int64_t) {
+  drain();
+  cuda.release(addressOf(memory));
+}
+
+void Gpu::read(const char *from, int64_t bytes,
+               const std::function<void(const char *, int64_t)> &use) {
+  for (int64_t at = 0; at < bytes; at += kPieceBytes) {
+    const int64_t count = std::min(kPieceBytes, bytes - at);
+    cuda.check(cuda.copyToHost(pieces.data(), addressOf(from + at),
+                               static_cast<size_t>(count), compute),
+               "cuMemcpyDtoHAsync");
+    waitForStream();
+    use(pieces.data(), count);
+  }
+}
+
+void Gpu::write(char *to, int64_t bytes,
+                const std::function<void(char *, int64_t, int64_t)> &make) {
+  for (int64_t at = 0; at < bytes; at += kPieceBytes) {
+    const int64_t count = std::min(kPieceBytes, bytes - at);
+    make(pieces.data(), at, count);
+    cuda.check(cuda.copyToDevice(addressOf(to + at), pieces.data(),
+                                 static_cast<size_t>(count), compute),
+               "cuMemcpyHtoDAsync");
+    waitForStream();
+  }
+}
+
+char *Gpu::staging(int64_t bytes) {
+  if (!inPart) { // nobody says when a step ends
+    waitForStream();
+    stagingPool.rewind({});
+  }
+  return stagingPool.take(bytes);
+}
+
+void Gpu::feed(char *to, int64_t bytes,
+               const std::function<void(char *)> &make) {
+  char *place = staging(bytes);
+  make(place);
+  if (queues())
+    cuda.check(cuda.copyToDevice(addressOf(to), place,
+                                 static_cast<size_t>(bytes), compute),
+               "cuMemcpyHtoDAsync");
+}
+
+const float *Gpu::fetch(const char *from) {
+  char *place = staging(sizeof(float));
+  if (queues())
+    cuda.check(cuda.copyToHost(place, addressOf(from), sizeof(float), compute),
+               "cuMemcpyDtoHAsync");
+  return reinterpret_cast<const float *>(place);
+}
+
+void Gpu::copy(char *to, const char *from, int64_t bytes) {
+  if (bytes && queues())
+    cuda.check(cuda.copyOnDevice(addressOf(to), addressOf(from),
+                                 static_cast<size_t>(bytes), compute),
+               "cuMemcpyDtoDAsync");
+}
+
+void Gpu::clear(char *at, int64_t bytes) {
+  if (bytes && queues())
+    cuda.check(cuda.fill(addressOf(at), 0, static_cast<size_t>(bytes), compute),
+               "cuMemsetD8Async");
+}
+
+//===----------------------------------------------------------------------===//
+// Work
+//===----------------------------------------------------------------------===//
+
+PipecDevice *Gpu::adopt(void *library, const std::string &path) {
+  stages.push_back(std::make_unique<StageCode>(*this, library, path));
+  return &stages.back()->table;
+}
+
+void Gpu::run(PipecTask task, PipecFrame &taskFrame) {
+  char *place = staging(sizeof taskFrame);
+  taskFrame.scalars = reinterpret_cast<char *>(frame);
+  std::memcpy(place, &taskFrame, sizeof taskFrame);
+  if (!queues())
+    return;
+  // The stream is in order: the last task has read its frame before.
+  cuda.check(cuda.copyToDevice(frame, place, sizeof taskFrame, compute),
+             "cuMemcpyHtoDAsync");
+  task(&taskFrame);
+  for (auto &stage : stages)
+    stage->rethrow();
+}
+
+void Gpu::launch(Function function, int64_t blocks, int32_t threads,
+                 int32_t sharedBytes, void **arguments) {
+  cuda.check(cuda.launch(function, static_cast<unsigned>(blocks), 1, 1,
+                         static_cast<unsigned>(threads), 1, 1,
+                         static_cast<unsigned>(sharedBytes), compute, arguments,
+                         nullptr),
+             "cuLaunchKernel");
+}
+
+Function Gpu::helper(const char *name) const {
+  if (stages.empty())
+    throw Failure(Exit::Internal, "a rank without stages adds up nothing");
+  return stages.front()->function(name);
+}
+
+void Gpu::sum(float *to, const std::vector<const float *> &terms,
+              int64_t count) {
+  if (count == 0 || !queues())
+    return;
+  const Function add = helper("pipec_sum");
+  for (size_t first = 0; first < terms.size();) {
+    // From the second pass on the sum so far is the first term.
+    Address values[kTerms] = {};
+    size_t number = 0;
+    if (first > 0)
+      values[number++] = addressOf(to);
+    while (number < kTerms && first < terms.size())
+      values[number++] = addressOf(terms[first++]);
+    for (size_t later = first; later < terms.size(); ++later)
+      if (terms[later] == to)
+        throw Failure(Exit::Internal, "a sum overwrites one of its terms");
+    Address target = addressOf(to);
+    auto elements = static_cast<Address>(count);
+    void *arguments[kTerms + 2] = {&target, &elements};
+    for (size_t i = 0; i < kTerms; ++i)
+      arguments[i + 2] = &values[i];
+    launch(add, (count + kThreads - 1) / kThreads, kThreads, 0, arguments);
+  }
+}
+
+double Gpu::norm(const float *values, int64_t count) {
+  Address from = addressOf(values), to = partial;
+  auto elements = static_cast<Address>(count);
+  void *arguments[] = {&to, &elements, &from};
+  launch(helper("pipec_squares"), kNormBlocks, kThreads, 0, arguments);
+  double sum = 0;
+  read(reinterpret_cast<const char *>(partial),
+       kNormBlocks * kThreads * sizeof(double),
+       [&](const char *data, int64_t bytes) {
+         for (int64_t at = 0; at < bytes; at += sizeof(double)) {
+           double value;
+           std::memcpy(&value, data + at, sizeof value);
+           sum += value;
+         }
+       });
+  return std::sqrt(sum);
+}
+
+void Gpu::waitForStream() {
+  auto ready = [&] {
+    const int result = cuda.queryStream(compute);
+    if (result != kNotReady)
+      cuda.check(result, "cuStreamQuery");
+    return result != kNotReady;
+  };
+  if (!watch) {
+    while (!ready())
+      sched_yield();
+    return;
+  }
+  Operation operation = watch->snapshot().operation;
+  watch->until(ready, operation);
+}
+
+void Gpu::settle() {
+  waitForStream();
+  cuda.check(
+      cuda.copyToHost(faultCopy.data(), faults, faultCopy.bytes(), compute),
+      "cuMemcpyDtoHAsync");
+  waitForStream();
+  int64_t fault[3];
+  std::memcpy(fault, faultCopy.data(), sizeof fault);
+  if (fault[0])
+    throw Failure(Exit::BadNumbers, "index " + std::to_string(fault[1]) +
+                                        " was computed for an axis of " +
+                                        std::to_string(fault[2]) +
+                                        " on the GPU");
+}
+
+//===----------------------------------------------------------------------===//
+// Parts of a step
+//===----------------------------------------------------------------------===//
+
+void Gpu::begin(int begun) {
+  number = begun;
+  if (number == 0)
+    stagingPool.rewind({});
+  if (parts.size() <= static_cast<size_t>(number))
+    parts.push_back(std::make_unique<Recorded>());
+  part = parts[static_cast<size_t>(number)].get();
+  part->rewind();
+  inPart = true;
+  mode = !graphs || part->repetitions == 0 ? Direct
+         : part->repetitions == 1          ? Recording
+                                           : Replaying;
+  part->start = now();
+  if (mode == Recording) {
+    if (links)
+      links->beginCapture();
+    else
+      cuda.check(cuda.beginCapture(compute, kRelaxed), "cuStreamBeginCapture");
+  }
+  mark(); // what the times of the others are counted from
+}
+
+void Gpu::end(int) {
+  if (mode == Recording) {
+    if (links)
+      links->endCapture();
+    else
+      part->graph = endCapture(cuda, compute);
+  }
+  if (mode != Direct) {
+    part->start = now();
+    if (links)
+      links->replay(number);
+    else
+      cuda.check(cuda.launchGraph(part->graph, compute), "cuGraphLaunch");
+  }
+  ++part->repetitions;
+  mode = Direct;
+  inPart = false;
+}
+
+Mark Gpu::mark() {
+  Mark mark;
+  if (!inPart) { // times are those of the calls
+    mark.time = now();
+    return mark;
+  }
+  mark.part = number;
+  mark.id = static_cast<int>(part->marks);
+  const Event event = part->nextMark();
+  if (queues())
+    cuda.check(
+        cuda.recordEvent(event, compute, mode == Recording ? kExternal : 0),
+        "cuEventRecord");
+  return mark;
+}
+
+void Gpu::resolve(Mark &mark) {
+  if (mark.id < 0)
+    return;
+  const Recorded &of = *parts[static_cast<size_t>(mark.part)];
+  float milliseconds = 0;
+  cuda.check(cuda.elapsed(&milliseconds, of.markEvents[0],
+                          of.markEvents[static_cast<size_t>(mark.id)]),
+             "cuEventElapsedTime");
+  mark.time = mark.core = of.start + 1e-3 * milliseconds;
+}
+
+//===----------------------------------------------------------------------===//
+// Streams
+//===----------------------------------------------------------------------===//
+
+Event Gpu::record(Queue queue) {
+  const Event event = part->nextEvent();
+  if (queues())
+    cuda.check(cuda.recordEvent(
+                   event, queue == Queue::Compute ? compute : communication, 0),
+               "cuEventRecord");
+  return event;
+}
+
+void Gpu::wait(Queue queue, Event event) {
+  if (event && queues())
+    cuda.check(cuda.waitEvent(queue == Queue::Compute ? compute : communication,
+                              event, 0),
+               "cuStreamWaitEvent");
+}
+
+void Gpu::exchange(const std::vector<Links::Message> &messages,
+                   const Operation &operation) {
+  if (queues() && links)
+    links->exchange(messages, operation);
+}
+
+std::unique_ptr<Traffic> Gpu::traffic(RankState &state, Transport &, Watch &) {
+  return std::make_unique<StreamTraffic>(state, *this);
+}
+
+std::unique_ptr<Exchange> Gpu::exchange(Transport &, Watch &) {
+  return std::make_unique<StreamExchange>(*this);
+}
+
+std::vector<std::pair<std::string, int64_t>> Gpu::overhead() const {
+  return {{"cuBLASLt's workspace", products->bytes()},
+          {"cuDNN's workspace", convolutions->bytes()}};
+}
+
+} // namespace pipec::cuda
+
+namespace pipec {
+std::unique_ptr<Device> openGpu(const DeviceRequest &request) {
+  return std::make_unique<cuda::Gpu>(request);
+}
+} // namespace pipec

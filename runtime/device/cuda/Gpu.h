@@ -1,0 +1,114 @@
+//===- Gpu.h - a rank on an NVIDIA GPU --------------------------*- C++ -*-===//
+//
+// Tasks are queued on one stream, messages on another; events say what waits
+// for what. A part of a step is queued as it is the first time, recorded as one
+// graph the second time, and replayed from then on: the same functions are
+// called again, but only write the numbers of frames and the step's data to the
+// places that the graph reads them from.
+//
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "runtime/device/Device.h"
+#include "runtime/device/cuda/Convolutions.h"
+#include "runtime/device/cuda/Driver.h"
+#include "runtime/device/cuda/Links.h"
+#include "runtime/device/cuda/Pinned.h"
+#include "runtime/device/cuda/Products.h"
+
+namespace pipec::cuda {
+
+class Gpu : public Device {
+public:
+  explicit Gpu(const DeviceRequest &request);
+  ~Gpu() override;
+
+  char *allocate(int64_t bytes) override;
+  void release(char *memory, int64_t bytes) override;
+  void read(const char *from, int64_t bytes,
+            const std::function<void(const char *, int64_t)> &use) override;
+  void
+  write(char *to, int64_t bytes,
+        const std::function<void(char *, int64_t, int64_t)> &make) override;
+  void feed(char *to, int64_t bytes,
+            const std::function<void(char *)> &make) override;
+  const float *fetch(const char *from) override;
+  void copy(char *to, const char *from, int64_t bytes) override;
+  void clear(char *at, int64_t bytes) override;
+
+  PipecDevice *adopt(void *library, const std::string &path) override;
+  void run(PipecTask task, PipecFrame &frame) override;
+  void sum(float *to, const std::vector<const float *> &terms,
+           int64_t count) override;
+  double norm(const float *values, int64_t count) override;
+  Mark mark() override;
+  void resolve(Mark &mark) override;
+  void settle() override;
+  bool isImmediate() const override { return false; }
+  void begin(int part) override;
+  void end(int part) override;
+
+  std::unique_ptr<Traffic> traffic(RankState &state, Transport &transport,
+                                   Watch &watch) override;
+  std::unique_ptr<Exchange> exchange(Transport &transport,
+                                     Watch &watch) override;
+  std::vector<std::pair<std::string, int64_t>> overhead() const override;
+
+  //===--------------------------------------------------------------------===//
+  // Streams, for traffic and exchanges
+  //===--------------------------------------------------------------------===//
+
+  enum class Queue { Compute, Communication };
+
+  /// A point in a queue; the same one in every repetition of a part.
+  Event record(Queue queue);
+  /// What is queued from now on comes after the event. Nothing for null.
+  void wait(Queue queue, Event event);
+  /// Messages, on the communication queue.
+  void exchange(const std::vector<Links::Message> &messages,
+                const Operation &operation);
+
+private:
+  struct StageCode;
+  struct Recorded; // a part of a step
+  friend struct StageCode;
+
+  void openDevice(const DeviceRequest &request);
+  Module loadCode(void *library, const std::string &path) const;
+  /// True when calls are queued: not while a part is replayed.
+  bool queues() const { return mode != Replaying; }
+  /// Host memory for what is queued now, untouched until it has been done.
+  char *staging(int64_t bytes);
+  void waitForStream();
+  void drain();
+  void launch(Function function, int64_t blocks, int32_t threads,
+              int32_t sharedBytes, void **arguments);
+  Function helper(const char *name) const;
+
+  const Driver &cuda;
+  Links *const links;
+  Watch *const watch;
+  const bool graphs;
+  const int rank;
+  int ordinal = 0, device = 0, major = 0, minor = 0;
+  Context context = nullptr;
+  Stream compute = nullptr, communication = nullptr;
+  std::unique_ptr<Products> products;
+  std::unique_ptr<Convolutions> convolutions;
+  std::vector<std::unique_ptr<StageCode>> stages;
+
+  enum Mode { Direct, Recording, Replaying } mode = Direct;
+  bool inPart = false;
+  std::vector<std::unique_ptr<Recorded>> parts;
+  Recorded *part = nullptr; ///< the one that is queued, or was last
+  int number = 0;           ///< of that part
+
+  PinnedPool stagingPool;
+  Pinned pieces;      ///< for read and write
+  Address frame = 0;  ///< the frame of the task under way
+  Address faults = 0; ///< int64_t[3] (PipecDevice::fault)
+  Pinned faultCopy;
+  Address partial = 0; ///< partial sums of a norm
+};
+
+} // namespace pipec::cuda

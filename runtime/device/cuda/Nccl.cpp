@@ -1,0 +1,189 @@
+//===- Nccl.cpp - GPUs of ranks that are processes ------------------------===//
+//
+// One communicator of all ranks, made once; its id travels over the transport
+// that connects the processes. A group of messages is one group of NCCL's on
+// the communication stream.
+//
+//===----------------------------------------------------------------------===//
+#include "runtime/device/cuda/Library.h"
+#include "runtime/device/cuda/Links.h"
+#include "runtime/device/cuda/Recorded.h"
+
+#include <atomic>
+#include <cstring>
+#include <unistd.h>
+
+namespace pipec {
+namespace {
+
+using namespace cuda;
+
+constexpr int kBytes = 1;      // ncclUint8
+constexpr int kInProgress = 7; // ncclInProgress
+
+struct UniqueId { // ncclUniqueId
+  char bytes[128];
+};
+
+struct Entries {
+#define ENTRY(name, symbol, parameters) int(*name) parameters = nullptr;
+#include "runtime/device/cuda/Nccl.def"
+};
+
+const Entries &entries() {
+  static const Entries loaded = [] {
+    const Library library(
+        {"libnccl.so.2"},
+        "install NCCL (pip install nvidia-nccl-cu13) and name its folder in "
+        "LD_LIBRARY_PATH, or run all ranks in one process: --transport inproc");
+    Entries entries;
+#define ENTRY(name, symbolName, parameters)                                    \
+  entries.name =                                                               \
+      reinterpret_cast<decltype(entries.name)>(library.symbol(#symbolName));
+#include "runtime/device/cuda/Nccl.def"
+    return entries;
+  }();
+  return loaded;
+}
+
+void check(int result, const char *what) {
+  if (result && result != kInProgress)
+    throw Failure(Exit::Unavailable, std::string("NCCL has failed: ") + what +
+                                         " returned " + std::to_string(result) +
+                                         "; NCCL_DEBUG=WARN says more");
+}
+
+/// Which GPU of which machine a rank has.
+struct Place {
+  char machine[192];
+  char bus[32];
+};
+
+class Nccl : public Links {
+public:
+  explicit Nccl(const LinksRequest &request)
+      : transport(*request.transport), cuda(Driver::get()) {}
+
+  ~Nccl() override {
+    for (GraphExec graph : graphs)
+      cuda.destroyGraphExec(graph);
+    if (void *mine = communicator.exchange(nullptr))
+      entries().abort(mine);
+  }
+
+  int deviceOf(const plan::Rank &rank) const override { return rank.device; }
+
+  void attach(Context, int device, Stream ownCompute, Stream ownCommunication,
+              Watch &watch) override {
+    compute = ownCompute, communication = ownCommunication;
+    checkPlaces(device, watch);
+    UniqueId id{};
+    if (transport.rank() == 0)
+      check(entries().uniqueId(&id), "ncclGetUniqueId");
+    tell(&id, sizeof id, watch);
+    void *made = nullptr;
+    check(entries().init(&made, transport.size(), id, transport.rank()),
+          "ncclCommInitRank");
+    communicator = made;
+  }
+
+  void exchange(const std::vector<Message> &messages,
+                const Operation &) override {
+    const Entries &nccl = entries();
+    void *mine = communicator;
+    check(nccl.groupStart(), "ncclGroupStart");
+    for (const Message &message : messages) {
+      const auto bytes = static_cast<size_t>(message.bytes);
+      check(message.sending ? nccl.send(message.data, bytes, kBytes,
+                                        message.peer, mine, communication)
+                            : nccl.receive(message.data, bytes, kBytes,
+                                           message.peer, mine, communication),
+            message.sending ? "ncclSend" : "ncclRecv");
+    }
+    check(nccl.groupEnd(), "ncclGroupEnd");
+  }
+
+  void beginCapture() override {
+    cuda.check(cuda.beginCapture(compute, kRelaxed), "cuStreamBeginCapture");
+  }
+  void endCapture() override {
+    graphs.push_back(cuda::endCapture(cuda, compute));
+  }
+  void replay(int part) override {
+    cuda.check(cuda.launchGraph(graphs[static_cast<size_t>(part)], compute),
+               "cuGraphLaunch");
+  }
+
+  void abandon() override {
+    if (void *mine = communicator.exchange(nullptr))
+      entries().abort(mine);
+  }
+
+private:
+  static Operation meeting(int peer) {
+    Operation operation;
+    operation.what = "waiting to connect the GPUs";
+    operation.peer = peer;
+    return operation;
+  }
+
+  /// Rank 0's bytes reach all ranks.
+  void tell(void *data, int64_t bytes, Watch &watch) {
+    if (transport.rank() != 0) {
+      Request request = transport.receive(0, kTagLinks, data, bytes);
+      return watch.wait(transport, request, meeting(0));
+    }
+    for (int rank = 1; rank < transport.size(); ++rank) {
+      Request request = transport.send(rank, kTagLinks, data, bytes);
+      watch.wait(transport, request, meeting(rank));
+    }
+  }
+
+  /// NCCL takes a GPU for each rank. Failure(Unavailable) on all ranks.
+  void checkPlaces(int device, Watch &watch) {
+    std::vector<Place> places(static_cast<size_t>(transport.size()));
+    Place mine{};
+    gethostname(mine.machine, sizeof mine.machine - 1);
+    cuda.check(cuda.busId(mine.bus, sizeof mine.bus, device),
+               "cuDeviceGetPCIBusId");
+    places[0] = mine;
+    if (transport.rank() != 0) {
+      Request request = transport.send(0, kTagLinks, &mine, sizeof mine);
+      watch.wait(transport, request, meeting(0));
+    } else {
+      for (int rank = 1; rank < transport.size(); ++rank) {
+        Request request =
+            transport.receive(rank, kTagLinks, &places[rank], sizeof mine);
+        watch.wait(transport, request, meeting(rank));
+      }
+    }
+    tell(places.data(), static_cast<int64_t>(places.size() * sizeof mine),
+         watch);
+    for (size_t a = 0; a < places.size(); ++a)
+      for (size_t b = 0; b < a; ++b)
+        if (std::memcmp(&places[a], &places[b], sizeof mine) == 0)
+          throw Failure(Exit::Unavailable,
+                        "ranks " + std::to_string(b) + " and " +
+                            std::to_string(a) + " have the same GPU of " +
+                            places[a].machine +
+                            ": there are too few of them, and processes "
+                            "cannot share one; run all ranks in one process "
+                            "(--transport inproc), or on more GPUs");
+  }
+
+  Transport &transport;
+  const Driver &cuda;
+  Stream compute = nullptr, communication = nullptr;
+  std::atomic<void *> communicator{nullptr};
+  std::vector<GraphExec> graphs;
+};
+
+} // namespace
+
+std::vector<std::unique_ptr<Links>> openNccl(const LinksRequest &request) {
+  std::vector<std::unique_ptr<Links>> ends;
+  ends.push_back(std::make_unique<Nccl>(request));
+  return ends;
+}
+
+} // namespace pipec

@@ -1,0 +1,272 @@
+//===- Products.cpp - matrix products by cuBLASLt -------------------------===//
+#include "runtime/device/cuda/Products.h"
+#include "runtime/device/cuda/Library.h"
+#include "support/Failure.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+namespace pipec::cuda {
+namespace {
+
+// Numbers of cublasLt.h and library_types.h.
+constexpr int kReal32 = 0, kReal64 = 1;          // cudaDataType
+constexpr int kCompute32 = 68, kCompute64 = 70;  // cublasComputeType_t
+constexpr int kTransposeA = 3, kTransposeB = 4;  // of a product
+constexpr int kBatchCount = 5, kBatchStride = 6; // of a layout
+constexpr int kMaxWorkspace = 1;                 // of a preference
+constexpr int kAlignmentA = 5;                   // and B, C, D after it
+
+/// cublasLtMatmulHeuristicResult_t.
+struct Found {
+  uint64_t algorithm[8];
+  size_t workspaceBytes;
+  int state;
+  float waves;
+  int reserved[4];
+};
+
+struct Entries {
+#define ENTRY(name, symbol, parameters) int(*name) parameters = nullptr;
+#include "runtime/device/cuda/CublasLt.def"
+};
+
+const Entries &entries() {
+  static const Entries loaded = [] {
+    const cuda::Library library(
+        {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"},
+        "install CUDA's cuBLAS (pip install nvidia-cublas), and name its "
+        "folder in LD_LIBRARY_PATH");
+    Entries entries;
+#define ENTRY(name, symbolName, parameters)                                    \
+  entries.name =                                                               \
+      reinterpret_cast<decltype(entries.name)>(library.symbol(#symbolName));
+#include "runtime/device/cuda/CublasLt.def"
+    return entries;
+  }();
+  return loaded;
+}
+
+void check(int status, const char *what) {
+  if (status)
+    throw Failure(Exit::Unavailable, std::string("cuBLASLt has failed: ") +
+                                         what + " returned " +
+                                         std::to_string(status));
+}
+
+/// The largest power of two that divides an address, up to 256.
+uint32_t alignmentOf(const char *address) {
+  uint32_t alignment = 256;
+  while (reinterpret_cast<uintptr_t>(address) % alignment)
+    alignment /= 2;
+  return alignment;
+}
+
+} // namespace
+
+/// A product with at most one index over matrices, in the library's view:
+/// column-major, so that first and second operand change places.
+struct Products::Strided {
+  int32_t dtype, transposeA, transposeB;
+  int64_t m, n, k, lda, ldb, ldc;
+  int64_t count, strideA, strideB, strideC;
+};
+
+struct Products::Plan {
+  void *desc = nullptr, *a = nullptr, *b = nullptr, *c = nullptr;
+  Found algorithm{};
+};
+
+struct Products::Library {
+  void *handle = nullptr;
+  Address workspace = 0;
+  std::map<std::string, Plan> plans; ///< by the bytes of shape and alignments
+
+  Library() {
+    check(entries().create(&handle), "cublasLtCreate");
+    const Driver &cuda = Driver::get();
+    cuda.check(cuda.allocate(&workspace, kWorkspaceBytes),
+               "memory for cuBLASLt");
+  }
+  ~Library() { Driver::get().release(workspace); }
+};
+
+Products::Products(Stream stream) : stream(stream) {}
+Products::~Products() = default;
+
+int64_t Products::bytes() const { return library ? kWorkspaceBytes : 0; }
+
+const Products::Plan &Products::planOf(const Strided &shape, const char *a,
+                                       const char *b, const char *c) {
+  const uint32_t alignments[] = {alignmentOf(b), alignmentOf(a), alignmentOf(c),
+                                 alignmentOf(c)};
+  std::string key(reinterpret_cast<const char *>(&shape), sizeof shape);
+  key.append(reinterpret_cast<const char *>(alignments), sizeof alignments);
+  auto [entry, isNew] = library->plans.emplace(key, Plan());
+  Plan &plan = entry->second;
+  if (!isNew)
+    return plan;
+  const Entries &blas = entries();
+  const bool wide = shape.dtype == PIPEC_F64;
+  const int type = wide ? kReal64 : kReal32;
+  check(blas.createMatmul(&plan.desc, wide ? kCompute64 : kCompute32, type),
+        "cublasLtMatmulDescCreate");
+  const int32_t first = shape.transposeB, second = shape.transposeA;
+  check(blas.setMatmul(plan.desc, kTransposeA, &first, sizeof first),
+        "cublasLtMatmulDescSetAttribute");
+  check(blas.setMatmul(plan.desc, kTransposeB, &second, sizeof second),
+        "cublasLtMatmulDescSetAttribute");
+  auto layout = [&](void *&result, int64_t rows, int64_t columns, int64_t ld,
+                    int64_t stride) {
+    check(blas.createLayout(&result, type, static_cast<uint64_t>(rows),
+                            static_cast<uint64_t>(columns), ld),
+          "cublasLtMatrixLayoutCreate");
+    const auto count = static_cast<int32_t>(shape.count);
+    check(blas.setLayout(result, kBatchCount, &count, sizeof count),
+          "cublasLtMatrixLayoutSetAttribute");
+    check(blas.setLayout(result, kBatchStride, &stride, sizeof stride),
+          "cublasLtMatrixLayoutSetAttribute");
+  };
+  layout(plan.a, first ? shape.k : shape.n, first ? shape.n : shape.k,
+         shape.ldb, shape.strideB);
+  layout(plan.b, second ? shape.m : shape.k, second ? shape.k : shape.m,
+         shape.lda, shape.strideA);
+  layout(plan.c, shape.n, shape.m, shape.ldc, shape.strideC);
+  void *preference = nullptr;
+  check(blas.createPreference(&preference), "cublasLtMatmulPreferenceCreate");
+  const uint64_t most = kWorkspaceBytes;
+  check(blas.setPreference(preference, kMaxWorkspace, &most, sizeof most),
+        "cublasLtMatmulPreferenceSetAttribute");
+  for (int i = 0; i < 4; ++i)
+    check(blas.setPreference(preference, kAlignmentA + i, &alignments[i],
+                             sizeof alignments[i]),
+          "cublasLtMatmulPreferenceSetAttribute");
+  int found = 0;
+  const int status =
+      blas.heuristic(library->handle, plan.desc, plan.a, plan.b, plan.c, plan.c,
+                     preference, 1, &plan.algorithm, &found);
+  blas.destroyPreference(preference);
+  if (status || found == 0)
+    throw Failure(Exit::Unavailable,
+                  "cuBLASLt has no algorithm for a product of " +
+                      std::to_string(shape.m) + " x " +
+                      std::to_string(shape.k) + " x " +
+                      std::to_string(shape.n) + " (status " +
+                      std::to_string(status) + "); install a newer cuBLAS");
+  return plan;
+}
+
+void Products::strided(const Strided &shape, const char *a, const char *b,
+                       char *c, bool accumulate) {
+  const Plan &plan = planOf(shape, a, b, c);
+  const float one = 1, zero = 0;
+  const double wideOne = 1, wideZero = 0;
+  const bool wide = shape.dtype == PIPEC_F64;
+  const void *alpha = wide ? static_cast<const void *>(&wideOne) : &one;
+  const void *beta =
+      accumulate ? alpha
+                 : (wide ? static_cast<const void *>(&wideZero) : &zero);
+  check(entries().matmul(library->handle, plan.desc, alpha, b, plan.a, a,
+                         plan.b, beta, c, plan.c, c, plan.c,
+                         &plan.algorithm.algorithm,
+                         reinterpret_cast<void *>(library->workspace),
+                         kWorkspaceBytes, stream),
+        "cublasLtMatmul");
+}
+
+namespace {
+
+/// An index over matrices.
+struct Loop {
+  int64_t count, a, b, c;
+};
+
+/// The loops of a product, neighbours that are one loop united.
+std::vector<Loop> loopsOf(const PipecMatmul &shape) {
+  std::vector<Loop> loops;
+  for (int32_t i = 0; i < shape.batch_rank; ++i) {
+    const Loop inner{shape.batch[i], shape.stride_a[i], shape.stride_b[i],
+                     shape.stride_c[i]};
+    if (inner.count == 1)
+      continue;
+    if (!loops.empty()) {
+      Loop &outer = loops.back();
+      auto steps = [&](int64_t Loop::*stride) {
+        return outer.*stride == inner.*stride * inner.count;
+      };
+      if (steps(&Loop::a) && steps(&Loop::b) && steps(&Loop::c)) {
+        outer = {outer.count * inner.count, inner.a, inner.b, inner.c};
+        continue;
+      }
+    }
+    loops.push_back(inner);
+  }
+  return loops;
+}
+
+} // namespace
+
+void Products::multiply(const PipecMatmul &shape, const char *a, const char *b,
+                        char *c) {
+  if (!library)
+    library = std::make_unique<Library>();
+  std::vector<Loop> loops = loopsOf(shape);
+  // The longest loop that keeps its results apart is the library's.
+  Loop own{1, 0, 0, 0};
+  auto best = loops.end();
+  for (auto loop = loops.begin(); loop != loops.end(); ++loop)
+    if (loop->c != 0 && (best == loops.end() || loop->count > best->count))
+      best = loop;
+  if (best != loops.end()) {
+    own = *best;
+    loops.erase(best);
+  }
+  const int64_t size = shape.dtype == PIPEC_F64 ? 8 : 4;
+  const Strided inner{shape.dtype,
+                      shape.transpose_a,
+                      shape.transpose_b,
+                      shape.m,
+                      shape.n,
+                      shape.k,
+                      shape.lda,
+                      shape.ldb,
+                      shape.ldc,
+                      own.count,
+                      own.a,
+                      own.b,
+                      own.c};
+  int64_t total = 1;
+  for (const Loop &loop : loops)
+    total *= loop.count;
+  if (shape.m == 0 || shape.n == 0 || own.count == 0)
+    return;
+  for (int64_t number = 0; number < total; ++number) {
+    int64_t rest = number, atA = 0, atB = 0, atC = 0;
+    bool again = shape.accumulate; // what is summed over adds to itself
+    for (size_t i = loops.size(); i-- > 0;) {
+      const int64_t index = rest % loops[i].count;
+      rest /= loops[i].count;
+      atA += index * loops[i].a, atB += index * loops[i].b;
+      atC += index * loops[i].c;
+      again |= loops[i].c == 0 && index > 0;
+    }
+    char *result = c + atC * size;
+    if (shape.k > 0) {
+      strided(inner, a + atA * size, b + atB * size, result, again);
+      continue;
+    }
+    const Driver &cuda = Driver::get();
+    for (int64_t i = 0; !again && i < own.count; ++i)
+      cuda.check(cuda.fillRows(addressOf(result + i * own.c * size),
+                               static_cast<size_t>(shape.ldc * size), 0,
+                               static_cast<size_t>(shape.n * size),
+                               static_cast<size_t>(shape.m), stream),
+                 "cuMemsetD2D8Async");
+  }
+}
+
+} // namespace pipec::cuda

@@ -1,0 +1,126 @@
+//===- StageCode.cpp - a stage program's code on a GPU --------------------===//
+#include "runtime/device/cuda/StageCode.h"
+#include "support/Failure.h"
+
+#include <algorithm>
+#include <cstring>
+#include <dlfcn.h>
+#include <utility>
+
+namespace pipec::cuda {
+namespace {
+
+const void *need(void *library, const std::string &path,
+                 const std::string &name) {
+  if (const void *found = dlsym(library, name.c_str()))
+    return found;
+  throw Failure(Exit::BadPlan, path + ": has no " + name +
+                                   ", it is no program for GPUs; compile the "
+                                   "model again");
+}
+
+template <typename T>
+T exported(void *library, const std::string &path, const std::string &name) {
+  T value;
+  std::memcpy(&value, need(library, path, name), sizeof value);
+  return value;
+}
+
+} // namespace
+
+template <typename Call> void Gpu::StageCode::guarded(Call call) {
+  if (failure)
+    return;
+  try {
+    call();
+  } catch (...) {
+    failure = std::current_exception();
+  }
+}
+
+void Gpu::StageCode::rethrow() {
+  if (failure)
+    std::rethrow_exception(std::exchange(failure, nullptr));
+}
+
+/// Machine code of the chip's generation, else PTX, which the driver
+/// translates.
+Module Gpu::loadCode(void *library, const std::string &path) const {
+  const std::string own = "pipec_cubin_" + std::to_string(major * 10);
+  const void *cubin = dlsym(library, own.c_str());
+  Module module = nullptr;
+  int result = cubin ? cuda.loadModule(&module, cubin) : 1;
+  if (result)
+    result = cuda.loadModule(&module, need(library, path, "pipec_ptx"));
+  if (result) {
+    const char *name = "an unknown error";
+    cuda.errorName(result, &name);
+    throw Failure(Exit::Unavailable,
+                  path + ": GPU " + std::to_string(ordinal) +
+                      " (compute capability " + std::to_string(major) + "." +
+                      std::to_string(minor) +
+                      ") does not take its code: " + name +
+                      "; code is for 8.0 and newer, with a driver as new as "
+                      "the toolkit that made it");
+  }
+  return module;
+}
+
+Gpu::StageCode::StageCode(Gpu &gpu, void *library, const std::string &path)
+    : table(), gpu(gpu), path(path), module(gpu.loadCode(library, path)) {
+  const Driver &cuda = gpu.cuda;
+  const auto count = exported<int32_t>(library, path, "pipec_kernel_count");
+  for (int32_t i = 0; i < count; ++i)
+    kernels.push_back(function(("kernel" + std::to_string(i)).c_str()));
+  const auto bytes = exported<int64_t>(library, path, "pipec_literals_bytes");
+  cuda.check(cuda.allocate(&literals, static_cast<size_t>(bytes) + 64),
+             "cuMemAlloc");
+  const auto *from =
+      static_cast<const char *>(need(library, path, "pipec_literals"));
+  gpu.upload(reinterpret_cast<char *>(literals), from, bytes);
+  table.literals = reinterpret_cast<char *>(literals);
+  table.fault = reinterpret_cast<char *>(gpu.faults);
+  table.launch = [](PipecDevice *table, int32_t kernel, int64_t blocks,
+                    int32_t threads, int32_t sharedBytes,
+                    char *const *arguments, int32_t count) {
+    StageCode &self = of(table);
+    self.guarded([&] {
+      self.places.clear();
+      for (int32_t i = 0; i < count; ++i)
+        self.places.push_back(const_cast<char **>(&arguments[i]));
+      self.gpu.launch(self.kernels[static_cast<size_t>(kernel)], blocks,
+                      threads, sharedBytes, self.places.data());
+    });
+  };
+  table.matmul = [](PipecDevice *table, const PipecMatmul *shape, const char *a,
+                    const char *b, char *c) {
+    StageCode &self = of(table);
+    self.guarded([&] { self.gpu.products->multiply(*shape, a, b, c); });
+  };
+  table.conv = [](PipecDevice *table, const PipecConv *shape, int32_t kind,
+                  const char *first, const char *second, char *result) {
+    StageCode &self = of(table);
+    self.guarded([&] {
+      self.gpu.convolutions->convolve(*shape, kind, first, second, result);
+    });
+  };
+  table.clear = [](PipecDevice *table, char *at, int64_t bytes) {
+    StageCode &self = of(table);
+    self.guarded([&] { self.gpu.clear(at, bytes); });
+  };
+}
+
+Gpu::StageCode::~StageCode() {
+  gpu.cuda.release(literals);
+  gpu.cuda.unloadModule(module);
+}
+
+Function Gpu::StageCode::function(const char *name) const {
+  Function found = nullptr;
+  if (gpu.cuda.function(&found, module, name))
+    throw Failure(Exit::BadPlan, path + ": its code has no function " + name +
+                                     "; compile the model again");
+  return found;
+}
+
+} // namespace pipec::cuda

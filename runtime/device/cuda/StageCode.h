@@ -1,0 +1,41 @@
+//===- StageCode.h - a stage program's code on a GPU ------------*- C++ -*-===//
+#pragma once
+
+#include "runtime/device/cuda/Gpu.h"
+
+#include <exception>
+
+namespace pipec::cuda {
+
+/// The table that the host part of a stage calls, and the module behind it.
+struct Gpu::StageCode {
+  /// Loads the code for the GPU's chip. Failure(BadPlan, Unavailable).
+  StageCode(Gpu &gpu, void *library, const std::string &path);
+  ~StageCode();
+  StageCode(const StageCode &) = delete;
+
+  /// Failure(BadPlan) when the code has no such function.
+  Function function(const char *name) const;
+
+  /// The first failure of a call since the last time. Stage programs are C:
+  /// nothing is thrown through them.
+  void rethrow();
+
+  PipecDevice table; ///< first: the host part has its address
+
+private:
+  static StageCode &of(PipecDevice *table) {
+    return *reinterpret_cast<StageCode *>(table);
+  }
+  template <typename Call> void guarded(Call call);
+
+  Gpu &gpu;
+  std::string path;
+  Module module = nullptr;
+  std::vector<Function> kernels;
+  Address literals = 0;
+  std::vector<void *> places; ///< of a kernel's arguments
+  std::exception_ptr failure;
+};
+
+} // namespace pipec::cuda

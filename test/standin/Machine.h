@@ -1,0 +1,118 @@
+//===- Machine.h - a stand-in for GPUs -------------------------*- C++ -*-===//
+//
+// The libraries of this folder have the names and entry points of NVIDIA's and
+// do their work on the processor, so that the runtime is tested up to the
+// driver's calls. Streams are lazy: nothing runs before somebody waits for it,
+// and then only what the events between streams ask for. A missing event is a
+// wrong number. PIPEC_STANDIN_ORDER=random:SEED runs what may run at random
+// moments instead.
+//
+// Device memory cannot be touched by the host: its pages are closed while no
+// queued work runs.
+//
+//   PIPEC_STANDIN_CODE=DIR     kernels: DIR/<key of the image>.so
+//   (emulate-stages) PIPEC_STANDIN_DEVICES=N    2 unless said
+//   PIPEC_STANDIN_CHIP=90      compute capability, times ten
+//   PIPEC_STANDIN_MEMORY=N     bytes of each device, 1 GiB unless said
+//   PIPEC_STANDIN_DRIVER=N     the driver's version, 13000 unless said
+//   PIPEC_STANDIN_LOG=FILE     one line for each call that a test looks at
+//   PIPEC_STANDIN_DROP_WAIT=N  leaves out the Nth wait for an event (from 0)
+//
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace pipec::standin {
+
+struct Stream;
+struct Capture;
+
+/// A recording of an event counts up; a wait is for a count.
+struct EventState {
+  int64_t recorded = 0, done = 0;
+  double time = 0;            ///< of the last recording that was done
+  Stream *stream = nullptr;   ///< of the last recording
+  Capture *capture = nullptr; ///< that the last recording is part of
+};
+
+/// Something queued.
+struct Op {
+  enum Kind { Work, Record, Wait } kind = Work;
+  std::function<void()> work;
+  std::function<bool()> ready; ///< of work that waits for another process
+  EventState *event = nullptr;
+  int64_t count = 0;
+  std::shared_ptr<EventState> own; ///< keeps an event of a replay
+};
+
+struct Stream {
+  int number = 0;
+  std::deque<Op> ops;
+  Capture *capture = nullptr;
+  bool temporary = false; ///< of a replay: goes when it is empty
+};
+
+/// What is recorded of each stream, in the order of the streams' joining.
+struct Capture {
+  Stream *origin = nullptr;
+  std::vector<std::pair<Stream *, std::deque<Op>>> streams;
+  bool broken = false;
+  std::deque<Op> &of(Stream *stream);
+};
+
+/// All streams of the process.
+class Machine {
+public:
+  static Machine &get();
+
+  Stream *createStream();
+  /// Queues, or records when the stream is captured.
+  void queue(Stream *stream, Op op);
+  /// Runs all of the stream; false when it waits for another process.
+  bool demand(Stream *stream);
+  /// Runs whatever can run.
+  void demandAll();
+  void launch(const Capture &graph, Stream *stream);
+
+  char *allocate(int64_t bytes);
+  bool release(char *memory);
+  bool isDevice(const void *memory, int64_t bytes) const;
+  /// Bytes of device memory in use.
+  int64_t used = 0;
+
+  void log(const std::string &line);
+  std::recursive_mutex mutex;
+  int waits = 0; ///< calls so far
+
+private:
+  Machine();
+  bool isReady(const Op &op) const;
+  void runFront(Stream *stream);
+  bool demandEvent(EventState *event, int64_t count);
+  void runAtRandom();
+  void setAccess(bool open);
+  struct Access;
+
+  std::vector<std::unique_ptr<Stream>> streams;
+  std::map<char *, int64_t> memory;
+  int accesses = 0;
+  int64_t seed = -1; ///< of random order; -1: lazy
+  int numbers = 0;
+};
+
+/// For the other libraries: work in the order of a stream of libcuda.
+void queueWork(void *stream, std::function<void()> work,
+               std::function<bool()> ready = nullptr);
+
+/// A number in the environment.
+int64_t setting(const char *name, int64_t otherwise);
+
+} // namespace pipec::standin

@@ -1,0 +1,181 @@
+//===- cublasLt.cpp - a stand-in for libcublasLt --------------------------===//
+//
+// Products of f32 and f64 by the CPU's kernels, which the program exports.
+//
+//===----------------------------------------------------------------------===//
+#include "runtime/kernels/cpu/Kernels.h"
+#include "test/standin/Machine.h"
+
+#include <cstring>
+
+using namespace pipec::standin;
+
+namespace {
+
+// Of cublasLt.h.
+enum Status { Success = 0, InvalidValue = 7, NotSupported = 15 };
+constexpr int kTransposeA = 3, kTransposeB = 4, kBatchCount = 5,
+              kBatchStride = 6, kMaxWorkspace = 1;
+constexpr size_t kNeededWorkspace = 4096;
+constexpr uint64_t kAlgorithm = 0x706970; // what a heuristic has given
+
+struct Layout {
+  int type;
+  uint64_t rows, columns;
+  int64_t ld;
+  int32_t count = 1;
+  int64_t stride = 0;
+};
+struct Product {
+  int compute, scale;
+  int32_t transposeA = 0, transposeB = 0;
+};
+struct Preference {
+  uint64_t workspace = 0;
+};
+struct Found {
+  uint64_t algorithm[8];
+  size_t workspaceBytes;
+  int state;
+  float waves;
+  int reserved[4];
+};
+
+template <typename T> void set(T &field, const void *value, size_t bytes) {
+  std::memcpy(&field, value, std::min(bytes, sizeof field));
+}
+
+/// What the four layouts say, as a product of the CPU's library: row-major, so
+/// that first and second operand change places. False when they disagree.
+bool describe(const Product &product, const Layout &a, const Layout &b,
+              const Layout &d, PipecMatmul &shape) {
+  auto rows = [](const Layout &l, bool transposed) {
+    return static_cast<int64_t>(transposed ? l.columns : l.rows);
+  };
+  auto columns = [](const Layout &l, bool transposed) {
+    return static_cast<int64_t>(transposed ? l.rows : l.columns);
+  };
+  const bool ta = product.transposeA, tb = product.transposeB;
+  shape = {};
+  shape.dtype = a.type == 1 ? PIPEC_F64 : PIPEC_F32;
+  shape.transpose_a = tb, shape.transpose_b = ta;
+  shape.m = static_cast<int64_t>(d.columns);
+  shape.n = static_cast<int64_t>(d.rows);
+  shape.k = columns(a, ta);
+  shape.lda = b.ld, shape.ldb = a.ld, shape.ldc = d.ld;
+  shape.batch_rank = 1;
+  shape.batch[0] = d.count;
+  shape.stride_a[0] = b.stride, shape.stride_b[0] = a.stride;
+  shape.stride_c[0] = d.stride;
+  const int compute = a.type == 1 ? 70 : 68;
+  return (a.type == 0 || a.type == 1) && a.type == b.type && b.type == d.type &&
+         product.compute == compute && product.scale == a.type &&
+         rows(a, ta) == shape.n && rows(b, tb) == shape.k &&
+         columns(b, tb) == shape.m && a.count == d.count &&
+         b.count == d.count && a.ld >= static_cast<int64_t>(a.rows) &&
+         b.ld >= static_cast<int64_t>(b.rows) &&
+         d.ld >= static_cast<int64_t>(d.rows);
+}
+
+} // namespace
+
+extern "C" {
+
+int cublasLtCreate(void **handle) {
+  static char one;
+  *handle = &one;
+  return Success;
+}
+int cublasLtMatmulDescCreate(void **desc, int compute, int scale) {
+  *desc = new Product{compute, scale};
+  return Success;
+}
+int cublasLtMatmulDescSetAttribute(void *desc, int attribute, const void *value,
+                                   size_t bytes) {
+  auto &product = *static_cast<Product *>(desc);
+  if (attribute == kTransposeA)
+    set(product.transposeA, value, bytes);
+  else if (attribute == kTransposeB)
+    set(product.transposeB, value, bytes);
+  else
+    return InvalidValue;
+  return Success;
+}
+int cublasLtMatrixLayoutCreate(void **layout, int type, uint64_t rows,
+                               uint64_t columns, int64_t ld) {
+  *layout = new Layout{type, rows, columns, ld};
+  return Success;
+}
+int cublasLtMatrixLayoutSetAttribute(void *layout, int attribute,
+                                     const void *value, size_t bytes) {
+  auto &l = *static_cast<Layout *>(layout);
+  if (attribute == kBatchCount)
+    set(l.count, value, bytes);
+  else if (attribute == kBatchStride)
+    set(l.stride, value, bytes);
+  else
+    return InvalidValue;
+  return Success;
+}
+int cublasLtMatmulPreferenceCreate(void **preference) {
+  *preference = new Preference;
+  return Success;
+}
+int cublasLtMatmulPreferenceSetAttribute(void *preference, int attribute,
+                                         const void *value, size_t bytes) {
+  if (attribute == kMaxWorkspace)
+    set(static_cast<Preference *>(preference)->workspace, value, bytes);
+  return Success;
+}
+int cublasLtMatmulPreferenceDestroy(void *preference) {
+  delete static_cast<Preference *>(preference);
+  return Success;
+}
+int cublasLtMatmulAlgoGetHeuristic(void *, void *desc, void *a, void *b, void *,
+                                   void *d, void *preference, int wanted,
+                                   void *results, int *found) {
+  PipecMatmul shape;
+  *found = 0;
+  if (wanted < 1 ||
+      !describe(*static_cast<Product *>(desc), *static_cast<Layout *>(a),
+                *static_cast<Layout *>(b), *static_cast<Layout *>(d), shape))
+    return InvalidValue;
+  if (static_cast<Preference *>(preference)->workspace < kNeededWorkspace)
+    return NotSupported;
+  Found result{};
+  result.algorithm[0] = kAlgorithm;
+  result.workspaceBytes = kNeededWorkspace;
+  std::memcpy(results, &result, sizeof result);
+  *found = 1;
+  Machine::get().log("heuristic");
+  return Success;
+}
+int cublasLtMatmul(void *, void *desc, const void *alpha, const void *a,
+                   void *aLayout, const void *b, void *bLayout,
+                   const void *beta, const void *c, void *, void *d,
+                   void *dLayout, const void *algorithm, void *workspace,
+                   size_t workspaceBytes, void *stream) {
+  PipecMatmul shape;
+  uint64_t chosen;
+  std::memcpy(&chosen, algorithm, sizeof chosen);
+  if (chosen != kAlgorithm || workspaceBytes < kNeededWorkspace || c != d ||
+      !describe(*static_cast<Product *>(desc), *static_cast<Layout *>(aLayout),
+                *static_cast<Layout *>(bLayout),
+                *static_cast<Layout *>(dLayout), shape) ||
+      !Machine::get().isDevice(workspace, static_cast<int64_t>(workspaceBytes)))
+    return InvalidValue;
+  auto scale = [&](const void *number) {
+    if (shape.dtype == PIPEC_F64)
+      return *static_cast<const double *>(number);
+    return static_cast<double>(*static_cast<const float *>(number));
+  };
+  if (scale(alpha) != 1 || (scale(beta) != 0 && scale(beta) != 1))
+    return NotSupported;
+  shape.accumulate = scale(beta) == 1;
+  queueWork(stream, [=] {
+    std::memset(workspace, 0xff, kNeededWorkspace);
+    pipec_matmul(&shape, b, a, d);
+  });
+  return Success;
+}
+}

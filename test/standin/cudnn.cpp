@@ -1,0 +1,228 @@
+//===- cudnn.cpp - a stand-in for libcudnn --------------------------------===//
+//
+// Convolutions by the CPU's kernels, which the program exports. Each search
+// offers a faster algorithm that is not deterministic first; nothing runs it.
+//
+//===----------------------------------------------------------------------===//
+#include "runtime/kernels/cpu/Kernels.h"
+#include "test/standin/Machine.h"
+
+#include <cstring>
+
+using namespace pipec::standin;
+
+namespace {
+
+// Of cudnn_graph.h and cudnn_cnn.h.
+enum Status { Success = 0, BadParameter = 2000, NotSupported = 3000 };
+constexpr int kCrossCorrelation = 1, kFmaMath = 3;
+constexpr int kUnordered = 0, kDeterministic = 1; // algorithms
+constexpr size_t kNeededWorkspace = 8192;
+
+struct Tensor {
+  int type = 0;
+  std::vector<int> sizes, strides;
+};
+struct Convolution {
+  std::vector<int> pads, strides, dilations;
+  int type = 0, groups = 1, math = 0;
+};
+struct Handle {
+  void *stream = nullptr;
+};
+struct Found {
+  int algorithm, status;
+  float time;
+  size_t bytes;
+  int determinism, math;
+  int reserved[3];
+};
+
+/// False when the descriptors do not go together.
+bool describe(const Tensor &x, const Tensor &w, const Convolution &conv,
+              const Tensor &y, PipecConv &shape) {
+  shape = {};
+  const size_t rank = conv.pads.size();
+  if (rank < 2 || rank > 3 || x.sizes.size() != rank + 2 ||
+      w.sizes.size() != rank + 2 || y.sizes.size() != rank + 2 ||
+      conv.math != kFmaMath || x.type != conv.type || w.type != conv.type ||
+      y.type != conv.type)
+    return false;
+  shape.dtype = conv.type == 1 ? PIPEC_F64 : PIPEC_F32;
+  shape.spatial_rank = static_cast<int32_t>(rank);
+  shape.groups = conv.groups;
+  shape.n = x.sizes[0], shape.c = x.sizes[1], shape.o = w.sizes[0];
+  if (y.sizes[0] != shape.n || y.sizes[1] != shape.o ||
+      w.sizes[1] * shape.groups != shape.c)
+    return false;
+  for (size_t i = 0; i < rank; ++i) {
+    shape.in[i] = x.sizes[i + 2], shape.out[i] = y.sizes[i + 2];
+    shape.kernel[i] = w.sizes[i + 2];
+    shape.stride[i] = conv.strides[i], shape.dilation[i] = conv.dilations[i];
+    shape.pad_lo[i] = shape.pad_hi[i] = conv.pads[i];
+    const int64_t reach = shape.dilation[i] * (shape.kernel[i] - 1) + 1;
+    if (conv.pads[i] < 0 ||
+        shape.out[i] !=
+            (shape.in[i] + 2 * shape.pad_lo[i] - reach) / shape.stride[i] + 1)
+      return false;
+  }
+  int dense = 1;
+  for (size_t i = rank + 2; i-- > 0; dense *= x.sizes[i])
+    if (x.strides[i] != dense)
+      return false;
+  return true;
+}
+
+int search(const void *x, const void *w, const void *conv, const void *y,
+           int wanted, int *found, void *results) {
+  PipecConv shape;
+  if (wanted < 2 || !describe(*static_cast<const Tensor *>(x),
+                              *static_cast<const Tensor *>(w),
+                              *static_cast<const Convolution *>(conv),
+                              *static_cast<const Tensor *>(y), shape))
+    return BadParameter;
+  Found two[2] = {{kUnordered, 0, 1, 0, 0, kFmaMath, {}},
+                  {kDeterministic, 0, 2, kNeededWorkspace, 1, kFmaMath, {}}};
+  std::memcpy(results, two, sizeof two);
+  *found = 2;
+  return Success;
+}
+
+int run(void *handle, int kind, const void *alpha, const void *x, const void *w,
+        const void *conv, const void *y, int algorithm, void *workspace,
+        size_t workspaceBytes, const void *beta, const void *first,
+        const void *second, void *result) {
+  PipecConv shape;
+  if (!describe(*static_cast<const Tensor *>(x),
+                *static_cast<const Tensor *>(w),
+                *static_cast<const Convolution *>(conv),
+                *static_cast<const Tensor *>(y), shape) ||
+      workspaceBytes < kNeededWorkspace ||
+      !Machine::get().isDevice(workspace, static_cast<int64_t>(workspaceBytes)))
+    return BadParameter;
+  auto scale = [&](const void *number) {
+    if (shape.dtype == PIPEC_F64)
+      return *static_cast<const double *>(number);
+    return static_cast<double>(*static_cast<const float *>(number));
+  };
+  const bool adds = kind == PIPEC_CONV_BACKWARD_WEIGHT && scale(beta) == 1;
+  if (algorithm != kDeterministic || scale(alpha) != 1 ||
+      (scale(beta) != 0 && !adds))
+    return NotSupported;
+  shape.accumulate = adds;
+  queueWork(static_cast<Handle *>(handle)->stream, [=] {
+    PipecConv own = shape;
+    std::vector<char> scratch(
+        static_cast<size_t>(pipec_conv_scratch_bytes(&own, kind)) + 64);
+    auto *at = reinterpret_cast<char *>(
+        (reinterpret_cast<uintptr_t>(scratch.data()) + 63) / 64 * 64);
+    auto *call = kind == PIPEC_CONV_FORWARD ? pipec_conv_forward
+                 : kind == PIPEC_CONV_BACKWARD_INPUT
+                     ? pipec_conv_backward_input
+                     : pipec_conv_backward_weight;
+    call(&own, first, second, result, at);
+    pipec_release_conv(&own);
+  });
+  return Success;
+}
+
+void setSizes(std::vector<int> &list, int count, const int *sizes) {
+  list.assign(sizes, sizes + count);
+}
+
+} // namespace
+
+extern "C" {
+
+int cudnnCreate(void **handle) {
+  *handle = new Handle;
+  return Success;
+}
+int cudnnSetStream(void *handle, void *stream) {
+  static_cast<Handle *>(handle)->stream = stream;
+  return Success;
+}
+int cudnnCreateTensorDescriptor(void **tensor) {
+  *tensor = new Tensor;
+  return Success;
+}
+int cudnnSetTensorNdDescriptor(void *tensor, int type, int rank,
+                               const int *sizes, const int *strides) {
+  auto &t = *static_cast<Tensor *>(tensor);
+  t.type = type;
+  setSizes(t.sizes, rank, sizes), setSizes(t.strides, rank, strides);
+  return rank < 4 ? BadParameter : Success;
+}
+int cudnnCreateFilterDescriptor(void **filter) {
+  return cudnnCreateTensorDescriptor(filter);
+}
+int cudnnSetFilterNdDescriptor(void *filter, int type, int format, int rank,
+                               const int *sizes) {
+  auto &f = *static_cast<Tensor *>(filter);
+  f.type = type;
+  setSizes(f.sizes, rank, sizes);
+  return rank < 4 || format != 0 ? BadParameter : Success;
+}
+int cudnnCreateConvolutionDescriptor(void **conv) {
+  *conv = new Convolution;
+  return Success;
+}
+int cudnnSetConvolutionNdDescriptor(void *conv, int rank, const int *pads,
+                                    const int *strides, const int *dilations,
+                                    int mode, int type) {
+  auto &c = *static_cast<Convolution *>(conv);
+  setSizes(c.pads, rank, pads), setSizes(c.strides, rank, strides);
+  setSizes(c.dilations, rank, dilations);
+  c.type = type;
+  return mode == kCrossCorrelation ? Success : NotSupported;
+}
+int cudnnSetConvolutionGroupCount(void *conv, int groups) {
+  static_cast<Convolution *>(conv)->groups = groups;
+  return Success;
+}
+int cudnnSetConvolutionMathType(void *conv, int math) {
+  static_cast<Convolution *>(conv)->math = math;
+  return Success;
+}
+int cudnnGetConvolutionForwardAlgorithm_v7(void *, void *x, void *w, void *conv,
+                                           void *y, int wanted, int *found,
+                                           void *results) {
+  return search(x, w, conv, y, wanted, found, results);
+}
+int cudnnGetConvolutionBackwardDataAlgorithm_v7(void *, void *w, void *dy,
+                                                void *conv, void *dx,
+                                                int wanted, int *found,
+                                                void *results) {
+  return search(dx, w, conv, dy, wanted, found, results);
+}
+int cudnnGetConvolutionBackwardFilterAlgorithm_v7(void *, void *x, void *dy,
+                                                  void *conv, void *dw,
+                                                  int wanted, int *found,
+                                                  void *results) {
+  return search(x, dw, conv, dy, wanted, found, results);
+}
+int cudnnConvolutionForward(void *handle, const void *alpha, void *xDesc,
+                            const void *x, void *wDesc, const void *w,
+                            void *conv, int algorithm, void *workspace,
+                            size_t bytes, const void *beta, void *yDesc,
+                            void *y) {
+  return run(handle, PIPEC_CONV_FORWARD, alpha, xDesc, wDesc, conv, yDesc,
+             algorithm, workspace, bytes, beta, x, w, y);
+}
+int cudnnConvolutionBackwardData(void *handle, const void *alpha, void *wDesc,
+                                 const void *w, void *dyDesc, const void *dy,
+                                 void *conv, int algorithm, void *workspace,
+                                 size_t bytes, const void *beta, void *dxDesc,
+                                 void *dx) {
+  return run(handle, PIPEC_CONV_BACKWARD_INPUT, alpha, dxDesc, wDesc, conv,
+             dyDesc, algorithm, workspace, bytes, beta, dy, w, dx);
+}
+int cudnnConvolutionBackwardFilter(void *handle, const void *alpha, void *xDesc,
+                                   const void *x, void *dyDesc, const void *dy,
+                                   void *conv, int algorithm, void *workspace,
+                                   size_t bytes, const void *beta, void *dwDesc,
+                                   void *dw) {
+  return run(handle, PIPEC_CONV_BACKWARD_WEIGHT, alpha, xDesc, dwDesc, conv,
+             dyDesc, algorithm, workspace, bytes, beta, x, dy, dw);
+}
+}

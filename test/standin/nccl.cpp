@@ -1,0 +1,172 @@
+//===- nccl.cpp - a stand-in for libnccl ----------------------------------===//
+//
+// Messages are files in /dev/shm. A stream stands still until the other end of
+// a message is there, in both directions, as NCCL's may: what would wait for
+// ever on GPUs waits for ever here.
+//
+//===----------------------------------------------------------------------===//
+#include "test/standin/Machine.h"
+
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <unistd.h>
+
+using namespace pipec::standin;
+namespace fs = std::filesystem;
+
+namespace {
+
+// Of nccl.h.
+enum Result { Success = 0, InvalidArgument = 4 };
+
+struct UniqueId {
+  char bytes[128];
+};
+
+struct Communicator {
+  fs::path folder;
+  int rank = 0, ranks = 0;
+  std::atomic<bool> aborted{false};
+  std::map<int, int64_t> sent, received; ///< by peer, of what has run
+
+  fs::path file(int from, int to, int64_t number) const {
+    return folder / (std::to_string(from) + "-" + std::to_string(to) + "-" +
+                     std::to_string(number));
+  }
+};
+
+/// A call between ncclGroupStart and ncclGroupEnd.
+struct Call {
+  bool sending;
+  char *data;
+  size_t bytes;
+  int peer;
+  Communicator *communicator;
+  void *stream;
+};
+thread_local std::vector<Call> group;
+thread_local int depth = 0;
+
+void put(const Call &call) {
+  Communicator &all = *call.communicator;
+  if (all.aborted)
+    return;
+  const fs::path name = all.file(all.rank, call.peer, all.sent[call.peer]++);
+  const fs::path part = name.string() + ".part";
+  std::ofstream(part, std::ios::binary)
+      .write(call.data, static_cast<std::streamsize>(call.bytes));
+  fs::rename(part, name);
+}
+
+void take(const Call &call) {
+  Communicator &all = *call.communicator;
+  if (all.aborted)
+    return;
+  const fs::path name =
+      all.file(call.peer, all.rank, all.received[call.peer]++);
+  if (fs::file_size(name) != call.bytes) {
+    std::fprintf(stderr, "stand-in of NCCL: %s has %zu bytes, %zu expected\n",
+                 name.c_str(), size_t(fs::file_size(name)), call.bytes);
+    std::abort();
+  }
+  std::ifstream(name, std::ios::binary)
+      .read(call.data, static_cast<std::streamsize>(call.bytes));
+  fs::remove(name);
+}
+
+void queueGroup() {
+  std::vector<Call> calls;
+  calls.swap(group);
+  for (const Call &call : calls)
+    if (call.sending)
+      queueWork(call.stream, [=] { put(call); });
+  for (const Call &call : calls)
+    if (!call.sending)
+      queueWork(
+          call.stream, [=] { take(call); },
+          [=] {
+            Communicator &all = *call.communicator;
+            return all.aborted || fs::exists(all.file(call.peer, all.rank,
+                                                      all.received[call.peer]));
+          });
+  for (const Call &call : calls)
+    if (call.sending)
+      queueWork(
+          call.stream, [] {},
+          [=] {
+            Communicator &all = *call.communicator;
+            return all.aborted ||
+                   !fs::exists(
+                       all.file(all.rank, call.peer, all.sent[call.peer] - 1));
+          });
+}
+
+int add(const Call &call) {
+  if (call.peer < 0 || call.peer >= call.communicator->ranks ||
+      !Machine::get().isDevice(call.data, static_cast<int64_t>(call.bytes)))
+    return InvalidArgument;
+  Machine::get().log(std::string(call.sending ? "send" : "receive") + " peer " +
+                     std::to_string(call.peer) + " " +
+                     std::to_string(call.bytes) + " bytes");
+  group.push_back(call);
+  if (depth == 0)
+    queueGroup();
+  return Success;
+}
+
+} // namespace
+
+extern "C" {
+
+int ncclGetUniqueId(UniqueId *id) {
+  std::snprintf(id->bytes, sizeof id->bytes, "/dev/shm/pipec-standin-XXXXXX");
+  return mkdtemp(id->bytes) ? Success : InvalidArgument;
+}
+int ncclCommInitRank(void **communicator, int ranks, UniqueId id, int rank) {
+  auto *made = new Communicator;
+  made->folder = id.bytes, made->rank = rank, made->ranks = ranks;
+  Machine::get().log("communicator of " + std::to_string(ranks));
+  *communicator = made;
+  return Success;
+}
+int ncclCommAbort(void *communicator) {
+  auto *mine = static_cast<Communicator *>(communicator);
+  mine->aborted = true;
+  if (mine->rank == 0) {
+    std::error_code ignored;
+    fs::remove_all(mine->folder, ignored);
+  }
+  return Success;
+}
+int ncclCommDestroy(void *communicator) { return ncclCommAbort(communicator); }
+int ncclCommGetAsyncError(void *, int *result) {
+  *result = Success;
+  return Success;
+}
+int ncclGroupStart() {
+  ++depth;
+  return Success;
+}
+int ncclGroupEnd() {
+  if (--depth == 0)
+    queueGroup();
+  return Success;
+}
+int ncclSend(const void *data, size_t count, int type, int peer,
+             void *communicator, void *stream) {
+  return type != 1
+             ? InvalidArgument
+             : add({true, const_cast<char *>(static_cast<const char *>(data)),
+                    count, peer, static_cast<Communicator *>(communicator),
+                    stream});
+}
+int ncclRecv(void *data, size_t count, int type, int peer, void *communicator,
+             void *stream) {
+  return type != 1 ? InvalidArgument
+                   : add({false, static_cast<char *>(data), count, peer,
+                          static_cast<Communicator *>(communicator), stream});
+}
+}

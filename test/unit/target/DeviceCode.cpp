@@ -1,0 +1,158 @@
+//===- DeviceCode.cpp - device code as a library of this machine ----------===//
+#include "test/unit/target/DeviceCode.h"
+#include "compiler/target/cpu/Codegen.h"
+
+#include "llvm/AsmParser/Parser.h"
+#include "llvm/IR/IRBuilder.h"
+#include "llvm/IR/LegacyPassManager.h"
+#include "llvm/IR/Module.h"
+#include "llvm/IR/Verifier.h"
+#include "llvm/Support/SourceMgr.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <map>
+#include <set>
+#include <stdexcept>
+
+using namespace pipec;
+using namespace pipec::test;
+
+namespace {
+struct Replacement {
+  const char *intrinsic, *function;
+  bool meets;
+};
+constexpr Replacement kReplacements[] = {
+    {"llvm.nvvm.read.ptx.sreg.tid.x", "pipec_test_tid_x", false},
+    {"llvm.nvvm.read.ptx.sreg.ctaid.x", "pipec_test_ctaid_x", false},
+    {"llvm.nvvm.barrier.cta.sync.aligned.all", "pipec_test_barrier", true},
+    {"llvm.nvvm.shfl.sync.bfly.i32", "pipec_test_shfl_i32", true},
+    {"llvm.nvvm.shfl.sync.bfly.f32", "pipec_test_shfl_f32", true},
+    {"llvm.nvvm.vote.ballot.sync", "pipec_test_ballot", true},
+};
+
+/// Rewrites device code as code of this machine.
+class Rewriter {
+public:
+  explicit Rewriter(llvm::Module &module) : module(module) {}
+
+  void run() {
+    std::vector<llvm::Function *> all;
+    for (llvm::Function &function : module)
+      all.push_back(&function);
+    for (llvm::Function *function : all) {
+      llvm::StringRef name = function->getName();
+      if (name.starts_with("llvm.nvvm."))
+        replaceIntrinsic(*function);
+      else if (name.consume_front("__nv_"))
+        function->setName(name); // the C library's
+      else if (!function->isDeclaration())
+        makeEntry(*function);
+    }
+    defineSharedMemory();
+    for (auto &[name, arguments] : kernels) {
+      exportNumber(name + "_meets", meeting.count(name));
+      exportNumber(name + "_arguments", arguments);
+    }
+  }
+
+private:
+  void replaceIntrinsic(llvm::Function &intrinsic) {
+    const Replacement *with = nullptr;
+    for (const Replacement &candidate : kReplacements)
+      if (intrinsic.getName() == candidate.intrinsic)
+        with = &candidate;
+    if (!with)
+      throw std::runtime_error("no emulation of " + intrinsic.getName().str());
+    llvm::Function *function = llvm::Function::Create(
+        intrinsic.getFunctionType(), llvm::Function::ExternalLinkage,
+        with->function, module);
+    for (llvm::User *user : llvm::make_early_inc_range(intrinsic.users())) {
+      auto *call = llvm::cast<llvm::CallInst>(user);
+      call->setCalledFunction(function);
+      call->setAttributes({});
+      if (with->meets)
+        meeting.insert(call->getFunction()->getName().str());
+    }
+  }
+
+  /// void <kernel>_entry(char **arguments)
+  void makeEntry(llvm::Function &kernel) {
+    kernels[kernel.getName().str()] = static_cast<int>(kernel.arg_size());
+    kernel.setCallingConv(llvm::CallingConv::C);
+    kernel.setAttributes({});
+    llvm::LLVMContext &context = module.getContext();
+    auto *pointer = llvm::PointerType::get(context, 0);
+    llvm::Function *entry = llvm::Function::Create(
+        llvm::FunctionType::get(llvm::Type::getVoidTy(context), {pointer},
+                                false),
+        llvm::Function::ExternalLinkage, kernel.getName() + "_entry", module);
+    llvm::IRBuilder<> b(llvm::BasicBlock::Create(context, "", entry));
+    std::vector<llvm::Value *> arguments;
+    for (size_t i = 0; i < kernel.arg_size(); ++i)
+      arguments.push_back(b.CreateLoad(
+          pointer, b.CreateConstGEP1_64(pointer, entry->getArg(0), i)));
+    b.CreateCall(&kernel, arguments);
+    b.CreateRetVoid();
+  }
+
+  void defineSharedMemory() {
+    auto *type = llvm::ArrayType::get(
+        llvm::Type::getInt8Ty(module.getContext()), kSharedBytes);
+    llvm::GlobalVariable *old = module.getGlobalVariable("pipec_shared");
+    unsigned space = old ? old->getAddressSpace() : 0;
+    auto *memory = new llvm::GlobalVariable(
+        module, type, false, llvm::GlobalValue::ExternalLinkage,
+        llvm::ConstantAggregateZero::get(type), "pipec_test_shared", nullptr,
+        llvm::GlobalValue::NotThreadLocal, space);
+    memory->setAlignment(llvm::Align(16));
+    if (old) {
+      old->replaceAllUsesWith(memory);
+      old->eraseFromParent();
+    }
+  }
+
+  void exportNumber(const std::string &name, int value) {
+    auto *type = llvm::Type::getInt32Ty(module.getContext());
+    new llvm::GlobalVariable(module, type, true,
+                             llvm::GlobalValue::ExternalLinkage,
+                             llvm::ConstantInt::get(type, value), name);
+  }
+
+  llvm::Module &module;
+  std::set<std::string> meeting;      // kernels whose threads do
+  std::map<std::string, int> kernels; // and their arguments
+};
+} // namespace
+
+void pipec::test::buildDeviceCode(const std::string &text,
+                                  const std::string &path) {
+  llvm::LLVMContext context;
+  llvm::SMDiagnostic error;
+  std::unique_ptr<llvm::Module> module =
+      llvm::parseAssemblyString(text, error, context);
+  if (!module)
+    throw std::runtime_error(error.getMessage().str());
+  Rewriter(*module).run();
+  mlir::MLIRContext diagnostics;
+  mlir::Location loc = mlir::UnknownLoc::get(&diagnostics);
+  auto machine = cpu::createMachine(loc, "native");
+  if (failed(machine))
+    throw std::runtime_error("no code for this machine");
+  module->setTargetTriple((*machine)->getTargetTriple());
+  module->setDataLayout((*machine)->createDataLayout());
+  std::string broken;
+  llvm::raw_string_ostream why(broken);
+  if (llvm::verifyModule(*module, &why))
+    throw std::runtime_error(broken);
+  llvm::SmallVector<char, 0> bytes;
+  llvm::raw_svector_ostream os(bytes);
+  llvm::legacy::PassManager emit;
+  if ((*machine)->addPassesToEmitFile(emit, os, nullptr,
+                                      llvm::CodeGenFileType::ObjectFile))
+    throw std::runtime_error("no object files for this machine");
+  emit.run(*module);
+  if (failed(cpu::linkShared(loc, llvm::StringRef(bytes.data(), bytes.size()),
+                             path)))
+    throw std::runtime_error("cannot link " + path);
+}

@@ -1,0 +1,63 @@
+#!/bin/bash
+# Checks a build on a machine with a GPU that has neither LLVM nor this tree.
+#
+#   tools/gpu-check.sh pack DIR    here: programs, plans and data into DIR
+#   DIR/gpu-check.sh run [OUT]     there: runs them, in ten minutes at most
+#   DIR/gpu-check.sh run --standin BUILD/test/standin
+#                                  here: the same on stand-ins, for plans that
+#                                  PIPEC_EMULATE=BUILD/test/bin/emulate-stages
+#                                  was set for when they were packed
+#
+# What is run and compared is in test/bench/gpu_check.py. The machine needs
+# NVIDIA's driver, and cuBLAS and cuDNN (of a toolkit, or of PyTorch's wheels);
+# the times are compared with PyTorch's where that is installed.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+
+usage() {
+  sed -n '2,15s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+  exit 64
+}
+
+# Shared libraries of a program, but for those of every Linux.
+libraries() {
+  ldd "$1" | awk '$3 ~ /^\// {print $3}' |
+    grep -v -E '/(libc|libm|libdl|librt|libpthread|libgcc_s|libstdc\+\+)\.so'
+}
+
+pack() {
+  local target=$1 root build
+  root=$(dirname "$here")
+  build=${PIPEC_BUILD:-$root/build}
+  mkdir -p "$target/bin" "$target/lib"
+  cp "$build/bin/pipec-run" "$target/bin"
+  libraries "$build/bin/pipec-run" | xargs cp -L -t "$target/lib"
+  cp "$here/gpu-check.sh" "$root/test/bench/gpu_check.py" \
+    "$root/test/bench/large_models.py" "$target"
+  python3 "$root/test/bench/gpu_check.py" pack "$target" "$root" "$build"
+  du -sh "$target" >&2
+}
+
+# Folders with NVIDIA's libraries: wheels that Python finds, toolkits.
+nvidia_folders() {
+  python3 - <<'PYTHON'
+import glob, site, sys
+folders = site.getsitepackages() + [site.getusersitepackages()] + sys.path
+found = [path for folder in folders if folder for path in glob.glob(folder + "/nvidia/*/lib")]
+found += glob.glob("/usr/local/cuda/lib64") + glob.glob("/usr/local/nvidia/lib*")
+print(":".join(dict.fromkeys(found)))
+PYTHON
+}
+
+case ${1:-} in
+pack)
+  [[ $# == 2 ]] || usage
+  pack "$2"
+  ;;
+run)
+  folders=$(nvidia_folders)
+  export LD_LIBRARY_PATH=$here/lib:$folders${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+  exec python3 "$here/gpu_check.py" run "$here" "${@:2}"
+  ;;
+*) usage ;;
+esac
