@@ -353,6 +353,25 @@ struct PlanMemoryPass : public pipec::impl::PlanMemoryBase<PlanMemoryPass> {
            text("to_region", edge.target.region),
            number("to_offset", edge.target.offset)}));
     module->setAttr("pipe.edges", b.getArrayAttr(list));
+    for (auto stage : module.getOps<ModuleOp>())
+      if (auto number = stage->getAttrOfType<IntegerAttr>(pipe::kStageAttr))
+        markSent(stage, number.getInt(), edges);
+  }
+
+  /// What is kept and sent, too: its elements stay in the order of its type.
+  void markSent(ModuleOp stage, int64_t number,
+                const std::map<int64_t, Edge> &edges) {
+    Builder b(&getContext());
+    SmallVector<Attribute> sent;
+    for (auto &[id, edge] : edges)
+      if (edge.from == number &&
+          (edge.source.region == "stash" || edge.source.region == "wstash"))
+        sent.push_back(b.getDictionaryAttr(
+            {b.getNamedAttr("region", b.getStringAttr(edge.source.region)),
+             b.getNamedAttr("offset",
+                            b.getI64IntegerAttr(edge.source.offset))}));
+    if (!sent.empty())
+      stage->setAttr("pipe.sent", b.getArrayAttr(sent));
   }
 };
 

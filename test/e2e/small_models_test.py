@@ -3,7 +3,7 @@ import json
 import struct
 import unittest
 
-from pipeline import BAD_MODEL, PipelineTest, call, write_npy
+from pipeline import BAD_MODEL, PipelineTest, call, read_plan, write_npy
 
 SQUARE = "float[3,3] w = {1,2,3,4,5,6,7,8,9}"
 HEAD = '<ir_version: 8, opset_import: ["" : 17]>\n'
@@ -84,6 +84,27 @@ class SmallModelsTest(PipelineTest):
                 plan = self.compile(self.model(text), "--cpus", 1, "--forward-only")
                 words = [w for n, f in self.data(**inputs).items() for w in ("--data", "%s=%s" % (n, f))]
                 self.check_exit(call("pipec-run", plan, *words, "--quiet"), 0)
+
+    def test_what_is_kept_in_another_order_is_sent_as_it_is(self):
+        """The product wants the looked-up rows transposed and keeps them so; the next stage adds them as they are."""
+        rows = ",".join("%g" % (((5 * i) % 17) / 17 - 0.4) for i in range(128))
+        model = self.model("g (int64[4,6] x) => (float[4,6,8] y) <float[16,8] e = {%s}, float[8,8] v = {%s}> "
+                           "{ g = Gather(e, x)  t = Transpose <perm = [1,0,2]> (g)  m = MatMul(t, v)  u = Tanh(m)"
+                           "  b = Transpose <perm = [1,0,2]> (u)  y = Add(g, b) }" % (
+                               rows, ",".join(rows.split(",")[:64])))
+        data = self.data(targets=(16, 6, 8))
+        data["x"] = self.fresh(".npy")
+        write_npy(data["x"], "<i8", (16, 6), struct.pack("<96q", *((7 * i) % 16 for i in range(96))))
+        losses, kept = [], 0
+        for cut in (None, 3, 4, 5, 6):
+            split = self.fresh(".json")
+            split.write_text(json.dumps({"stages": [{"first_node": n} for n in (0, cut) if n is not None]}))
+            plan = self.compile(model, "--cpus", 2 if cut else 1, "--stage-file", split, "--microbatches", 2, "--strategy",
+                                "1f1b", "--recompute", "selective", "--loss", "mse", "--optimizer", "sgd:lr=0.5")
+            kept += any(edge["from_region"] == "stash" for edge in read_plan(plan)["edges"])
+            losses.append(self.train(plan, data, 3).losses)
+        self.assertEqual(losses, losses[:1] * 5)
+        self.assertGreater(kept, 0)
 
     def test_many_sums_over_rows_in_one_kernel(self):
         """The gradient of a chain of scales is one kernel with a sum over rows for each of them."""

@@ -37,3 +37,29 @@ func.func @backward() attributes {pipe.task = "backward"} {
   pipe.store %e, "out"[128] : tensor<4x8xf32>
   return
 }
+
+// -----
+
+// Another stage gets it, too, and reads it as it is.
+// CHECK: pipe.store %{{.*}}, "stash"[0] : tensor<4x8xf32>
+// CHECK: pipe.store %{{.*}}, "stash"[128] : tensor<32xf32>
+module attributes {pipe.sent = [{region = "stash", offset = 0 : i64}]} {
+  func.func @forward() attributes {pipe.task = "forward"} {
+    %x = pipe.load "in"[0] : tensor<4x8xf32>
+    pipe.store %x, "stash"[0] : tensor<4x8xf32>
+    %y = pipe.load "in"[128] : tensor<4x8xf32>
+    pipe.store %y, "stash"[128] : tensor<4x8xf32>
+    return
+  }
+  func.func @backward() attributes {pipe.task = "backward"} {
+    %x = pipe.load "stash"[0] : tensor<4x8xf32>
+    %t = nn.transpose %x {permutation = array<i64: 1, 0>} : (tensor<4x8xf32>) -> tensor<8x4xf32>
+    %r = nn.reshape %t : (tensor<8x4xf32>) -> tensor<32xf32>
+    pipe.store %r, "out"[0] : tensor<32xf32>
+    %y = pipe.load "stash"[128] : tensor<4x8xf32>
+    %u = nn.transpose %y {permutation = array<i64: 1, 0>} : (tensor<4x8xf32>) -> tensor<8x4xf32>
+    %s = nn.reshape %u : (tensor<8x4xf32>) -> tensor<32xf32>
+    pipe.store %s, "out"[128] : tensor<32xf32>
+    return
+  }
+}

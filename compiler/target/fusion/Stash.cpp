@@ -101,6 +101,11 @@ void fusion::settleStash(ModuleOp stage) {
         slot->stores.push_back(store);
     }
   });
+  // Another stage reads these as they are.
+  if (auto sent = stage->getAttrOfType<ArrayAttr>("pipe.sent"))
+    for (auto place : sent.getAsRange<DictionaryAttr>())
+      slots.erase({place.getAs<StringAttr>("region").str(),
+                   place.getAs<IntegerAttr>("offset").getInt()});
   for (auto &[place, slot] : slots) {
     if (slot.stores.size() != 1 || slot.loads.empty() ||
         slot.stores.front().getAccumulate())
