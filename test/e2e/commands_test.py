@@ -122,7 +122,7 @@ class CompileTest(PipelineTest):
         dump = self.folder / "ir"
         self.pipec(*self.flags("--strategy", "1f1b", "--stages", "2", "--dump-ir", dump, "--quiet",
                                "-o", self.folder / "plan"))
-        files = sorted(dump.iterdir())
+        files = sorted(dump.rglob("*.mlir"))
         self.assertGreaterEqual(len(files), 6)
         for file in files:
             self.check_exit(call("pipec-opt", file, "--verify-roundtrip", "-o", os.devnull), 0)

@@ -162,6 +162,13 @@ TEST(Plan, NamesTheFieldThatIsWrong) {
   }
 }
 
+/// Says that the plan has pieces of sequences.
+static void cutSequences(Json &j) {
+  j["strategy"]["slices"] = 2;
+  for (Json &stage : j["stages"])
+    stage["tracks"] = false;
+}
+
 TEST(Plan, PiecesOfSequencesUseTheWeightsOfTheFirst) {
   const Wrong cases[] = {
       {"two", "strategy.slices is missing",
@@ -175,17 +182,17 @@ TEST(Plan, PiecesOfSequencesUseTheWeightsOfTheFirst) {
       {"two",
        "stages[1].ranks must be the one rank of stage 0, of whose "
        "sequences it has a piece",
-       [](Json &j) { j["strategy"]["slices"] = 2; }},
+       cutSequences},
       {"chunks", "stages[0].tracks does not go with strategy.slices",
        [](Json &j) {
          j["strategy"]["slices"] = 2;
          j["stages"][0]["tracks"] = true;
        }},
       {"chunks", "stages[2].weights must be empty: stage 0 has them",
-       [](Json &j) { j["strategy"]["slices"] = 2; }},
+       cutSequences},
       {"chunks", "stages[2].regions.weights is in stage 0 already",
        [](Json &j) {
-         j["strategy"]["slices"] = 2;
+         cutSequences(j);
          for (int stage : {2, 3})
            j["stages"][stage]["weights"] = Json::array();
          j["stages"][2]["regions"].erase("constants");

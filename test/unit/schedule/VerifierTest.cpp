@@ -185,7 +185,9 @@ TEST(Schedule, PiecesAsStages) {
   EXPECT_EQ(writeCsv(unrolled), "0F0,2F0,0F1,2B0,2F1,0B0,2B1,0B1\n"
                                 "1F0,3F0,3B0,1F1,1B0,3F1,3B1,1B1\n");
   // Whole sequences stay as they are.
-  Schedule whole = generate("1f1b", request);
+  ScheduleRequest ofWholes = request;
+  ofWholes.slices = 0;
+  Schedule whole = generate("1f1b", ofWholes);
   EXPECT_EQ(unrollSlices(whole).order, whole.order);
   // One piece is 1F1B.
   request.slices = 1;

@@ -273,8 +273,9 @@ TEST(Errors, UnknownProcessor) {
 
 TEST(Errors, ElementTypeOfLibraryCall) {
   StageText t;
-  t.load("x", "in", "4x4xbf16");
-  t.op("y", "matmul", {"x", "x"}).store("y", "out");
+  t.load("i", "in", "4xi64").load("x", "in", "4x8xbf16");
+  t.op("y", "scatter_add", {"i", "x"}, "16x8xbf16", "{axis = 0 : i64}")
+      .store("y", "out");
   EXPECT_NONFATAL_FAILURE(StageRunner(t.stage(), {}),
                           "the CPU kernels have no element type 'bf16'");
 }

@@ -448,7 +448,7 @@ static void checkOnGpu(const std::string &text, double tolerance,
   }
 }
 
-void test::checkStage(const std::string &text, double tolerance,
+void test::checkOnCpu(const std::string &text, double tolerance,
                       int64_t integerLimit) {
   target::TargetOptions apart;
   apart.fuse = false;
@@ -467,5 +467,10 @@ void test::checkStage(const std::string &text, double tolerance,
           << "region " << i << " differs without fusion in\n"
           << text;
   }
+}
+
+void test::checkStage(const std::string &text, double tolerance,
+                      int64_t integerLimit) {
+  checkOnCpu(text, tolerance, integerLimit);
   checkOnGpu(text, tolerance, integerLimit);
 }
