@@ -109,7 +109,8 @@ void importConv(NodeContext &c) {
   const int64_t groups = c.intAttr("group", 1);
   Emitter::requireSameElement(x, w);
   if (!x.isFloat() || w.getRank() != x.getRank() || groups < 1 ||
-      x.dim(1) != w.dim(1) * groups || w.dim(0) % groups != 0)
+      x.dim(1) % groups != 0 || x.dim(1) / groups != w.dim(1) ||
+      w.dim(0) % groups != 0)
     c.fail("its weight " + shapeText(w.getShape()) +
            " does not fit its input " + shapeText(x.getShape()) + " in " +
            std::to_string(groups) + " groups");
