@@ -15,6 +15,8 @@ add_definitions(${LLVM_DEFINITIONS_LIST})
 # One precompiled header for every MLIR library: 3 s a file less.
 add_library(pipec_mlir_pch OBJECT ${CMAKE_SOURCE_DIR}/tools/cmake/pch.cpp)
 target_precompile_headers(pipec_mlir_pch PRIVATE ${CMAKE_SOURCE_DIR}/tools/cmake/pch.h)
+# The same bytes in every build, which a compile cache needs.
+target_compile_options(pipec_mlir_pch PRIVATE "SHELL:-Xclang -fno-pch-timestamp")
 
 # pipec_mlir_library(NAME sources... DEPS tablegen-targets... LIBS libs...)
 function(pipec_mlir_library name)
