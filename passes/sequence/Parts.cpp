@@ -41,13 +41,6 @@ SmallVector<int64_t> shapeOf(ArrayRef<int64_t> whole, const Parts &region,
   return shape;
 }
 
-static int64_t product(ArrayRef<int64_t> sizes) {
-  int64_t n = 1;
-  for (int64_t size : sizes)
-    n *= size;
-  return n;
-}
-
 std::optional<Parts> throughReshape(ArrayRef<int64_t> y, const Parts &region,
                                     ArrayRef<int64_t> x, int64_t length) {
   Parts result = allOf(static_cast<int64_t>(x.size()));
@@ -55,12 +48,14 @@ std::optional<Parts> throughReshape(ArrayRef<int64_t> y, const Parts &region,
     if (region[d].part == Part::Full)
       continue;
     // Elements before and behind the sequence, in row-major order.
-    int64_t before = product(y.take_front(d)) * region[d].outer;
-    int64_t behind = region[d].inner * product(y.drop_front(d + 1));
+    int64_t before =
+        mlir::ShapedType::getNumElements(y.take_front(d)) * region[d].outer;
+    int64_t behind =
+        region[d].inner * mlir::ShapedType::getNumElements(y.drop_front(d + 1));
     bool found = false;
     for (size_t e = 0; e < x.size() && !found; ++e) {
-      int64_t left = product(x.take_front(e)),
-              right = product(x.drop_front(e + 1));
+      int64_t left = mlir::ShapedType::getNumElements(x.take_front(e)),
+              right = mlir::ShapedType::getNumElements(x.drop_front(e + 1));
       if (before % left || behind % right ||
           before / left * length * (behind / right) != x[e])
         continue;

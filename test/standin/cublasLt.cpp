@@ -3,19 +3,19 @@
 // Products of f32 and f64 by the CPU's kernels, which the program exports.
 //
 //===----------------------------------------------------------------------===//
+#include "runtime/device/cuda/CublasLt.h"
 #include "runtime/kernels/cpu/Kernels.h"
 #include "test/standin/Machine.h"
 
 #include <cstring>
 
 using namespace pipec::standin;
+using namespace pipec::cublas;
 
 namespace {
 
-// Of cublasLt.h.
+// cublasStatus_t.
 enum Status { Success = 0, InvalidValue = 7, NotSupported = 15 };
-constexpr int kTransposeA = 3, kTransposeB = 4, kBatchCount = 5,
-              kBatchStride = 6, kMaxWorkspace = 1;
 constexpr size_t kNeededWorkspace = 4096;
 constexpr uint64_t kAlgorithm = 0x706970; // what a heuristic has given
 
@@ -33,14 +33,6 @@ struct Product {
 struct Preference {
   uint64_t workspace = 0;
 };
-struct Found {
-  uint64_t algorithm[8];
-  size_t workspaceBytes;
-  int state;
-  float waves;
-  int reserved[4];
-};
-
 template <typename T> void set(T &field, const void *value, size_t bytes) {
   std::memcpy(&field, value, std::min(bytes, sizeof field));
 }
@@ -57,7 +49,7 @@ bool describe(const Product &product, const Layout &a, const Layout &b,
   };
   const bool ta = product.transposeA, tb = product.transposeB;
   shape = {};
-  shape.dtype = a.type == 1 ? PIPEC_F64 : PIPEC_F32;
+  shape.dtype = a.type == kReal64 ? PIPEC_F64 : PIPEC_F32;
   shape.transpose_a = tb, shape.transpose_b = ta;
   shape.m = static_cast<int64_t>(d.columns);
   shape.n = static_cast<int64_t>(d.rows);
@@ -67,7 +59,7 @@ bool describe(const Product &product, const Layout &a, const Layout &b,
   shape.batch[0] = d.count;
   shape.stride_a[0] = b.stride, shape.stride_b[0] = a.stride;
   shape.stride_c[0] = d.stride;
-  const int compute = a.type == 1 ? 70 : 68;
+  const int compute = a.type == kReal64 ? 70 : 68;
   return (a.type == 0 || a.type == 1) && a.type == b.type && b.type == d.type &&
          product.compute == compute && product.scale == a.type &&
          rows(a, ta) == shape.n && rows(b, tb) == shape.k &&

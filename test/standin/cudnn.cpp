@@ -4,19 +4,20 @@
 // offers a faster algorithm that is not deterministic first; nothing runs it.
 //
 //===----------------------------------------------------------------------===//
-#include "runtime/kernels/cpu/Kernels.h"
+#include "runtime/device/cuda/Cudnn.h"
 #include "test/standin/Machine.h"
+#include "test/unit/target/Convolve.h"
 
 #include <cstring>
 
 using namespace pipec::standin;
+using namespace pipec::cudnn;
 
 namespace {
 
-// Of cudnn_graph.h and cudnn_cnn.h.
+// cudnnStatus_t.
 enum Status { Success = 0, BadParameter = 2000, NotSupported = 3000 };
-constexpr int kCrossCorrelation = 1, kFmaMath = 3;
-constexpr int kUnordered = 0, kDeterministic = 1; // algorithms
+constexpr int kUnordered = 0, kOrdered = 1; // algorithms
 constexpr size_t kNeededWorkspace = 8192;
 
 struct Tensor {
@@ -30,14 +31,6 @@ struct Convolution {
 struct Handle {
   void *stream = nullptr;
 };
-struct Found {
-  int algorithm, status;
-  float time;
-  size_t bytes;
-  int determinism, math;
-  int reserved[3];
-};
-
 /// False when the descriptors do not go together.
 bool describe(const Tensor &x, const Tensor &w, const Convolution &conv,
               const Tensor &y, PipecConv &shape) {
@@ -48,7 +41,7 @@ bool describe(const Tensor &x, const Tensor &w, const Convolution &conv,
       conv.math != kFmaMath || x.type != conv.type || w.type != conv.type ||
       y.type != conv.type)
     return false;
-  shape.dtype = conv.type == 1 ? PIPEC_F64 : PIPEC_F32;
+  shape.dtype = conv.type == kDouble ? PIPEC_F64 : PIPEC_F32;
   shape.spatial_rank = static_cast<int32_t>(rank);
   shape.groups = conv.groups;
   shape.n = x.sizes[0], shape.c = x.sizes[1], shape.o = w.sizes[0];
@@ -81,8 +74,9 @@ int search(const void *x, const void *w, const void *conv, const void *y,
                               *static_cast<const Convolution *>(conv),
                               *static_cast<const Tensor *>(y), shape))
     return BadParameter;
-  Found two[2] = {{kUnordered, 0, 1, 0, 0, kFmaMath, {}},
-                  {kDeterministic, 0, 2, kNeededWorkspace, 1, kFmaMath, {}}};
+  Found two[2] = {
+      {kUnordered, 0, 1, 0, 0, kFmaMath, {}},
+      {kOrdered, 0, 2, kNeededWorkspace, kDeterministic, kFmaMath, {}}};
   std::memcpy(results, two, sizeof two);
   *found = 2;
   return Success;
@@ -106,23 +100,11 @@ int run(void *handle, int kind, const void *alpha, const void *x, const void *w,
     return static_cast<double>(*static_cast<const float *>(number));
   };
   const bool adds = kind == PIPEC_CONV_BACKWARD_WEIGHT && scale(beta) == 1;
-  if (algorithm != kDeterministic || scale(alpha) != 1 ||
-      (scale(beta) != 0 && !adds))
+  if (algorithm != kOrdered || scale(alpha) != 1 || (scale(beta) != 0 && !adds))
     return NotSupported;
   shape.accumulate = adds;
-  queueWork(static_cast<Handle *>(handle)->stream, [=] {
-    PipecConv own = shape;
-    std::vector<char> scratch(
-        static_cast<size_t>(pipec_conv_scratch_bytes(&own, kind)) + 64);
-    auto *at = reinterpret_cast<char *>(
-        (reinterpret_cast<uintptr_t>(scratch.data()) + 63) / 64 * 64);
-    auto *call = kind == PIPEC_CONV_FORWARD ? pipec_conv_forward
-                 : kind == PIPEC_CONV_BACKWARD_INPUT
-                     ? pipec_conv_backward_input
-                     : pipec_conv_backward_weight;
-    call(&own, first, second, result, at);
-    pipec_release_conv(&own);
-  });
+  queueWork(static_cast<Handle *>(handle)->stream,
+            [=] { pipec::convolve(shape, kind, first, second, result); });
   return Success;
 }
 

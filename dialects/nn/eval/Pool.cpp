@@ -12,9 +12,9 @@ struct Windows {
   SmallVector<int64_t> sizes, places;
   ArrayRef<int64_t> kernel, strides, dilations, low;
 
-  int64_t planeElements() const { return count(sizes); }
-  int64_t placeElements() const { return count(places); }
-  int64_t taps() const { return count(kernel); }
+  int64_t planeElements() const { return ShapedType::getNumElements(sizes); }
+  int64_t placeElements() const { return ShapedType::getNumElements(places); }
+  int64_t taps() const { return ShapedType::getNumElements(kernel); }
   /// Elements of the plane under the window of a place, in row-major order.
   SmallVector<int64_t> under(int64_t place) const {
     SmallVector<int64_t> out;
@@ -32,12 +32,6 @@ struct Windows {
         out.push_back(at);
     }
     return out;
-  }
-  static int64_t count(ArrayRef<int64_t> shape) {
-    int64_t p = 1;
-    for (int64_t size : shape)
-      p *= size;
-    return p;
   }
 };
 } // namespace

@@ -1,5 +1,6 @@
 //===- Convolutions.cpp - convolutions by cuDNN ---------------------------===//
 #include "runtime/device/cuda/Convolutions.h"
+#include "runtime/device/cuda/Cudnn.h"
 #include "runtime/device/cuda/Library.h"
 #include "support/Failure.h"
 
@@ -12,49 +13,23 @@
 namespace pipec::cuda {
 namespace {
 
-// Numbers of cudnn_graph.h and cudnn_cnn.h.
-constexpr int kFloat = 0, kDouble = 1; // cudnnDataType_t
-constexpr int kCrossCorrelation = 1;   // cudnnConvolutionMode_t
-constexpr int kRowMajor = 0;           // cudnnTensorFormat_t
-constexpr int kFmaMath = 3;            // cudnnMathType_t: f32 products
-constexpr int kDeterministic = 1;      // cudnnDeterminism_t
+using namespace cudnn;
+
 constexpr int kMostAlgorithms = 16;
 
-/// cudnnConvolutionFwdAlgoPerf_t and its two likes.
-struct Found {
-  int algorithm, status;
-  float time;
-  size_t bytes;
-  int determinism, math;
-  int reserved[3];
-};
-
-struct Entries {
-#define ENTRY(name, symbol, parameters) int(*name) parameters = nullptr;
-#include "runtime/device/cuda/Cudnn.def"
-};
+#define ENTRIES "runtime/device/cuda/Cudnn.def"
+#include "runtime/device/cuda/Entries.inc"
 
 const Entries &entries() {
-  static const Entries loaded = [] {
-    const cuda::Library library(
-        {"libcudnn.so.9", "libcudnn.so.8", "libcudnn.so"},
-        "install cuDNN (pip install nvidia-cudnn-cu13), and name its folder in "
-        "LD_LIBRARY_PATH");
-    Entries entries;
-#define ENTRY(name, symbolName, parameters)                                    \
-  entries.name =                                                               \
-      reinterpret_cast<decltype(entries.name)>(library.symbol(#symbolName));
-#include "runtime/device/cuda/Cudnn.def"
-    return entries;
-  }();
+  static const Entries loaded(
+      "cuDNN", "CUDNN_LOGLEVEL_DBG=1",
+      {"libcudnn.so.9", "libcudnn.so.8", "libcudnn.so"},
+      "install cuDNN (pip install nvidia-cudnn-cu13), and name its folder in "
+      "LD_LIBRARY_PATH");
   return loaded;
 }
 
-void check(int status, const char *what) {
-  if (status)
-    throw Failure(Exit::Unavailable, std::string("cuDNN has failed: ") + what +
-                                         " returned " + std::to_string(status));
-}
+void check(int status, const char *what) { entries().check(status, what); }
 
 /// Sizes along axes as cuDNN wants them: at least two spatial ones.
 std::vector<int> axes(std::vector<int> leading, const int64_t *spatial,

@@ -12,12 +12,10 @@ constexpr int kOldestVersion = 12000;
 
 Driver openDriver() {
   static const Library library(
-      {"libcuda.so.1"},
+      "the driver", "nvidia-smi", {"libcuda.so.1"},
       "install NVIDIA's driver, or compile with --cpus to run without a GPU");
   Driver driver;
-#define ENTRY(name, symbolName, parameters)                                    \
-  driver.name =                                                                \
-      reinterpret_cast<decltype(driver.name)>(library.symbol(#symbolName));
+#define ENTRY(name, symbol, parameters) library.find(driver.name, #symbol);
 #include "runtime/device/cuda/Driver.def"
   auto none = [](const std::string &why) {
     throw Failure(Exit::Unavailable, "no GPU can be used: " + why);

@@ -6,8 +6,9 @@
 
 namespace pipec::cuda {
 
-Library::Library(std::initializer_list<const char *> files, const char *remedy)
-    : file(*files.begin()), remedy(remedy) {
+Library::Library(const char *name, const char *logging,
+                 std::initializer_list<const char *> files, const char *remedy)
+    : name(name), logging(logging), file(*files.begin()), remedy(remedy) {
   std::string why;
   for (const char *candidate : files) {
     handle = dlopen(candidate, RTLD_NOW | RTLD_GLOBAL);
@@ -21,12 +22,19 @@ Library::Library(std::initializer_list<const char *> files, const char *remedy)
                                        "); " + remedy);
 }
 
-void *Library::symbol(const char *name) const {
-  if (void *found = dlsym(handle, name))
+void *Library::address(const char *symbol) const {
+  if (void *found = dlsym(handle, symbol))
     return found;
   throw Failure(Exit::Unavailable, std::string(file) +
-                                       " is too old: it has no " + name + "; " +
-                                       remedy);
+                                       " is too old: it has no " + symbol +
+                                       "; " + remedy);
+}
+
+void Library::check(int status, const char *what) const {
+  if (status)
+    throw Failure(Exit::Unavailable,
+                  std::string(name) + " has failed: " + what + " returned " +
+                      std::to_string(status) + "; " + logging + " says more");
 }
 
 } // namespace pipec::cuda

@@ -25,32 +25,20 @@ struct UniqueId { // ncclUniqueId
   char bytes[128];
 };
 
-struct Entries {
-#define ENTRY(name, symbol, parameters) int(*name) parameters = nullptr;
-#include "runtime/device/cuda/Nccl.def"
-};
+#define ENTRIES "runtime/device/cuda/Nccl.def"
+#include "runtime/device/cuda/Entries.inc"
 
 const Entries &entries() {
-  static const Entries loaded = [] {
-    const Library library(
-        {"libnccl.so.2"},
-        "install NCCL (pip install nvidia-nccl-cu13) and name its folder in "
-        "LD_LIBRARY_PATH, or run all ranks in one process: --transport inproc");
-    Entries entries;
-#define ENTRY(name, symbolName, parameters)                                    \
-  entries.name =                                                               \
-      reinterpret_cast<decltype(entries.name)>(library.symbol(#symbolName));
-#include "runtime/device/cuda/Nccl.def"
-    return entries;
-  }();
+  static const Entries loaded(
+      "NCCL", "NCCL_DEBUG=WARN", {"libnccl.so.2"},
+      "install NCCL (pip install nvidia-nccl-cu13) and name its folder in "
+      "LD_LIBRARY_PATH, or run all ranks in one process: --transport inproc");
   return loaded;
 }
 
 void check(int result, const char *what) {
-  if (result && result != kInProgress)
-    throw Failure(Exit::Unavailable, std::string("NCCL has failed: ") + what +
-                                         " returned " + std::to_string(result) +
-                                         "; NCCL_DEBUG=WARN says more");
+  if (result != kInProgress)
+    entries().check(result, what);
 }
 
 /// Which GPU of which machine a rank has.

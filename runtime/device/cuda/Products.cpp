@@ -1,5 +1,6 @@
 //===- Products.cpp - matrix products by cuBLASLt -------------------------===//
 #include "runtime/device/cuda/Products.h"
+#include "runtime/device/cuda/CublasLt.h"
 #include "runtime/device/cuda/Library.h"
 #include "support/Failure.h"
 
@@ -13,50 +14,21 @@
 namespace pipec::cuda {
 namespace {
 
-// Numbers of cublasLt.h and library_types.h.
-constexpr int kReal32 = 0, kReal64 = 1;          // cudaDataType
-constexpr int kCompute32 = 68, kCompute64 = 70;  // cublasComputeType_t
-constexpr int kTransposeA = 3, kTransposeB = 4;  // of a product
-constexpr int kBatchCount = 5, kBatchStride = 6; // of a layout
-constexpr int kMaxWorkspace = 1;                 // of a preference
-constexpr int kAlignmentA = 5;                   // and B, C, D after it
+using namespace cublas;
 
-/// cublasLtMatmulHeuristicResult_t.
-struct Found {
-  uint64_t algorithm[8];
-  size_t workspaceBytes;
-  int state;
-  float waves;
-  int reserved[4];
-};
-
-struct Entries {
-#define ENTRY(name, symbol, parameters) int(*name) parameters = nullptr;
-#include "runtime/device/cuda/CublasLt.def"
-};
+#define ENTRIES "runtime/device/cuda/CublasLt.def"
+#include "runtime/device/cuda/Entries.inc"
 
 const Entries &entries() {
-  static const Entries loaded = [] {
-    const cuda::Library library(
-        {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"},
-        "install CUDA's cuBLAS (pip install nvidia-cublas), and name its "
-        "folder in LD_LIBRARY_PATH");
-    Entries entries;
-#define ENTRY(name, symbolName, parameters)                                    \
-  entries.name =                                                               \
-      reinterpret_cast<decltype(entries.name)>(library.symbol(#symbolName));
-#include "runtime/device/cuda/CublasLt.def"
-    return entries;
-  }();
+  static const Entries loaded(
+      "cuBLASLt", "CUBLASLT_LOG_LEVEL=1",
+      {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"},
+      "install CUDA's cuBLAS (pip install nvidia-cublas), and name its "
+      "folder in LD_LIBRARY_PATH");
   return loaded;
 }
 
-void check(int status, const char *what) {
-  if (status)
-    throw Failure(Exit::Unavailable, std::string("cuBLASLt has failed: ") +
-                                         what + " returned " +
-                                         std::to_string(status));
-}
+void check(int status, const char *what) { entries().check(status, what); }
 
 /// The largest power of two that divides an address, up to 256.
 uint32_t alignmentOf(const char *address) {

@@ -14,6 +14,8 @@
 #include <nccl.h>
 #endif
 
+#include "runtime/device/cuda/CublasLt.h"
+#include "runtime/device/cuda/Cudnn.h"
 #include "runtime/device/cuda/Driver.h"
 
 #include <gtest/gtest.h>
@@ -21,6 +23,8 @@
 namespace {
 
 using namespace pipec::cuda;
+namespace cublas = pipec::cublas;
+namespace cudnn = pipec::cudnn;
 
 struct UniqueId {
   char bytes[128];
@@ -64,22 +68,32 @@ TEST(Entries, NumbersAreTheHeaders) {
   EXPECT_EQ(kExternal, CU_EVENT_RECORD_EXTERNAL);
   EXPECT_EQ(kRelaxed, CU_STREAM_CAPTURE_MODE_RELAXED);
   EXPECT_EQ(kPortable, CU_MEMHOSTALLOC_PORTABLE);
-  EXPECT_EQ(CUBLAS_COMPUTE_32F, 68);
-  EXPECT_EQ(CUBLAS_COMPUTE_64F, 70);
-  EXPECT_EQ(CUBLASLT_MATMUL_DESC_TRANSA, 3);
-  EXPECT_EQ(CUBLASLT_MATMUL_DESC_TRANSB, 4);
-  EXPECT_EQ(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, 5);
-  EXPECT_EQ(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, 6);
-  EXPECT_EQ(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, 1);
-  EXPECT_EQ(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, 5);
-  EXPECT_EQ(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, 8);
-  EXPECT_EQ(sizeof(cublasLtMatmulHeuristicResult_t), 96u);
-  EXPECT_EQ(CUDNN_CROSS_CORRELATION, 1);
-  EXPECT_EQ(CUDNN_FMA_MATH, 3);
-  EXPECT_EQ(CUDNN_DETERMINISTIC, 1);
-  EXPECT_EQ(sizeof(cudnnConvolutionFwdAlgoPerf_t), 48u);
-  EXPECT_EQ(offsetof(cudnnConvolutionFwdAlgoPerf_t, memory), 16u);
-  EXPECT_EQ(offsetof(cudnnConvolutionFwdAlgoPerf_t, determinism), 24u);
+  EXPECT_EQ(cublas::kReal32, CUDA_R_32F);
+  EXPECT_EQ(cublas::kReal64, CUDA_R_64F);
+  EXPECT_EQ(cublas::kCompute32, CUBLAS_COMPUTE_32F);
+  EXPECT_EQ(cublas::kCompute64, CUBLAS_COMPUTE_64F);
+  EXPECT_EQ(cublas::kTransposeA, CUBLASLT_MATMUL_DESC_TRANSA);
+  EXPECT_EQ(cublas::kTransposeB, CUBLASLT_MATMUL_DESC_TRANSB);
+  EXPECT_EQ(cublas::kBatchCount, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT);
+  EXPECT_EQ(cublas::kBatchStride, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET);
+  EXPECT_EQ(cublas::kMaxWorkspace, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES);
+  EXPECT_EQ(cublas::kAlignmentA, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES);
+  EXPECT_EQ(cublas::kAlignmentA + 3,
+            CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES);
+  EXPECT_EQ(sizeof(cublas::Found), sizeof(cublasLtMatmulHeuristicResult_t));
+  EXPECT_EQ(offsetof(cublas::Found, workspaceBytes),
+            offsetof(cublasLtMatmulHeuristicResult_t, workspaceSize));
+  EXPECT_EQ(cudnn::kFloat, CUDNN_DATA_FLOAT);
+  EXPECT_EQ(cudnn::kDouble, CUDNN_DATA_DOUBLE);
+  EXPECT_EQ(cudnn::kCrossCorrelation, CUDNN_CROSS_CORRELATION);
+  EXPECT_EQ(cudnn::kRowMajor, CUDNN_TENSOR_NCHW);
+  EXPECT_EQ(cudnn::kFmaMath, CUDNN_FMA_MATH);
+  EXPECT_EQ(cudnn::kDeterministic, CUDNN_DETERMINISTIC);
+  EXPECT_EQ(sizeof(cudnn::Found), sizeof(cudnnConvolutionFwdAlgoPerf_t));
+  EXPECT_EQ(offsetof(cudnn::Found, bytes),
+            offsetof(cudnnConvolutionFwdAlgoPerf_t, memory));
+  EXPECT_EQ(offsetof(cudnn::Found, determinism),
+            offsetof(cudnnConvolutionFwdAlgoPerf_t, determinism));
 }
 
 } // namespace

@@ -1,6 +1,7 @@
 //===- DeviceEmulator.cpp - GPU kernels on the processor ------------------===//
 #include "test/unit/target/DeviceEmulator.h"
 #include "runtime/kernels/cpu/Kernels.h"
+#include "test/unit/target/Convolve.h"
 #include "test/unit/target/DeviceCode.h"
 #include "test/unit/target/Fibers.h"
 
@@ -44,18 +45,8 @@ DeviceEmulator::DeviceEmulator(const std::string &llvm, void *library) {
   t.matmul = [](PipecDevice *, const PipecMatmul *d, const char *a,
                 const char *b, char *c) { pipec_matmul(d, a, b, c); };
   t.conv = [](PipecDevice *, const PipecConv *d, int32_t kind,
-              const char *first, const char *second, char *result) {
-    PipecConv own = *d;
-    std::vector<char> scratch(pipec_conv_scratch_bytes(d, kind) + 64);
-    char *at = reinterpret_cast<char *>(
-        llvm::alignTo(reinterpret_cast<uintptr_t>(scratch.data()), 64));
-    auto *run = kind == PIPEC_CONV_FORWARD ? pipec_conv_forward
-                : kind == PIPEC_CONV_BACKWARD_INPUT
-                    ? pipec_conv_backward_input
-                    : pipec_conv_backward_weight;
-    run(&own, first, second, result, at);
-    pipec_release_conv(&own);
-  };
+              const char *first, const char *second,
+              char *result) { convolve(*d, kind, first, second, result); };
   t.clear = [](PipecDevice *, char *at, int64_t bytes) {
     std::memset(at, 0, bytes);
   };

@@ -1,0 +1,27 @@
+//===- CublasLt.h - numbers of cuBLASLt, as far as used ---------*- C++ -*-===//
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace pipec::cublas {
+
+// cudaDataType and cublasComputeType_t.
+constexpr int kReal32 = 0, kReal64 = 1;
+constexpr int kCompute32 = 68, kCompute64 = 70;
+// Attributes of a product, of a layout and of a preference.
+constexpr int kTransposeA = 3, kTransposeB = 4;
+constexpr int kBatchCount = 5, kBatchStride = 6;
+constexpr int kMaxWorkspace = 1;
+constexpr int kAlignmentA = 5; ///< and B, C, D after it
+
+/// cublasLtMatmulHeuristicResult_t.
+struct Found {
+  uint64_t algorithm[8];
+  size_t workspaceBytes;
+  int state;
+  float waves;
+  int reserved[4];
+};
+
+} // namespace pipec::cublas

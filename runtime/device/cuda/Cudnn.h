@@ -1,0 +1,23 @@
+//===- Cudnn.h - numbers of cuDNN, as far as used ---------------*- C++ -*-===//
+#pragma once
+
+#include <cstddef>
+
+namespace pipec::cudnn {
+
+constexpr int kFloat = 0, kDouble = 1; ///< cudnnDataType_t
+constexpr int kCrossCorrelation = 1;   ///< cudnnConvolutionMode_t
+constexpr int kRowMajor = 0;           ///< cudnnTensorFormat_t
+constexpr int kFmaMath = 3;            ///< cudnnMathType_t: f32 products
+constexpr int kDeterministic = 1;      ///< cudnnDeterminism_t
+
+/// cudnnConvolutionFwdAlgoPerf_t and its two likes.
+struct Found {
+  int algorithm, status;
+  float time;
+  size_t bytes;
+  int determinism, math;
+  int reserved[3];
+};
+
+} // namespace pipec::cudnn
