@@ -1,7 +1,9 @@
 #!/bin/bash
 # Checks a build on a machine with a GPU that has neither LLVM nor this tree.
 #
-#   tools/gpu-check.sh pack DIR    here: programs, plans and data into DIR
+#   tools/gpu-check.sh pack DIR [GOLDENS]
+#                                  here: programs, plans and data into DIR; of
+#                                  the models in the folder GOLDENS as well
 #   DIR/gpu-check.sh run [OUT]     there: runs them, in ten minutes at most
 #   DIR/gpu-check.sh run --standin BUILD/test/standin
 #                                  here: the same on stand-ins, for plans that
@@ -15,7 +17,7 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 usage() {
-  sed -n '2,15s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+  sed -n '2,17s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
   exit 64
 }
 
@@ -34,7 +36,7 @@ pack() {
   libraries "$build/bin/pipec-run" | xargs cp -L -t "$target/lib"
   cp "$here/gpu-check.sh" "$root/test/bench/gpu_check.py" \
     "$root/test/bench/large_models.py" "$target"
-  python3 "$root/test/bench/gpu_check.py" pack "$target" "$root" "$build"
+  python3 "$root/test/bench/gpu_check.py" pack "$target" "$root" "$build" "${@:2}"
   du -sh "$target" >&2
 }
 
@@ -51,8 +53,8 @@ PYTHON
 
 case ${1:-} in
 pack)
-  [[ $# == 2 ]] || usage
-  pack "$2"
+  [[ $# == 2 || $# == 3 ]] || usage
+  pack "${@:2}"
   ;;
 run)
   folders=$(nvidia_folders)

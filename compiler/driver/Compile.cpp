@@ -169,10 +169,6 @@ private:
   void refuseForGpus() {
     if (!forGpus() || options.dryRun || !options.emit.empty())
       return;
-    if (options.precision != "fp32")
-      throw Failure(Exit::Unavailable,
-                    "--precision " + options.precision +
-                        " runs on CPUs alone; leave it out, or use --cpus");
     if (purpose == Purpose::Train && !decision.strategy->synchronous())
       throw Failure(Exit::Unavailable,
                     std::string("strategy '") + decision.strategy->name +

@@ -16,7 +16,6 @@
 #include "runtime/program/IssueOrder.h"
 
 #include <map>
-#include <tuple>
 
 namespace pipec {
 
@@ -35,8 +34,8 @@ public:
   void shorten(const plan::Sequence &sequence, int64_t end) override;
 
 private:
-  using Slot = std::tuple<int, PipecRegion, int>; // stage, region, slot
-  using Arrival = std::pair<int, int>;            // edge, slot of its target
+  using Slot = plan::Slot;
+  using Arrival = std::pair<int, int>; // edge, slot of its target
 
   void issueMessages();
   void issue(const plan::Issue &message);

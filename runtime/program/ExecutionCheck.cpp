@@ -15,7 +15,6 @@
 #include <algorithm>
 #include <deque>
 #include <set>
-#include <tuple>
 
 namespace pipec::plan {
 namespace {
@@ -46,9 +45,6 @@ public:
   }
 
 private:
-  using Slot = std::tuple<int, PipecRegion, int>; // stage, region, slot
-  using Transfer = std::pair<int, int64_t>;       // edge, microbatch
-
   struct RankState {
     Sequence sequence;
     int64_t next = 0;              ///< the task to run

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <map>
 #include <set>
-#include <tuple>
 
 namespace pipec::plan {
 namespace {
@@ -43,9 +42,6 @@ public:
   }
 
 private:
-  using Slot = std::tuple<int, PipecRegion, int>; // stage, region, slot
-  using Message = std::pair<int, int64_t>;        // edge, microbatch
-
   struct Rank {
     Sequence sequence;
     int64_t next = 0;              ///< the task to run
@@ -55,7 +51,7 @@ private:
   };
   /// A message that has been made.
   struct Made {
-    Message message;
+    Transfer message;
     int from, slot;
   };
 
@@ -63,9 +59,9 @@ private:
   std::vector<StageEdges> edges;
   std::vector<Rank> ranks;
   std::vector<std::vector<Issue>> order;
-  std::vector<Made> pending;     ///< by the time they were made
-  std::map<Message, int> posted; ///< target slots of receives
-  std::set<Message> arrived;
+  std::vector<Made> pending;      ///< by the time they were made
+  std::map<Transfer, int> posted; ///< target slots of receives
+  std::set<Transfer> arrived;
 
   /// Receives may begin, in the order of the tasks, when their slot is free.
   bool post(int number) {

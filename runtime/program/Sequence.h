@@ -11,6 +11,8 @@
 #include "runtime/program/Plan.h"
 
 #include <array>
+#include <tuple>
+#include <utility>
 
 namespace pipec::plan {
 
@@ -25,6 +27,11 @@ struct Task {
   int64_t local = 0;      ///< stream: the stage's round, microbatch / replicas
   std::array<int32_t, PIPEC_REGION_COUNT> slot{};
 };
+
+/// A place for one microbatch's data: stage, region, slot.
+using Slot = std::tuple<int, PipecRegion, int>;
+/// A message: edge, microbatch.
+using Transfer = std::pair<int, int64_t>;
 
 /// The regions that have slots, with the names the plan uses.
 struct SlottedRegion {

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """What tools/gpu-check.sh does: makes plans for GPUs, and runs them where there is one.
 
-Usage: gpu_check.py pack TARGET SOURCE BUILD
+Usage: gpu_check.py pack TARGET SOURCE BUILD [GOLDENS]
        gpu_check.py run TARGET [OUT] [--standin] [--minutes 9]
 
 `run` says first what is wrong (exit 1): losses of test/models beside PyTorch's, the same bits for every number of
 ranks, strategy and with and without graphs, peak memory beside the predicted one, compute-sanitizer where there is
-one. Then the times: GPT-2 124M (12 layers, width 768, T = 1024) in fp32, one and two ranks on the device, with and
-without graphs, beside PyTorch eager and compiled with the same shapes. All of it goes to stdout and OUT/results.json.
+one. Then the times: GPT-2 124M (12 layers, width 768, T = 1024) in fp32 and bf16, one and two ranks on the device, with
+and without graphs, beside PyTorch eager and compiled with the same shapes. All of it goes to stdout and OUT/results.json.
+GOLDENS has more models, each in a folder with golden.json as in test/models.
 With --standin the libraries of test/standin take the GPU's place, and there are no times.
 """
 import argparse
@@ -21,9 +22,11 @@ import subprocess
 import sys
 import time
 
-MODELS = ("mlp", "cnn", "gpt")
-# (ranks, strategy): the first of a model is what the others are compared with.
+MODELS = ("mlp", "cnn", "gpt", "unet", "translator")
+# (ranks, strategy): the first of a model and precision is what the others are compared with.
 CASES = ((1, "1f1b"), (2, "1f1b"), (2, "gpipe"), (2, "zb-h1"), (2, "interleaved-1f1b"), (4, "1f1b"), (4, "gpipe"))
+# How far losses may be from PyTorch's; in bf16 they part where a sum lies between two roundings.
+BOUNDS = {"fp32": 1e-4, "bf16": 1e-3}
 SIZE, COUNT, LENGTH = 4, 4, 1024  # GPT-2: microbatch, microbatches, positions
 GPT2 = dict(layers=12, width=768, heads=12, length=LENGTH)
 
@@ -43,37 +46,41 @@ def gpt2_weights(path, count):
 # Packing.
 
 
-def pack(target, source, build):
+def pack(target, source, build, more):
     sys.path.insert(0, str(source / "test/e2e"))
     os.environ["PIPEC_BIN"] = str(build / "bin")
     import large_models
     from pipeline import Golden
     cases = []
-    for name in MODELS:
-        golden = Golden(name)
-        run = golden.runs[0]
+    folders = sorted(path.parent for path in more.glob("*/golden.json")) if more else []
+    for golden in map(Golden, [*MODELS, *folders]):
+        name, run = golden.folder.name, golden.runs[0]
         folder = target / "data" / name
         folder.mkdir(parents=True, exist_ok=True)
         for input_name, file in golden.data.items():
             shutil.copy(file, folder / (input_name + ".npy"))
-        first = None
-        for ranks, strategy in CASES:
-            case = "%s-%d-%s" % (name, ranks, strategy)
-            words = ["--stages", ranks * (2 if strategy.startswith("inter") else 1)]
-            done = compile_plan(build, target / "plans" / case, golden.model, ranks, strategy,
-                                [*golden.arguments(run["optimizer"]), *words, "--self-contained"])
-            if not done:
-                continue
-            first = first or case
-            cases.append({"name": case, "model": name, "ranks": ranks, "like": first, "steps": golden.steps,
-                          "inputs": list(golden.data), "losses_f64": run["losses_f64"], "losses_f32": run["losses_f32"]})
+        for precision, key in (("fp32", "losses_f64"), ("bf16", "losses_bf16")):
+            first = None
+            for ranks, strategy in CASES if key in run else ():
+                case = "%s-%d-%s-%s" % (name, ranks, strategy, precision)
+                words = ["--stages", ranks * (2 if strategy.startswith("inter") else 1), "--precision", precision]
+                done = compile_plan(build, target / "plans" / case, golden.model, ranks, strategy,
+                                    [*golden.arguments(run["optimizer"]), *words, "--self-contained"])
+                if not done:
+                    continue
+                first = first or case
+                own = max(abs(a - b) / max(1e-6, abs(b)) for a, b in zip(run["losses_f32"], run["losses_f64"]))
+                cases.append({"name": case, "model": name, "ranks": ranks, "like": first, "steps": golden.steps,
+                              "inputs": list(golden.data), "losses": run[key],
+                              "bound": max(BOUNDS[precision], 3 * own)})
     bench = target / "bench"
     large_models.gpt3(**GPT2).save(bench)
     words = ["--dim", "batch=%d" % SIZE, "--microbatches", COUNT, "--loss", "next-token", "--optimizer", "adamw:lr=1e-4"]
     elements = (bench / "weights.bin").stat().st_size // 4
     gpt2_weights(bench / "weights.bin", elements)
-    times = [ranks for ranks in (1, 2) if compile_plan(build, bench / ("gpt2-%d" % ranks), bench / "model.onnx", ranks,
-                                                       "1f1b", [*words, "--stages", ranks])]
+    times = [(precision, ranks) for precision in BOUNDS for ranks in (1, 2)
+             if compile_plan(build, bench / ("gpt2-%s-%d" % (precision, ranks)), bench / "model.onnx", ranks, "1f1b",
+                             [*words, "--stages", ranks, "--precision", precision])]
     (bench / "weights.bin").unlink()  # made anew where it is needed
     (target / "cases.json").write_text(json.dumps({"cases": cases, "times": times, "weights": elements}, indent=1))
 
@@ -152,10 +159,8 @@ class Check:
         if not done:
             return
         losses, _, summary = done
-        pairs = list(zip(losses, case["losses_f64"]))
-        worst = max(abs(got - want) / max(1e-6, abs(want)) for got, want in pairs)
-        own = max(abs(a - b) / max(1e-6, abs(b)) for a, b in zip(case["losses_f32"], case["losses_f64"]))
-        self.expect(worst <= max(1e-4, 3 * own), "%s: a loss is %.2g from PyTorch's" % (case["name"], worst))
+        worst = max(abs(got - want) / max(1e-6, abs(want)) for got, want in zip(losses, case["losses"]))
+        self.expect(worst <= case["bound"], "%s: a loss is %.2g from PyTorch's" % (case["name"], worst))
         reference = references.setdefault(case["like"], losses)
         self.expect(losses == reference, "%s: other bits than %s: %r, %r" % (case["name"], case["like"], losses, reference))
         for rank in summary["ranks"]:
@@ -173,35 +178,36 @@ class Check:
                         "--graphs", "off", before=[program, "--error-exitcode", "99"])
         self.say("compute-sanitizer: " + ("clean" if done else "see above"))
 
-    def times(self, ranks_of, elements):
+    def times(self, plans, elements):
         import numpy
         bench = self.target / "bench"
         gpt2_weights(bench / "weights.bin", elements)
         tokens = numpy.random.default_rng(0).integers(0, 50257, (64, LENGTH)).astype(numpy.int64)
         numpy.save(bench / "input_ids.npy", tokens)
         rates = {}
-        for ranks in ranks_of:
+        for precision, ranks in plans:
             for graphs in ("on", "off"):
-                done = self.run(bench / ("gpt2-%d" % ranks), ["input_ids"], bench, 12, "--graphs", graphs)
+                done = self.run(bench / ("gpt2-%s-%d" % (precision, ranks)), ["input_ids"], bench, 12, "--graphs", graphs)
                 if done:
                     step = statistics.median(done[1][3:])
-                    rates["pipec, %d ranks, graphs %s" % (ranks, graphs)] = self.rate(step)
+                    rates["pipec %s, %d ranks, graphs %s" % (precision, ranks, graphs)] = self.rate(step)
                     self.say("predicted step %.4f s, measured %.4f s" % (done[2]["predicted_step_s"], step))
-        for mode in ("eager", "compile"):
-            if self.left() > 60:
-                step = self.torch(mode, tokens)
-                if step:
-                    rates["PyTorch " + mode] = self.rate(step)
+        for precision in reversed(BOUNDS):
+            for mode in ("eager", "compile"):
+                if self.left() > 60:
+                    step = self.torch(mode, precision, tokens)
+                    if step:
+                        rates["PyTorch %s %s" % (precision, mode)] = self.rate(step)
         for name, rate in rates.items():
             self.say("%-32s %10.0f tokens/s" % (name, rate))
-        self.results["gpt2_fp32_tokens_per_s"] = rates
+        self.results["gpt2_tokens_per_s"] = rates
 
     @staticmethod
     def rate(step):
         return SIZE * COUNT * LENGTH / step
 
-    def torch(self, mode, tokens):
-        """Median seconds of a step of the same model in f32; None without PyTorch."""
+    def torch(self, mode, precision, tokens):
+        """Median seconds of a step of the same model, in bf16 by autocast; None without PyTorch."""
         try:
             import torch
             import transformers
@@ -211,7 +217,9 @@ class Check:
         config = transformers.GPT2Config(n_positions=LENGTH, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
         model = transformers.GPT2LMHeadModel(config).cuda()
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
-        loss_of = lambda ids: model(input_ids=ids, labels=ids, use_cache=False).loss
+        def loss_of(ids):
+            with torch.autocast("cuda", torch.bfloat16, enabled=precision == "bf16"):
+                return model(input_ids=ids, labels=ids, use_cache=False).loss
         if mode == "compile":
             loss_of = torch.compile(loss_of)
         rows = torch.from_numpy(tokens).cuda()
@@ -257,6 +265,7 @@ def main():
     packing = commands.add_parser("pack")
     for name in ("target", "source", "build"):
         packing.add_argument(name, type=lambda path: pathlib.Path(path).resolve())
+    packing.add_argument("goldens", nargs="?", type=lambda path: pathlib.Path(path).resolve())
     running = commands.add_parser("run")
     running.add_argument("target", type=lambda path: pathlib.Path(path).resolve())
     running.add_argument("out", nargs="?", type=pathlib.Path)
@@ -264,7 +273,7 @@ def main():
     running.add_argument("--minutes", type=float, default=9)
     options = parser.parse_args()
     if options.command == "pack":
-        return pack(options.target, options.source, options.build)
+        return pack(options.target, options.source, options.build, options.goldens)
     out = options.out or options.target / "out"
     out.mkdir(parents=True, exist_ok=True)
     return Check(options.target, out, options.standin, options.minutes).all()

@@ -115,6 +115,33 @@ class Training(GpuTest):
         self.assertEqual(log.read_text().splitlines().count("capture begins"), 2)
 
 
+class Narrow(GpuTest):
+    """--precision bf16: products are the library's, convolutions are multiplied in TF32, which holds bf16."""
+
+    def check(self, name, bound):
+        golden = Golden(name)
+        run = golden.runs[0]
+        alone = None
+        for ranks in (1, 2):
+            plan = self.compile_for(golden, "1x%d" % ranks, "--stages", ranks, "--strategy", "1f1b", "--precision",
+                                    "bf16", optimizer=run["optimizer"])
+            result = self.run_gpu(plan, golden, "--steps", golden.steps)
+            alone = alone or result.losses
+            self.assertEqual(result.losses, alone)
+            for rank in result.summary["ranks"]:
+                self.assertEqual(rank["peak_bytes"], rank["predicted_peak_bytes"])
+        self.assertLessEqual(abs(alone[0] - run["losses_bf16"][0]), 1e-5 * alone[0])
+        self.assertGreater(abs(alone[0] - run["losses_f64"][0]), 1e-5 * alone[0])
+        for got, want in zip(alone, run["losses_bf16"]):
+            self.assertLessEqual(abs(got - want), bound * want)
+
+    def test_gpt(self):
+        self.check("gpt", 3e-4)
+
+    def test_cnn(self):
+        self.check("cnn", 1e-3)
+
+
 class OtherRuns(GpuTest):
     """What else pipec-run does with a plan."""
 
@@ -304,12 +331,9 @@ class Refusals(GpuTest):
         run = self.compile_for(golden, "1x2", "--strategy", "pipedream", code=UNAVAILABLE)
         self.assertIn("updates weights within a step, which runs on CPUs alone", run.stderr)
 
-    def test_precision(self):
-        golden = Golden("mlp")
-        run = self.compile_for(golden, "1", "--precision", "bf16", code=UNAVAILABLE)
-        self.assertIn("--precision bf16 runs on CPUs alone", run.stderr)
+    def test_validated_updates(self):
         words = ("--strategy", "zb-h2", "--clip-norm", "1", "--stages", "2")
-        run = self.compile_for(golden, "1x2", *words, code=UNAVAILABLE)
+        run = self.compile_for(Golden("mlp"), "1x2", *words, code=UNAVAILABLE)
         self.assertIn("takes updates back when it clips", run.stderr)
 
 

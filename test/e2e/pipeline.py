@@ -82,7 +82,7 @@ class Golden:
     def __init__(self, name):
         self.folder = MODELS / name
         self.__dict__.update(json.loads((self.folder / "golden.json").read_text()))
-        self.model = self.folder / "model.onnx"
+        self.model = self.folder / getattr(self, "model", "model.onnx")
         self.data = {name: self.folder / file for name, file in self.data.items()}
 
     def arguments(self, optimizer=None):

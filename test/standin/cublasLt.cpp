@@ -1,11 +1,13 @@
 //===- cublasLt.cpp - a stand-in for libcublasLt --------------------------===//
 //
-// Products of f32 and f64 by the CPU's kernels, which the program exports.
+// Products of f32, f64 and bf16 by the CPU's kernels, which the program
+// exports.
 //
 //===----------------------------------------------------------------------===//
 #include "runtime/device/cuda/CublasLt.h"
 #include "runtime/kernels/cpu/Kernels.h"
 #include "test/standin/Machine.h"
+#include "test/unit/target/Multiply.h"
 
 #include <cstring>
 
@@ -32,6 +34,7 @@ struct Product {
 };
 struct Preference {
   uint64_t workspace = 0;
+  uint32_t reductions = 7;
 };
 template <typename T> void set(T &field, const void *value, size_t bytes) {
   std::memcpy(&field, value, std::min(bytes, sizeof field));
@@ -49,7 +52,10 @@ bool describe(const Product &product, const Layout &a, const Layout &b,
   };
   const bool ta = product.transposeA, tb = product.transposeB;
   shape = {};
-  shape.dtype = a.type == kReal64 ? PIPEC_F64 : PIPEC_F32;
+  shape.dtype = a.type == kReal64     ? PIPEC_F64
+                : a.type == kRealBf16 ? PIPEC_BF16
+                                      : PIPEC_F32;
+  shape.wide = a.type == kRealBf16 && d.type == kReal32;
   shape.transpose_a = tb, shape.transpose_b = ta;
   shape.m = static_cast<int64_t>(d.columns);
   shape.n = static_cast<int64_t>(d.rows);
@@ -59,9 +65,11 @@ bool describe(const Product &product, const Layout &a, const Layout &b,
   shape.batch[0] = d.count;
   shape.stride_a[0] = b.stride, shape.stride_b[0] = a.stride;
   shape.stride_c[0] = d.stride;
-  const int compute = a.type == kReal64 ? 70 : 68;
-  return (a.type == 0 || a.type == 1) && a.type == b.type && b.type == d.type &&
-         product.compute == compute && product.scale == a.type &&
+  const bool isF64 = a.type == kReal64;
+  return (isF64 || a.type == kReal32 || a.type == kRealBf16) &&
+         a.type == b.type && (b.type == d.type || shape.wide) &&
+         product.compute == (isF64 ? kCompute64 : kCompute32) &&
+         product.scale == (isF64 ? kReal64 : kReal32) &&
          rows(a, ta) == shape.n && rows(b, tb) == shape.k &&
          columns(b, tb) == shape.m && a.count == d.count &&
          b.count == d.count && a.ld >= static_cast<int64_t>(a.rows) &&
@@ -117,6 +125,8 @@ int cublasLtMatmulPreferenceSetAttribute(void *preference, int attribute,
                                          const void *value, size_t bytes) {
   if (attribute == kMaxWorkspace)
     set(static_cast<Preference *>(preference)->workspace, value, bytes);
+  if (attribute == kReductions)
+    set(static_cast<Preference *>(preference)->reductions, value, bytes);
   return Success;
 }
 int cublasLtMatmulPreferenceDestroy(void *preference) {
@@ -132,7 +142,9 @@ int cublasLtMatmulAlgoGetHeuristic(void *, void *desc, void *a, void *b, void *,
       !describe(*static_cast<Product *>(desc), *static_cast<Layout *>(a),
                 *static_cast<Layout *>(b), *static_cast<Layout *>(d), shape))
     return InvalidValue;
-  if (static_cast<Preference *>(preference)->workspace < kNeededWorkspace)
+  const auto &limits = *static_cast<Preference *>(preference);
+  if (limits.workspace < kNeededWorkspace ||
+      limits.reductions != kReduceInComputeType)
     return NotSupported;
   Found result{};
   result.algorithm[0] = kAlgorithm;
@@ -166,7 +178,7 @@ int cublasLtMatmul(void *, void *desc, const void *alpha, const void *a,
   shape.accumulate = scale(beta) == 1;
   queueWork(stream, [=] {
     std::memset(workspace, 0xff, kNeededWorkspace);
-    pipec_matmul(&shape, b, a, d);
+    pipec::multiply(shape, b, a, d);
   });
   return Success;
 }

@@ -8,6 +8,9 @@
 #include "test/standin/Machine.h"
 #include "test/unit/target/Convolve.h"
 
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 using namespace pipec::standin;
@@ -38,8 +41,8 @@ bool describe(const Tensor &x, const Tensor &w, const Convolution &conv,
   const size_t rank = conv.pads.size();
   if (rank < 2 || rank > 3 || x.sizes.size() != rank + 2 ||
       w.sizes.size() != rank + 2 || y.sizes.size() != rank + 2 ||
-      conv.math != kFmaMath || x.type != conv.type || w.type != conv.type ||
-      y.type != conv.type)
+      (conv.math != kFmaMath && conv.math != kDefaultMath) ||
+      x.type != conv.type || w.type != conv.type || y.type != conv.type)
     return false;
   shape.dtype = conv.type == kDouble ? PIPEC_F64 : PIPEC_F32;
   shape.spatial_rank = static_cast<int32_t>(rank);
@@ -82,6 +85,24 @@ int search(const void *x, const void *w, const void *conv, const void *y,
   return Success;
 }
 
+/// Whether TF32, which has 10 bits of fraction, holds all numbers.
+bool isTf32(const void *data, int64_t count) {
+  const auto *bits = static_cast<const uint32_t *>(data);
+  return std::all_of(bits, bits + count,
+                     [](uint32_t number) { return number % (1 << 13) == 0; });
+}
+
+/// Whether a device that multiplies in TF32 would give the same.
+bool isExact(const PipecConv &shape, int kind, const void *first,
+             const void *second) {
+  int64_t x = shape.n * shape.c, y = shape.n * shape.o,
+          w = shape.o * shape.c / shape.groups;
+  for (int i = 0; i < shape.spatial_rank; ++i)
+    x *= shape.in[i], y *= shape.out[i], w *= shape.kernel[i];
+  return isTf32(first, kind == PIPEC_CONV_BACKWARD_INPUT ? y : x) &&
+         isTf32(second, kind == PIPEC_CONV_BACKWARD_WEIGHT ? y : w);
+}
+
 int run(void *handle, int kind, const void *alpha, const void *x, const void *w,
         const void *conv, const void *y, int algorithm, void *workspace,
         size_t workspaceBytes, const void *beta, const void *first,
@@ -103,8 +124,15 @@ int run(void *handle, int kind, const void *alpha, const void *x, const void *w,
   if (algorithm != kOrdered || scale(alpha) != 1 || (scale(beta) != 0 && !adds))
     return NotSupported;
   shape.accumulate = adds;
-  queueWork(static_cast<Handle *>(handle)->stream,
-            [=] { pipec::convolve(shape, kind, first, second, result); });
+  const bool mayRound =
+      static_cast<const Convolution *>(conv)->math == kDefaultMath;
+  queueWork(static_cast<Handle *>(handle)->stream, [=] {
+    if (mayRound && !isExact(shape, kind, first, second)) {
+      std::fputs("cuDNN's stand-in: TF32 rounds an operand\n", stderr);
+      std::abort();
+    }
+    pipec::convolve(shape, kind, first, second, result);
+  });
   return Success;
 }
 

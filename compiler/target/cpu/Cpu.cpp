@@ -1,9 +1,9 @@
 //===- Cpu.cpp - the CPU target -------------------------------------------===//
 #include "compiler/target/cpu/Cpu.h"
-#include "compiler/target/cpu/Codegen.h"
 #include "compiler/target/cpu/EmitTask.h"
-#include "compiler/target/cpu/WidenContractions.h"
 #include "compiler/target/fusion/Expand.h"
+#include "compiler/target/fusion/WidenContractions.h"
+#include "compiler/target/native/Codegen.h"
 #include "dialects/pipe/Pipe.h"
 
 #include "mlir/IR/Verifier.h"
@@ -47,8 +47,8 @@ public:
                              const target::TargetOptions &options,
                              StringRef sharedObject,
                              target::StageCode &result) const override {
-    registerLoweringDialects(*stage.getContext());
-    auto machine = createMachine(stage.getLoc(), options.cpu);
+    native::registerLoweringDialects(*stage.getContext());
+    auto machine = native::createMachine(stage.getLoc(), options.cpu);
     if (failed(machine))
       return failure();
     Machine features;
@@ -62,27 +62,11 @@ public:
       llvm::raw_string_ostream os(result.kernels);
       code->print(os);
     }
-    return finish(*code, options, **machine, sharedObject, result);
-  }
-
-private:
-  static LogicalResult finish(ModuleOp code,
-                              const target::TargetOptions &options,
-                              llvm::TargetMachine &machine,
-                              StringRef sharedObject,
-                              target::StageCode &result) {
-    if (failed(mlir::verify(code)) || failed(lowerToLlvm(code)))
+    if (failed(mlir::verify(*code)))
       return failure();
-    FailureOr<std::string> object = compileToObject(
-        code, machine, options.keepLlvm ? &result.llvm : nullptr);
-    if (failed(object))
-      return failure();
-    if (!sharedObject.empty() &&
-        failed(linkShared(code.getLoc(), *object, sharedObject)))
-      return failure();
-    if (options.keepObject)
-      result.object = std::move(*object);
-    return success();
+    return native::compileShared(*code, **machine, options,
+                                 options.keepLlvm ? &result.llvm : nullptr,
+                                 sharedObject, result);
   }
 };
 } // namespace

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "compiler/target/cpu/EmitKernel.h"
-#include "compiler/target/cpu/Library.h"
+#include "compiler/target/fusion/LibraryCall.h"
 #include "compiler/target/fusion/StageData.h"
 
 namespace pipec::cpu {
@@ -23,7 +23,7 @@ private:
   mlir::FailureOr<KernelCode> kernel(const fusion::KernelPlan &plan,
                                      llvm::StringRef task);
   std::string constant(mlir::ElementsAttr value);
-  std::string descriptor(const LibraryCall &call);
+  std::string descriptor(const fusion::LibraryCall &call);
   friend class TaskEmitter;
 
   mlir::ModuleOp module;

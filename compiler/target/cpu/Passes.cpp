@@ -1,8 +1,8 @@
 //===- Passes.cpp - the CPU target's steps as passes ----------------------===//
 #include "compiler/target/cpu/Passes.h"
 #include "compiler/target/cpu/Cpu.h"
-#include "compiler/target/cpu/WidenContractions.h"
 #include "compiler/target/fusion/Expand.h"
+#include "compiler/target/fusion/WidenContractions.h"
 #include "dialects/nn/NN.h"
 #include "dialects/pipe/Pipe.h"
 
@@ -32,7 +32,9 @@ struct CpuExpand : public pipec::cpu::impl::CpuExpandBase<CpuExpand> {
 
 struct CpuWidenContractions
     : public pipec::cpu::impl::CpuWidenContractionsBase<CpuWidenContractions> {
-  void runOnOperation() override { widenContractions(getOperation()); }
+  void runOnOperation() override {
+    pipec::fusion::widenContractions(getOperation());
+  }
 };
 
 struct CpuStash : public pipec::cpu::impl::CpuStashBase<CpuStash> {

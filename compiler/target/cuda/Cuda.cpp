@@ -1,8 +1,10 @@
 //===- Cuda.cpp - the target of NVIDIA's GPUs -----------------------------===//
 #include "compiler/target/cuda/Cuda.h"
-#include "compiler/target/cpu/Codegen.h"
 #include "compiler/target/cuda/Device.h"
+#include "compiler/target/cuda/EvenPadding.h"
 #include "compiler/target/fusion/Expand.h"
+#include "compiler/target/fusion/WidenContractions.h"
+#include "compiler/target/native/Codegen.h"
 #include "dialects/pipe/Pipe.h"
 #include "runtime/StageAbi.h"
 
@@ -13,12 +15,22 @@ using namespace mlir;
 using namespace pipec;
 using namespace pipec::cuda;
 
+/// cuBLASLt multiplies bf16. Convolutions are widened: cuDNN may then multiply
+/// in TF32, which holds bf16 and f16.
+static bool isNative(nn::MatmulOp op) {
+  return nn::tensorType(op.getA()).getElementType().isBF16();
+}
+
 LogicalResult cuda::emitStage(ModuleOp stage, StageEmitter &emitter, bool fuse,
                               target::StageCode &result) {
   fusion::PlanOptions options;
   options.fuse = fuse;
   // Libraries bring their own memory.
   options.scratch = [](Operation *) -> FailureOr<int64_t> { return 0; };
+  for (auto func : stage.getOps<func::FuncOp>()) {
+    evenPadding(func);
+    fusion::widenContractions(func, isNative);
+  }
   fusion::settleStash(stage);
   for (auto func : stage.getOps<func::FuncOp>()) {
     auto name = func->getAttrOfType<StringAttr>(pipe::kTaskAttr);
@@ -76,7 +88,11 @@ public:
     exportBytes(*host, "pipec_literals", emitter.literals());
     exportNumber<int32_t>(*host, "pipec_kernel_count", emitter.kernelCount());
     exportNumber<int32_t>(*host, "pipec_abi_version", PIPEC_ABI_VERSION);
-    return compileHost(*host, options, sharedObject, result);
+    auto machine = native::createMachine(host->getLoc(), options.cpu);
+    if (failed(machine))
+      return failure();
+    return native::compileShared(*host, **machine, options, nullptr,
+                                 sharedObject, result);
   }
 
 private:
@@ -101,25 +117,6 @@ private:
       result.cubins[chip] = std::move(*cubin);
     }
     result.ptx = std::move(*ptx);
-    return success();
-  }
-
-  static LogicalResult compileHost(ModuleOp host,
-                                   const target::TargetOptions &options,
-                                   StringRef sharedObject,
-                                   target::StageCode &result) {
-    auto machine = cpu::createMachine(host.getLoc(), options.cpu);
-    if (failed(machine) || failed(cpu::lowerToLlvm(host)))
-      return failure();
-    FailureOr<std::string> object =
-        cpu::compileToObject(host, **machine, nullptr);
-    if (failed(object))
-      return failure();
-    if (!sharedObject.empty() &&
-        failed(cpu::linkShared(host.getLoc(), *object, sharedObject)))
-      return failure();
-    if (options.keepObject)
-      result.object = std::move(*object);
     return success();
   }
 };

@@ -1,7 +1,7 @@
 //===- Device.cpp - kernels as PTX and cubins -----------------------------===//
 #include "compiler/target/cuda/Device.h"
-#include "compiler/target/cpu/Codegen.h"
 #include "compiler/target/cuda/EmitKernel.h"
+#include "compiler/target/native/Codegen.h"
 #include "support/Failure.h"
 
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -12,9 +12,9 @@
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/Linker/Linker.h"
 #include "llvm/MC/TargetRegistry.h"
-#include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FileUtilities.h"
+#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Program.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
@@ -24,7 +24,7 @@ using namespace pipec;
 using namespace pipec::cuda;
 
 void cuda::registerDeviceDialects(MLIRContext &context) {
-  cpu::registerLoweringDialects(context);
+  native::registerLoweringDialects(context);
   DialectRegistry registry;
   registry.insert<NVVM::NVVMDialect>();
   registerNVVMDialectTranslation(registry);
@@ -90,27 +90,12 @@ static FailureOr<bool> linkLibdevice(Location loc, llvm::Module &module,
   return true;
 }
 
-static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
-  llvm::LoopAnalysisManager loops;
-  llvm::FunctionAnalysisManager functions;
-  llvm::CGSCCAnalysisManager graph;
-  llvm::ModuleAnalysisManager modules;
-  llvm::PassBuilder builder(&machine);
-  builder.registerModuleAnalyses(modules);
-  builder.registerCGSCCAnalyses(graph);
-  builder.registerFunctionAnalyses(functions);
-  builder.registerLoopAnalyses(loops);
-  builder.crossRegisterProxies(loops, functions, graph, modules);
-  llvm::ModulePassManager pipeline;
-  llvm::cantFail(builder.parsePassPipeline(
-      pipeline,
-      "nvvm-reflect,always-inline,globaldce,"
-      "function(sroa,early-cse<memssa>,instcombine<no-verify-fixpoint>,"
-      "simplifycfg,loop-mssa(licm),indvars,loop-unroll<O2>,early-cse<memssa>,"
-      "instcombine<no-verify-fixpoint>,gvn,simplifycfg,"
-      "instcombine<no-verify-fixpoint>),globaldce"));
-  pipeline.run(module, modules);
-}
+constexpr llvm::StringLiteral kPasses =
+    "nvvm-reflect,always-inline,globaldce,"
+    "function(sroa,early-cse<memssa>,instcombine<no-verify-fixpoint>,"
+    "simplifycfg,loop-mssa(licm),indvars,loop-unroll<O2>,early-cse<memssa>,"
+    "instcombine<no-verify-fixpoint>,gvn,simplifycfg,"
+    "instcombine<no-verify-fixpoint>),globaldce";
 
 /// Blocks of up to so many threads fit several times without spills.
 constexpr int64_t kOrdinaryThreads = 256;
@@ -132,7 +117,7 @@ FailureOr<std::string> cuda::compileToPtx(ModuleOp device,
   Location loc = device.getLoc();
   std::map<std::string, int64_t> threads = takeThreads(device);
   auto machine = createMachine(loc);
-  if (failed(machine) || failed(cpu::lowerToLlvm(device)))
+  if (failed(machine) || failed(native::lowerToLlvm(device)))
     return failure();
   llvm::LLVMContext context;
   std::unique_ptr<llvm::Module> code =
@@ -150,7 +135,7 @@ FailureOr<std::string> cuda::compileToPtx(ModuleOp device,
       kernel->addFnAttr("nvvm.minctasm", "1");
     kernel->addFnAttr(llvm::Attribute::NoUnwind);
   }
-  optimize(*code, **machine);
+  native::optimize(*code, **machine, kPasses);
   if (llvmText) {
     llvm::raw_string_ostream os(*llvmText);
     code->print(os, nullptr);
@@ -161,7 +146,7 @@ FailureOr<std::string> cuda::compileToPtx(ModuleOp device,
   if (failed(linked))
     return failure();
   if (*linked)
-    optimize(*code, **machine);
+    native::optimize(*code, **machine, kPasses);
   llvm::SmallVector<char, 0> text;
   llvm::raw_svector_ostream os(text);
   llvm::legacy::PassManager emit;

@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/target/cuda/EmitTask.h"
-#include "compiler/target/cpu/Library.h"
 #include "compiler/target/cuda/PlainKernel.h"
+#include "compiler/target/fusion/LibraryCall.h"
 #include "runtime/StageAbi.h"
 #include "runtime/kernels/cpu/Kernels.h"
 
@@ -207,30 +207,29 @@ private:
                                  unit.operands, plan.buffers));
   }
 
-  /// cuDNN pads both sides of an axis alike and makes every output there is.
-  static LogicalResult checkPadding(Operation *op, const std::string &bytes) {
-    PipecConv shape;
-    std::memcpy(&shape, bytes.data(), sizeof shape);
-    for (int i = 0; i < shape.spatial_rank; ++i) {
-      const int64_t reach = shape.dilation[i] * (shape.kernel[i] - 1) + 1;
-      const int64_t outputs =
-          (shape.in[i] + 2 * shape.pad_lo[i] - reach) / shape.stride[i] + 1;
-      if (shape.pad_lo[i] < 0 || outputs != shape.out[i])
-        return op->emitError("convolution padded by ")
-               << shape.pad_lo[i] << " before and " << shape.pad_hi[i]
-               << " after an axis is not available on GPUs; pad the input in "
-                  "the model by an operator of its own (Pad), or use --cpus";
-    }
+  /// What is rounded to bf16 is not added to.
+  static LogicalResult checkRounding(Operation *op,
+                                     const fusion::LibraryCall &library) {
+    if (library.prepared)
+      return success();
+    PipecMatmul shape;
+    std::memcpy(&shape, library.descriptor.data(), sizeof shape);
+    bool adds = shape.accumulate;
+    for (int i = 0; i < shape.batch_rank; ++i)
+      adds |= shape.stride_c[i] == 0;
+    if (shape.dtype == PIPEC_BF16 && !shape.wide && adds)
+      return op->emitError("a sum of products rounded to bf16 is not "
+                           "available on GPUs; use --cpus");
     return success();
   }
 
   /// Descriptors and the order of operands are those of the CPU's library.
   LogicalResult emitContraction(const Unit &unit) {
-    FailureOr<cpu::LibraryCall> library =
-        cpu::libraryCall(unit.op, unit.operands, unit.accumulate);
+    FailureOr<fusion::LibraryCall> library =
+        fusion::libraryCall(unit.op, unit.operands, unit.accumulate);
     if (failed(library))
       return failure();
-    if (library->prepared && failed(checkPadding(unit.op, library->descriptor)))
+    if (failed(checkRounding(unit.op, *library)))
       return failure();
     SmallVector<Value> values(unit.op->getOperands());
     llvm::append_range(values, unit.op->getResults());

@@ -1,6 +1,7 @@
 //===- Passes.cpp - the CUDA target's steps as passes ---------------------===//
 #include "compiler/target/cuda/Passes.h"
 #include "compiler/target/cuda/Cuda.h"
+#include "compiler/target/cuda/EvenPadding.h"
 #include "dialects/nn/NN.h"
 #include "dialects/pipe/Pipe.h"
 
@@ -12,6 +13,7 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 namespace pipec::cuda {
+#define GEN_PASS_DEF_CUDAEVENPADDING
 #define GEN_PASS_DEF_CUDAKERNELS
 #include "compiler/target/cuda/Passes.h.inc"
 } // namespace pipec::cuda
@@ -20,6 +22,11 @@ using namespace mlir;
 using namespace pipec::cuda;
 
 namespace {
+struct CudaEvenPadding
+    : public pipec::cuda::impl::CudaEvenPaddingBase<CudaEvenPadding> {
+  void runOnOperation() override { evenPadding(getOperation()); }
+};
+
 struct CudaKernels : public pipec::cuda::impl::CudaKernelsBase<CudaKernels> {
   using CudaKernelsBase::CudaKernelsBase;
   void runOnOperation() override {

@@ -4,6 +4,22 @@
 
 include "mlir/Pass/PassBase.td"
 
+def CudaEvenPadding : Pass<"cuda-even-padding", "::mlir::func::FuncOp"> {
+  let summary = "convolutions whose axes are padded alike at both ends";
+  let description = [{
+    cuDNN knows no others. The input is padded or cropped before, its gradient
+    after.
+
+    ```mlir
+    %y = nn.conv %x, %w {pads_low = 0, pads_high = 1}
+    // after
+    %0 = nn.pad %x {low = 0, high = 1}
+    %y = nn.conv %0, %w {pads_low = 0, pads_high = 0}
+    ```
+  }];
+  let dependentDialects = ["::pipec::nn::NNDialect"];
+}
+
 def CudaKernels : Pass<"cuda-kernels", "::mlir::ModuleOp"> {
   let summary = "the tasks of a stage as device functions and what launches them";
   let description = [{

@@ -127,7 +127,8 @@ const Convolutions::Plan &Convolutions::planOf(const PipecConv &shape,
         "cudnnSetConvolutionNdDescriptor");
   check(dnn.setGroups(plan.conv, shape.groups),
         "cudnnSetConvolutionGroupCount");
-  check(dnn.setMath(plan.conv, kFmaMath), "cudnnSetConvolutionMathType");
+  check(dnn.setMath(plan.conv, shape.narrow ? kDefaultMath : kFmaMath),
+        "cudnnSetConvolutionMathType");
   Found found[kMostAlgorithms];
   int count = 0, status = 0;
   if (kind == PIPEC_CONV_FORWARD)

@@ -7,13 +7,18 @@
 namespace pipec::cublas {
 
 // cudaDataType and cublasComputeType_t.
-constexpr int kReal32 = 0, kReal64 = 1;
+constexpr int kReal32 = 0, kReal64 = 1, kRealBf16 = 14;
 constexpr int kCompute32 = 68, kCompute64 = 70;
 // Attributes of a product, of a layout and of a preference.
 constexpr int kTransposeA = 3, kTransposeB = 4;
 constexpr int kBatchCount = 5, kBatchStride = 6;
 constexpr int kMaxWorkspace = 1;
+constexpr int kReductions = 3; ///< a mask of cublasLtReductionScheme_t
 constexpr int kAlignmentA = 5; ///< and B, C, D after it
+
+/// cublasLtReductionScheme_t: partial sums are not rounded to the result's
+/// type.
+constexpr uint32_t kReduceInComputeType = 2;
 
 /// cublasLtMatmulHeuristicResult_t.
 struct Found {

@@ -8,8 +8,9 @@ namespace pipec::cudnn {
 constexpr int kFloat = 0, kDouble = 1; ///< cudnnDataType_t
 constexpr int kCrossCorrelation = 1;   ///< cudnnConvolutionMode_t
 constexpr int kRowMajor = 0;           ///< cudnnTensorFormat_t
-constexpr int kFmaMath = 3;            ///< cudnnMathType_t: f32 products
-constexpr int kDeterministic = 1;      ///< cudnnDeterminism_t
+// cudnnMathType_t: f32 products, or TF32 ones if the device has them.
+constexpr int kFmaMath = 3, kDefaultMath = 0;
+constexpr int kDeterministic = 1; ///< cudnnDeterminism_t
 
 /// cudnnConvolutionFwdAlgoPerf_t and its two likes.
 struct Found {

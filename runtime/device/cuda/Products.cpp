@@ -43,7 +43,7 @@ uint32_t alignmentOf(const char *address) {
 /// A product with at most one index over matrices, in the library's view:
 /// column-major, so that first and second operand change places.
 struct Products::Strided {
-  int32_t dtype, transposeA, transposeB;
+  int32_t dtype, wide, transposeA, transposeB;
   int64_t m, n, k, lda, ldb, ldc;
   int64_t count, strideA, strideB, strideC;
 };
@@ -83,17 +83,18 @@ const Products::Plan &Products::planOf(const Strided &shape, const char *a,
   if (!isNew)
     return plan;
   const Entries &blas = entries();
-  const bool wide = shape.dtype == PIPEC_F64;
-  const int type = wide ? kReal64 : kReal32;
-  check(blas.createMatmul(&plan.desc, wide ? kCompute64 : kCompute32, type),
+  const bool isF64 = shape.dtype == PIPEC_F64;
+  const int scale = isF64 ? kReal64 : kReal32;
+  const int operand = shape.dtype == PIPEC_BF16 ? kRealBf16 : scale;
+  check(blas.createMatmul(&plan.desc, isF64 ? kCompute64 : kCompute32, scale),
         "cublasLtMatmulDescCreate");
   const int32_t first = shape.transposeB, second = shape.transposeA;
   check(blas.setMatmul(plan.desc, kTransposeA, &first, sizeof first),
         "cublasLtMatmulDescSetAttribute");
   check(blas.setMatmul(plan.desc, kTransposeB, &second, sizeof second),
         "cublasLtMatmulDescSetAttribute");
-  auto layout = [&](void *&result, int64_t rows, int64_t columns, int64_t ld,
-                    int64_t stride) {
+  auto layout = [&](void *&result, int type, int64_t rows, int64_t columns,
+                    int64_t ld, int64_t stride) {
     check(blas.createLayout(&result, type, static_cast<uint64_t>(rows),
                             static_cast<uint64_t>(columns), ld),
           "cublasLtMatrixLayoutCreate");
@@ -103,15 +104,19 @@ const Products::Plan &Products::planOf(const Strided &shape, const char *a,
     check(blas.setLayout(result, kBatchStride, &stride, sizeof stride),
           "cublasLtMatrixLayoutSetAttribute");
   };
-  layout(plan.a, first ? shape.k : shape.n, first ? shape.n : shape.k,
+  layout(plan.a, operand, first ? shape.k : shape.n, first ? shape.n : shape.k,
          shape.ldb, shape.strideB);
-  layout(plan.b, second ? shape.m : shape.k, second ? shape.k : shape.m,
-         shape.lda, shape.strideA);
-  layout(plan.c, shape.n, shape.m, shape.ldc, shape.strideC);
+  layout(plan.b, operand, second ? shape.m : shape.k,
+         second ? shape.k : shape.m, shape.lda, shape.strideA);
+  layout(plan.c, shape.wide ? kReal32 : operand, shape.n, shape.m, shape.ldc,
+         shape.strideC);
   void *preference = nullptr;
   check(blas.createPreference(&preference), "cublasLtMatmulPreferenceCreate");
   const uint64_t most = kWorkspaceBytes;
   check(blas.setPreference(preference, kMaxWorkspace, &most, sizeof most),
+        "cublasLtMatmulPreferenceSetAttribute");
+  check(blas.setPreference(preference, kReductions, &kReduceInComputeType,
+                           sizeof kReduceInComputeType),
         "cublasLtMatmulPreferenceSetAttribute");
   for (int i = 0; i < 4; ++i)
     check(blas.setPreference(preference, kAlignmentA + i, &alignments[i],
@@ -136,12 +141,11 @@ void Products::strided(const Strided &shape, const char *a, const char *b,
                        char *c, bool accumulate) {
   const Plan &plan = planOf(shape, a, b, c);
   const float one = 1, zero = 0;
-  const double wideOne = 1, wideZero = 0;
-  const bool wide = shape.dtype == PIPEC_F64;
-  const void *alpha = wide ? static_cast<const void *>(&wideOne) : &one;
+  const double one64 = 1, zero64 = 0;
+  const bool isF64 = shape.dtype == PIPEC_F64;
+  const void *alpha = isF64 ? static_cast<const void *>(&one64) : &one;
   const void *beta =
-      accumulate ? alpha
-                 : (wide ? static_cast<const void *>(&wideZero) : &zero);
+      accumulate ? alpha : (isF64 ? static_cast<const void *>(&zero64) : &zero);
   check(entries().matmul(library->handle, plan.desc, alpha, b, plan.a, a,
                          plan.b, beta, c, plan.c, c, plan.c,
                          &plan.algorithm.algorithm,
@@ -156,6 +160,10 @@ namespace {
 struct Loop {
   int64_t count, a, b, c;
 };
+
+int64_t sizeOf(int32_t dtype) {
+  return dtype == PIPEC_F64 ? 8 : dtype == PIPEC_BF16 ? 2 : 4;
+}
 
 /// The loops of a product, neighbours that are one loop united.
 std::vector<Loop> loopsOf(const PipecMatmul &shape) {
@@ -197,20 +205,13 @@ void Products::multiply(const PipecMatmul &shape, const char *a, const char *b,
     own = *best;
     loops.erase(best);
   }
-  const int64_t size = shape.dtype == PIPEC_F64 ? 8 : 4;
-  const Strided inner{shape.dtype,
-                      shape.transpose_a,
-                      shape.transpose_b,
-                      shape.m,
-                      shape.n,
-                      shape.k,
-                      shape.lda,
-                      shape.ldb,
-                      shape.ldc,
-                      own.count,
-                      own.a,
-                      own.b,
-                      own.c};
+  const int64_t size = sizeOf(shape.dtype),
+                resultSize = shape.wide ? sizeof(float) : size;
+  const Strided inner{
+      shape.dtype, shape.wide, shape.transpose_a, shape.transpose_b,
+      shape.m,     shape.n,    shape.k,           shape.lda,
+      shape.ldb,   shape.ldc,  own.count,         own.a,
+      own.b,       own.c};
   int64_t total = 1;
   for (const Loop &loop : loops)
     total *= loop.count;
@@ -226,16 +227,16 @@ void Products::multiply(const PipecMatmul &shape, const char *a, const char *b,
       atC += index * loops[i].c;
       again |= loops[i].c == 0 && index > 0;
     }
-    char *result = c + atC * size;
+    char *result = c + atC * resultSize;
     if (shape.k > 0) {
       strided(inner, a + atA * size, b + atB * size, result, again);
       continue;
     }
     const Driver &cuda = Driver::get();
     for (int64_t i = 0; !again && i < own.count; ++i)
-      cuda.check(cuda.fillRows(addressOf(result + i * own.c * size),
-                               static_cast<size_t>(shape.ldc * size), 0,
-                               static_cast<size_t>(shape.n * size),
+      cuda.check(cuda.fillRows(addressOf(result + i * own.c * resultSize),
+                               static_cast<size_t>(shape.ldc * resultSize), 0,
+                               static_cast<size_t>(shape.n * resultSize),
                                static_cast<size_t>(shape.m), stream),
                  "cuMemsetD2D8Async");
   }

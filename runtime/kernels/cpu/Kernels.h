@@ -23,9 +23,9 @@
  *    whatever they reach by the definition. Convolutions may spread them to a
  *    few neighbouring outputs as well (Winograd's tiles; padding multiplied by
  *    an infinite weight).
- *  - The loops are compiled for x86-64-v4 (AVX-512), v3 (AVX2) and baseline, and
- *    chosen by the processor. v4 and v3 give the same bits; the baseline has no
- *    fused multiply-add and differs in rounding. PIPEC_KERNELS=v3|baseline in
+ *  - The loops are compiled for x86-64-v4 (AVX-512), v3 (AVX2) and baseline,
+ * and chosen by the processor. v4 and v3 give the same bits; the baseline has
+ * no fused multiply-add and differs in rounding. PIPEC_KERNELS=v3|baseline in
  *    the environment lowers the choice (for tests).
  *  - Functions called from inside pipec_parallel run on the calling thread.
  *===----------------------------------------------------------------------===*/
@@ -45,7 +45,8 @@ enum PipecType {
   PIPEC_F64 = 1,
   PIPEC_I32 = 2,
   PIPEC_I64 = 3,
-  PIPEC_I8 = 4 /* also booleans */
+  PIPEC_I8 = 4,  /* also booleans */
+  PIPEC_BF16 = 5 /* products of GPUs alone */
 };
 
 /* Layouts of an activation of logical shape [N, C, spatial...].
@@ -74,10 +75,10 @@ void pipec_parallel(void (*kernel)(int64_t lo, int64_t hi, void *const *args),
 
 /* Gives every thread of the pool its workspace, so that no later call
  * allocates. A program calls it once at load, after the size of the pool is
- * settled; without it a thread's first product or convolution does it.         */
+ * settled; without it a thread's first product or convolution does it. */
 void pipec_prepare_kernels(void);
 
-/* Bytes of that workspace, per thread. Single precision touches about half.    */
+/* Bytes of that workspace, per thread. Single precision touches about half. */
 int64_t pipec_workspace_bytes(void);
 
 /*===----------------------------------------------------------------------===
@@ -94,11 +95,12 @@ int64_t pipec_workspace_bytes(void);
  * other strides of c must keep the matrices apart.
  * batch_rank 0..4. */
 typedef struct PipecMatmul {
-  int32_t dtype; /* PIPEC_F32 or PIPEC_F64 */
+  int32_t dtype; /* PIPEC_F32 or PIPEC_F64; on GPUs also PIPEC_BF16 */
   int32_t transpose_a, transpose_b, accumulate;
   int64_t m, n, k;
   int64_t lda, ldb, ldc;
   int32_t batch_rank;
+  int32_t wide; /* c is PIPEC_F32 where a and b are PIPEC_BF16 */
   int64_t batch[4], stride_a[4], stride_b[4], stride_c[4];
 } PipecMatmul;
 
@@ -121,6 +123,8 @@ void pipec_matmul(const PipecMatmul *d, const void *a, const void *b, void *c);
  * through scratch.
  * accumulate: the weight gradient is added to dw instead of written; ignored by
  * the other two.
+ * narrow: the operands' numbers are of bf16 or f16, so that a GPU may multiply
+ * them in TF32. Ignored here.
  * prepared: null in the program; pipec_prepare_conv fills it. */
 typedef struct PipecConv {
   int32_t dtype, spatial_rank, groups;
@@ -129,6 +133,7 @@ typedef struct PipecConv {
       pad_hi[3];
   int32_t accumulate;
   int32_t x_layout, y_layout;
+  int32_t narrow;
   void *prepared;
 } PipecConv;
 
@@ -138,11 +143,11 @@ enum PipecConvKind {
   PIPEC_CONV_BACKWARD_WEIGHT = 2
 };
 
-/* How a convolution is computed; what it costs depends on it.                  */
+/* How a convolution is computed; what it costs depends on it. */
 enum PipecConvPath {
   PIPEC_CONV_DIRECT = 0,  /* element by element */
   PIPEC_CONV_PRODUCT = 1, /* a matrix product of gathered windows */
-  PIPEC_CONV_ROWS = 2,    /* a channel's rows at a time (few channels a group) */
+  PIPEC_CONV_ROWS = 2, /* a channel's rows at a time (few channels a group) */
   PIPEC_CONV_WINOGRAD = 3 /* transformed tiles */
 };
 int32_t pipec_conv_path(const PipecConv *d, int32_t which);

@@ -70,6 +70,10 @@ TEST(Entries, NumbersAreTheHeaders) {
   EXPECT_EQ(kPortable, CU_MEMHOSTALLOC_PORTABLE);
   EXPECT_EQ(cublas::kReal32, CUDA_R_32F);
   EXPECT_EQ(cublas::kReal64, CUDA_R_64F);
+  EXPECT_EQ(cublas::kRealBf16, CUDA_R_16BF);
+  EXPECT_EQ(cublas::kReductions, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK);
+  EXPECT_EQ(cublas::kReduceInComputeType,
+            CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
   EXPECT_EQ(cublas::kCompute32, CUBLAS_COMPUTE_32F);
   EXPECT_EQ(cublas::kCompute64, CUBLAS_COMPUTE_64F);
   EXPECT_EQ(cublas::kTransposeA, CUBLASLT_MATMUL_DESC_TRANSA);
@@ -88,6 +92,7 @@ TEST(Entries, NumbersAreTheHeaders) {
   EXPECT_EQ(cudnn::kCrossCorrelation, CUDNN_CROSS_CORRELATION);
   EXPECT_EQ(cudnn::kRowMajor, CUDNN_TENSOR_NCHW);
   EXPECT_EQ(cudnn::kFmaMath, CUDNN_FMA_MATH);
+  EXPECT_EQ(cudnn::kDefaultMath, CUDNN_DEFAULT_MATH);
   EXPECT_EQ(cudnn::kDeterministic, CUDNN_DETERMINISTIC);
   EXPECT_EQ(sizeof(cudnn::Found), sizeof(cudnnConvolutionFwdAlgoPerf_t));
   EXPECT_EQ(offsetof(cudnn::Found, bytes),

@@ -51,7 +51,7 @@ struct Maker {
     plan.schedule = plan.strategy.schedule;
     plan.files = {{"../sample.onnx", "/models/sample.onnx", "00", 1 << 20}};
     plan.inputs = {{"x", "float32", {2, 512}, kActivation, 0}};
-    plan.weights = {{"mask", "float32", "frozen", {16}, 64, {0, 0, 64}}};
+    plan.weights = {{"mask", "float32", "frozen", {16}, 64, {0, 0, 64}, false, {}}};
     plan.predicted = {0.0123, 1300, 0.25, 1 << 20};
     plan.baselines = {{"data parallel", true, 0.0246, 650, ""},
                       {"even split", false, 0, 0, "needs 3 GiB"}};

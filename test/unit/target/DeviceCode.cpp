@@ -1,6 +1,6 @@
 //===- DeviceCode.cpp - device code as a library of this machine ----------===//
 #include "test/unit/target/DeviceCode.h"
-#include "compiler/target/cpu/Codegen.h"
+#include "compiler/target/native/Codegen.h"
 
 #include "llvm/AsmParser/Parser.h"
 #include "llvm/IR/IRBuilder.h"
@@ -136,7 +136,7 @@ void pipec::test::buildDeviceCode(const std::string &text,
   Rewriter(*module).run();
   mlir::MLIRContext diagnostics;
   mlir::Location loc = mlir::UnknownLoc::get(&diagnostics);
-  auto machine = cpu::createMachine(loc, "native");
+  auto machine = native::createMachine(loc, "native");
   if (failed(machine))
     throw std::runtime_error("no code for this machine");
   module->setTargetTriple((*machine)->getTargetTriple());
@@ -152,7 +152,7 @@ void pipec::test::buildDeviceCode(const std::string &text,
                                       llvm::CodeGenFileType::ObjectFile))
     throw std::runtime_error("no object files for this machine");
   emit.run(*module);
-  if (failed(cpu::linkShared(loc, llvm::StringRef(bytes.data(), bytes.size()),
-                             path)))
+  if (failed(native::linkShared(
+          loc, llvm::StringRef(bytes.data(), bytes.size()), path)))
     throw std::runtime_error("cannot link " + path);
 }

@@ -4,6 +4,7 @@
 #include "test/unit/target/Convolve.h"
 #include "test/unit/target/DeviceCode.h"
 #include "test/unit/target/Fibers.h"
+#include "test/unit/target/Multiply.h"
 
 #include "llvm/Support/FileSystem.h"
 
@@ -43,7 +44,7 @@ DeviceEmulator::DeviceEmulator(const std::string &llvm, void *library) {
                                                     sharedBytes, arguments);
   };
   t.matmul = [](PipecDevice *, const PipecMatmul *d, const char *a,
-                const char *b, char *c) { pipec_matmul(d, a, b, c); };
+                const char *b, char *c) { multiply(*d, a, b, c); };
   t.conv = [](PipecDevice *, const PipecConv *d, int32_t kind,
               const char *first, const char *second,
               char *result) { convolve(*d, kind, first, second, result); };

@@ -448,8 +448,8 @@ static void checkOnGpu(const std::string &text, double tolerance,
   }
 }
 
-void test::checkOnCpu(const std::string &text, double tolerance,
-                      int64_t integerLimit) {
+static void checkOnCpu(const std::string &text, double tolerance,
+                       int64_t integerLimit) {
   target::TargetOptions apart;
   apart.fuse = false;
   StageRunner fused(text), unfused(text, apart);

@@ -85,10 +85,7 @@ stageText(llvm::ArrayRef<std::string> inputs, llvm::StringRef body,
 void fillSpecial(const StageRunner &runner, Memory &memory);
 
 /// Compiles with and without fusion, checks the values of both and that all
-/// their bytes agree.
-void checkOnCpu(const std::string &text, double tolerance = 2e-6,
-                int64_t integerLimit = 7);
-/// checkOnCpu, then the values of the GPU's code.
+/// their bytes agree; then the values of the GPU's code.
 void checkStage(const std::string &text, double tolerance = 2e-6,
                 int64_t integerLimit = 7);
 

@@ -1,5 +1,5 @@
 //===- Codegen.cpp - LLVM dialect to an object file -----------------------===//
-#include "compiler/target/cpu/Codegen.h"
+#include "compiler/target/native/Codegen.h"
 
 #include "mlir/Target/LLVMIR/Export.h"
 #include "llvm/Analysis/LoopAnalysisManager.h"
@@ -13,6 +13,7 @@
 #include "llvm/TargetParser/Host.h"
 
 using namespace mlir;
+using namespace pipec;
 
 static std::string hostFeatures() {
   std::vector<std::string> features;
@@ -24,7 +25,7 @@ static std::string hostFeatures() {
 
 /// No fast-math and no contraction: the written operations, in their order.
 FailureOr<std::unique_ptr<llvm::TargetMachine>>
-pipec::cpu::createMachine(Location loc, StringRef cpu) {
+pipec::native::createMachine(Location loc, StringRef cpu) {
   llvm::InitializeNativeTarget();
   llvm::InitializeNativeTargetAsmPrinter();
   llvm::Triple triple(llvm::sys::getProcessTriple());
@@ -59,7 +60,8 @@ static void settleFunctions(llvm::Module &module) {
   }
 }
 
-static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
+void pipec::native::optimize(llvm::Module &module, llvm::TargetMachine &machine,
+                             StringRef passes) {
   llvm::LoopAnalysisManager loops;
   llvm::FunctionAnalysisManager functions;
   llvm::CGSCCAnalysisManager graph;
@@ -71,16 +73,14 @@ static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
   builder.registerLoopAnalyses(loops);
   builder.crossRegisterProxies(loops, functions, graph, modules);
   llvm::ModulePassManager pipeline;
-  llvm::cantFail(builder.parsePassPipeline(
-      pipeline, "function(sroa,early-cse<memssa>,"
-                "instcombine<no-verify-fixpoint>,loop-mssa(licm),"
-                "loop-reduce,gvn,simplifycfg)"));
+  llvm::cantFail(builder.parsePassPipeline(pipeline, passes));
   pipeline.run(module, modules);
 }
 
-FailureOr<std::string> pipec::cpu::compileToObject(ModuleOp module,
-                                                   llvm::TargetMachine &machine,
-                                                   std::string *llvmText) {
+/// Translates, optimizes and compiles.
+static FailureOr<std::string> compileToObject(ModuleOp module,
+                                              llvm::TargetMachine &machine,
+                                              std::string *llvmText) {
   Location loc = module.getLoc();
   llvm::LLVMContext context;
   std::unique_ptr<llvm::Module> code =
@@ -90,7 +90,10 @@ FailureOr<std::string> pipec::cpu::compileToObject(ModuleOp module,
   code->setTargetTriple(machine.getTargetTriple());
   code->setDataLayout(machine.createDataLayout());
   settleFunctions(*code);
-  optimize(*code, machine);
+  native::optimize(
+      *code, machine,
+      "function(sroa,early-cse<memssa>,instcombine<no-verify-fixpoint>,"
+      "loop-mssa(licm),loop-reduce,gvn,simplifycfg)");
   if (llvmText) {
     llvm::raw_string_ostream os(*llvmText);
     code->print(os, nullptr);
@@ -103,4 +106,23 @@ FailureOr<std::string> pipec::cpu::compileToObject(ModuleOp module,
     return emitError(loc, "this processor has no object file writer");
   emit.run(*code);
   return std::string(bytes.begin(), bytes.end());
+}
+
+LogicalResult pipec::native::compileShared(ModuleOp module,
+                                           llvm::TargetMachine &machine,
+                                           const target::TargetOptions &options,
+                                           std::string *llvmText,
+                                           StringRef sharedObject,
+                                           target::StageCode &result) {
+  if (failed(lowerToLlvm(module)))
+    return failure();
+  FailureOr<std::string> object = compileToObject(module, machine, llvmText);
+  if (failed(object))
+    return failure();
+  if (!sharedObject.empty() &&
+      failed(linkShared(module.getLoc(), *object, sharedObject)))
+    return failure();
+  if (options.keepObject)
+    result.object = std::move(*object);
+  return success();
 }

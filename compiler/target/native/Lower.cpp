@@ -1,5 +1,5 @@
 //===- Lower.cpp - upstream dialects to the LLVM dialect ------------------===//
-#include "compiler/target/cpu/Codegen.h"
+#include "compiler/target/native/Codegen.h"
 
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
 #include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
@@ -22,7 +22,7 @@
 
 using namespace mlir;
 
-void pipec::cpu::registerLoweringDialects(MLIRContext &context) {
+void pipec::native::registerLoweringDialects(MLIRContext &context) {
   DialectRegistry registry;
   registry.insert<arith::ArithDialect, cf::ControlFlowDialect,
                   func::FuncDialect, LLVM::LLVMDialect, math::MathDialect,
@@ -33,7 +33,7 @@ void pipec::cpu::registerLoweringDialects(MLIRContext &context) {
   context.loadAllAvailableDialects();
 }
 
-LogicalResult pipec::cpu::lowerToLlvm(ModuleOp module) {
+LogicalResult pipec::native::lowerToLlvm(ModuleOp module) {
   PassManager pm(module.getContext());
   pm.enableVerifier(false);
   pm.addNestedPass<func::FuncOp>(createCSEPass());

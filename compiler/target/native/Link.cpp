@@ -1,5 +1,5 @@
 //===- Link.cpp - an object to a shared object ----------------------------===//
-#include "compiler/target/cpu/Codegen.h"
+#include "compiler/target/native/Codegen.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "llvm/Support/FileSystem.h"
@@ -21,8 +21,8 @@ static std::string findLinker() {
   return "";
 }
 
-LogicalResult pipec::cpu::linkShared(Location loc, StringRef object,
-                                     StringRef path) {
+LogicalResult pipec::native::linkShared(Location loc, StringRef object,
+                                        StringRef path) {
   std::string linker = findLinker();
   if (linker.empty())
     return emitError(loc, "ld.lld was not found; install the package lld-22");

@@ -1,5 +1,5 @@
 //===- WidenContractions.cpp - narrow contractions in f32 -----------------===//
-#include "compiler/target/cpu/WidenContractions.h"
+#include "compiler/target/fusion/WidenContractions.h"
 #include "dialects/nn/Build.h"
 
 using namespace mlir;
@@ -21,10 +21,12 @@ static void widen(Operation *op) {
   result.replaceAllUsesExcept(rounded, rounded.getDefiningOp());
 }
 
-void cpu::widenContractions(func::FuncOp func) {
+void fusion::widenContractions(func::FuncOp func,
+                               llvm::function_ref<bool(nn::MatmulOp)> keeps) {
   for (Operation &op : llvm::make_early_inc_range(func.getBody().front()))
     if (isa<nn::MatmulOp, nn::ConvOp, nn::ConvGradInputOp,
             nn::ConvGradWeightOp>(op) &&
-        nn::isNarrow(op.getOperand(0)))
+        nn::isNarrow(op.getOperand(0)) &&
+        !(keeps && isa<nn::MatmulOp>(op) && keeps(cast<nn::MatmulOp>(op))))
       widen(&op);
 }

@@ -1,13 +1,15 @@
-//===- Library.h - ops that call runtime/kernels/cpu -----------*- C++ -*-===//
+//===- LibraryCall.h - ops that a library computes -------------*- C++ -*-===//
+//
+// By descriptors of runtime/kernels/cpu/Kernels.h, on GPUs as well.
+//
+//===----------------------------------------------------------------------===//
 #pragma once
 
 #include "compiler/target/fusion/View.h"
 #include "mlir/Support/LLVM.h"
 #include <string>
 
-namespace pipec::cpu {
-
-using fusion::Placement;
+namespace pipec::fusion {
 
 /// One call of the kernel library.
 struct LibraryCall {
@@ -35,4 +37,4 @@ mlir::FailureOr<int64_t> libraryScratch(mlir::Operation *op);
 std::string copyDescriptor(llvm::ArrayRef<int64_t> shape, const Placement &from,
                            const Placement &to, int64_t elementBytes);
 
-} // namespace pipec::cpu
+} // namespace pipec::fusion

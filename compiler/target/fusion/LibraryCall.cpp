@@ -1,11 +1,10 @@
-//===- Library.cpp - ops that call runtime/kernels/cpu --------------------===//
-#include "compiler/target/cpu/Library.h"
+//===- LibraryCall.cpp - ops that a library computes ----------------------===//
+#include "compiler/target/fusion/LibraryCall.h"
 #include "dialects/nn/NN.h"
 #include "runtime/kernels/cpu/Kernels.h"
 
 using namespace mlir;
 using namespace pipec;
-using namespace pipec::cpu;
 using namespace pipec::fusion;
 using nn::tensorType;
 
@@ -55,10 +54,16 @@ matmulCall(nn::MatmulOp op, ArrayRef<Placement> places, bool accumulate) {
   auto shapeY = tensorType(op.getY()).getShape();
   size_t rank = shapeY.size();
   PipecMatmul d = {};
-  auto dtype = typeCode(op, tensorType(op.getY()).getElementType());
-  if (failed(dtype))
-    return failure();
-  d.dtype = *dtype;
+  Type element = tensorType(op.getA()).getElementType();
+  if (element.isBF16()) { // of GPUs alone: see WidenContractions.h
+    d.dtype = PIPEC_BF16;
+    d.wide = op.getWide();
+  } else {
+    auto dtype = typeCode(op, element);
+    if (failed(dtype))
+      return failure();
+    d.dtype = *dtype;
+  }
   d.m = shapeY[rank - 2];
   d.n = shapeY[rank - 1];
   d.k = shapeA[rank - (op.getTransposeA() ? 2 : 1)];
@@ -150,6 +155,12 @@ static LogicalResult fillWindow(Descriptor &d, Op op, RankedTensorType x,
   return success();
 }
 
+/// Whether the value has been widened: its numbers are those of f16 or bf16.
+static bool isWidened(Value value) {
+  auto cast = value.getDefiningOp<nn::CastOp>();
+  return cast && nn::isNarrow(cast.getX());
+}
+
 template <typename Op>
 static FailureOr<LibraryCall> convCall(Op op, Value x, Value w, Value y,
                                        PipecConvKind kind, StringRef function,
@@ -162,6 +173,7 @@ static FailureOr<LibraryCall> convCall(Op op, Value x, Value w, Value y,
   d.groups = op.getGroups();
   d.o = shapeW[0];
   d.accumulate = accumulate;
+  d.narrow = llvm::all_of(op->getOperands(), isWidened);
   LibraryCall call;
   call.function = function.str();
   call.descriptor = bytesOf(d);
@@ -220,8 +232,9 @@ static FailureOr<LibraryCall> gatherCall(Operation *op, Value table,
 
 //===----------------------------------------------------------------------===//
 
-FailureOr<LibraryCall>
-cpu::libraryCall(Operation *op, ArrayRef<Placement> places, bool accumulate) {
+FailureOr<LibraryCall> fusion::libraryCall(Operation *op,
+                                           ArrayRef<Placement> places,
+                                           bool accumulate) {
   if (auto matmul = dyn_cast<nn::MatmulOp>(op))
     return matmulCall(matmul, places, accumulate);
   if (auto conv = dyn_cast<nn::ConvOp>(op))
@@ -258,7 +271,7 @@ cpu::libraryCall(Operation *op, ArrayRef<Placement> places, bool accumulate) {
   return call;
 }
 
-FailureOr<int64_t> cpu::libraryScratch(Operation *op) {
+FailureOr<int64_t> fusion::libraryScratch(Operation *op) {
   if (!isa<nn::ConvOp, nn::ConvGradInputOp, nn::ConvGradWeightOp>(op))
     return 0;
   FailureOr<LibraryCall> call = libraryCall(op, {}, false);
@@ -269,8 +282,9 @@ FailureOr<int64_t> cpu::libraryScratch(Operation *op) {
   return pipec_conv_scratch_bytes(&d, call->prepareKind);
 }
 
-std::string cpu::copyDescriptor(ArrayRef<int64_t> shape, const Placement &from,
-                                const Placement &to, int64_t elementBytes) {
+std::string fusion::copyDescriptor(ArrayRef<int64_t> shape,
+                                   const Placement &from, const Placement &to,
+                                   int64_t elementBytes) {
   PipecCopy d = {};
   d.element_size = elementBytes;
   for (size_t i = 0; i < shape.size(); ++i) {
