@@ -12,32 +12,35 @@ namespace {
 /// it, the tail.
 struct Merged {
   Dag dag;
-  std::vector<double> seconds, weights, output;
+  std::vector<double> seconds, weights, kept, output;
   std::vector<std::vector<int>> members;
 };
 
 class Merger {
 public:
-  explicit Merger(const PipeDreamProfile &profile);
+  Merger(const PipeDreamProfile &profile, bool memoryLimited);
   Merged run();
 
 private:
   bool mergeOne(int v);
   void join(int node, int into, double output);
 
-  std::vector<double> seconds, weights, output;
+  const bool memoryLimited;
+  std::vector<double> seconds, weights, kept, output;
   std::vector<std::vector<int>> members;
   std::vector<std::set<int>> out, in;
   std::vector<char> alive;
 };
 
-Merger::Merger(const PipeDreamProfile &profile) {
+Merger::Merger(const PipeDreamProfile &profile, bool memoryLimited)
+    : memoryLimited(memoryLimited) {
   size_t n = profile.nodes.size();
   out.resize(n), in.resize(n), alive.assign(n, 1);
   for (size_t v = 0; v < n; ++v) {
     const ProfileNode &node = profile.nodes[v];
     seconds.push_back(node.milliseconds() / 1000);
     weights.push_back(node.parameterBytes);
+    kept.push_back(node.parameterBytes + node.activationBytes);
     output.push_back(node.activationBytes);
     members.push_back({static_cast<int>(v)});
     out[v].insert(profile.dag.out[v].begin(), profile.dag.out[v].end());
@@ -57,13 +60,14 @@ void Merger::join(int node, int into, double newOutput) {
       in[w].insert(into), out[into].insert(w);
   }
   output[into] = newOutput;
+  kept[into] += kept[node];
   members[into].insert(members[into].end(), members[node].begin(),
                        members[node].end());
   alive[node] = 0;
 }
 
 bool Merger::mergeOne(int v) {
-  if (seconds[v] != 0 || weights[v] != 0)
+  if (seconds[v] != 0 || weights[v] != 0 || (memoryLimited && kept[v] != 0))
     return false;
   if (in[v].size() == 1) {
     int u = *in[v].begin();
@@ -105,6 +109,7 @@ Merged Merger::run() {
     number[v] = static_cast<int>(merged.seconds.size());
     merged.seconds.push_back(seconds[v]);
     merged.weights.push_back(weights[v]);
+    merged.kept.push_back(kept[v]);
     merged.output.push_back(output[v]);
     std::sort(members[v].begin(), members[v].end());
     merged.members.push_back(members[v]);
@@ -185,8 +190,9 @@ std::vector<int> CutStates::between(size_t a, size_t b) const {
   return nodes;
 }
 
-CutStates cutStates(const PipeDreamProfile &profile, size_t limit) {
-  Merged merged = Merger(profile).run();
+CutStates cutStates(const PipeDreamProfile &profile, size_t limit,
+                    bool memoryLimited) {
+  Merged merged = Merger(profile, memoryLimited).run();
   CutStates states;
   states.groups = merged.members;
   states.complete = closedSets(merged.dag, limit, states.sets);
@@ -195,12 +201,13 @@ CutStates cutStates(const PipeDreamProfile &profile, size_t limit) {
   size_t n = states.sets.rows();
   for (size_t s = 0; s < n; ++s) {
     const uint64_t *row = states.sets.row(s);
-    double seconds = 0, weights = 0, cut = 0;
+    double seconds = 0, weights = 0, kept = 0, cut = 0;
     for (int v = 0; v < merged.dag.size(); ++v) {
       if (!BitRows::test(row, v))
         continue;
       seconds += merged.seconds[v];
       weights += merged.weights[v];
+      kept += merged.kept[v];
       bool leaves =
           std::any_of(merged.dag.out[v].begin(), merged.dag.out[v].end(),
                       [&](int w) { return !BitRows::test(row, w); });
@@ -208,6 +215,7 @@ CutStates cutStates(const PipeDreamProfile &profile, size_t limit) {
     }
     states.seconds.push_back(seconds);
     states.weights.push_back(weights);
+    states.kept.push_back(kept);
     states.cut.push_back(cut);
   }
   states.above.resize(n);

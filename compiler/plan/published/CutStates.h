@@ -10,6 +10,7 @@
 //  inputs
 //    together belongs with the consumer, for the same reason;
 //  - a free sink with one source belongs with the source.
+// Under a memory limit a node that has outputs is not free.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -19,10 +20,10 @@
 namespace pipec::published {
 
 struct CutStates {
-  /// Sums over the nodes of a state: seconds, weight bytes; bytes of outputs
-  /// with a consumer outside. State 0 is the empty set, the last one
-  /// everything.
-  std::vector<double> seconds, weights, cut;
+  /// Sums over the nodes of a state: seconds, weight bytes, bytes of weights
+  /// and outputs together; bytes of outputs with a consumer outside. State 0 is
+  /// the empty set, the last one everything.
+  std::vector<double> seconds, weights, kept, cut;
   BitRows sets;                         ///< of groups
   std::vector<std::vector<int>> groups; ///< profile nodes merged into each
   std::vector<std::vector<uint32_t>>
@@ -35,6 +36,7 @@ struct CutStates {
 };
 
 /// At most `limit` states.
-CutStates cutStates(const PipeDreamProfile &profile, size_t limit);
+CutStates cutStates(const PipeDreamProfile &profile, size_t limit,
+                    bool memoryLimited = false);
 
 } // namespace pipec::published

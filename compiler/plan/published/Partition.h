@@ -62,6 +62,9 @@ struct Partition {
 
 GraphFormat guessFormat(const std::string &text, const std::string &path);
 
+/// Of a PipeDream profile, under its own objective.
+Partition partitionPipeDream(const PartitionOptions &options);
+
 /// Throws Failure: Exit::BadModel, Exit::Usage, Exit::NoFit.
 Partition partitionGraph(const PartitionOptions &options);
 

@@ -1,5 +1,7 @@
 #include "compiler/plan/published/PipeDreamSearch.h"
 
+#include "compiler/plan/published/PipeDreamMemory.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -25,15 +27,24 @@ struct From {
 /// least `reach` seconds of work. A machine covers at most cap * within seconds
 /// (within = machines of a component below), so an entry that leaves too much
 /// for the machines it leaves is dropped: near the optimum few entries stay.
+///
+/// Under a memory limit an idle machine counts as if it held minibatches, so
+/// that what is found fits. Where compute times depend on what comes before, no
+/// machine is left idle.
 class Row {
 public:
   Row(const CutStates &states, const PipeDreamLevel &level, int within);
 
-  /// Fills the row for intervals from `start`. compute(k, row) writes the
-  /// compute seconds from k to each state above it, inf where they exceed what
-  /// is useful.
+  /// Stages must fit from now on.
+  void limit(const StageBytes &bytes) { kept = bytes; }
+
+  /// Fills the row for intervals from `start`. compute(k, before, used, row)
+  /// writes the compute seconds from k to each state above it, inf where they
+  /// exceed what is useful. With `varies` they are those of `used` machines
+  /// after `before` others; without, of any.
   template <typename Compute>
-  void solve(size_t start, double cap, double reach, Compute compute);
+  void solve(size_t start, double cap, double reach, bool varies,
+             Compute compute);
 
   double best(size_t end, int machines) const {
     return value[index(end, machines)];
@@ -48,7 +59,15 @@ private:
     return end * static_cast<size_t>(machines_) +
            static_cast<size_t>(machines - 1);
   }
-  void relax(size_t k, size_t j, double seconds, int low, int high);
+  struct Range {
+    int low, high;
+  };
+  void relax(size_t k, size_t j, double seconds, Range before, Range last);
+  bool fits(size_t k, size_t j, int before, int used) const {
+    return kept.limit <= 0 ||
+           stageBytes(states, k, j, kept.behind(machines_ - before),
+                      kept.copies * used) <= kept.limit;
+  }
   void leaveIdle(size_t end);
 
   const CutStates &states;
@@ -58,6 +77,7 @@ private:
   std::vector<double> value;
   std::vector<From> origin;
   std::vector<double> compute_;
+  StageBytes kept;
 };
 
 Row::Row(const CutStates &states, const PipeDreamLevel &level, int within)
@@ -66,25 +86,28 @@ Row::Row(const CutStates &states, const PipeDreamLevel &level, int within)
       value(states.size() * static_cast<size_t>(level.machines), inf),
       origin(states.size() * static_cast<size_t>(level.machines)) {}
 
-/// Tries a last stage from k to j after prefixes of low..high machines.
-void Row::relax(size_t k, size_t j, double seconds, int low, int high) {
+/// Tries a last stage from k to j of so many machines after prefixes of so
+/// many.
+void Row::relax(size_t k, size_t j, double seconds, Range before, Range last) {
   double weights = states.weights[j] - states.weights[k];
-  bool last = j + 1 == states.size();
+  bool atEnd = j + 1 == states.size();
   double edges =
-      2 * std::max(states.cut[k], last ? 0.0 : states.cut[j]) / bandwidth;
+      2 * std::max(states.cut[k], atEnd ? 0.0 : states.cut[j]) / bandwidth;
   const double *prefix = &value[index(k, 1)];
   double *mine = &value[index(j, 1)];
   From *mineFrom = &origin[index(j, 1)];
-  int least = std::max(1, static_cast<int>(seconds / cap_));
-  for (int used = least; used + low <= machines_; ++used) {
+  int least = std::max(last.low, static_cast<int>(seconds / cap_));
+  int most = std::min(last.high, machines_ - before.low);
+  for (int used = least; used <= most; ++used) {
     double stage =
         (seconds + 4 * (used - 1) * weights / (bandwidth * used)) / used;
     stage = std::max(stage, edges / used);
     if (stage > cap_)
       continue;
-    for (int m = used + low; m <= std::min(machines_, used + high); ++m) {
+    for (int m = used + before.low;
+         m <= std::min(machines_, used + before.high); ++m) {
       double t = std::max(prefix[m - used - 1], stage);
-      if (t < mine[m - 1]) {
+      if (t < mine[m - 1] && fits(k, j, m - used, used)) {
         mine[m - 1] = t;
         mineFrom[m - 1] = {static_cast<uint32_t>(k), used};
       }
@@ -102,23 +125,26 @@ void Row::leaveIdle(size_t end) {
 }
 
 template <typename Compute>
-void Row::solve(size_t start, double cap, double reach, Compute compute) {
+void Row::solve(size_t start, double cap, double reach, bool varies,
+                Compute compute) {
   cap_ = cap;
   reach_ = reach;
   const auto &ends = states.above[start];
   compute_.assign(states.size(), inf);
-  compute(start, compute_);
-  for (uint32_t j : ends) {
-    double weights = states.weights[j] - states.weights[start];
-    for (int m = 1; m <= machines_; ++m) {
+  for (int m = 1; m <= machines_; ++m) {
+    if (m == 1 || varies)
+      compute(start, 0, m, compute_);
+    for (uint32_t j : ends) {
+      double weights = states.weights[j] - states.weights[start];
       double t =
           (compute_[j] + 4 * (m - 1) * weights / (bandwidth * m) / within) / m;
-      value[index(j, m)] = t <= cap ? t : inf;
+      value[index(j, m)] = t <= cap && fits(start, j, 0, m) ? t : inf;
       origin[index(j, m)] = {static_cast<uint32_t>(start), m};
     }
   }
   for (uint32_t k : ends) {
-    leaveIdle(k);
+    if (!varies)
+      leaveIdle(k);
     // Prefixes that end at k and can still be completed.
     double left = (reach - states.seconds[k]) / (cap * within);
     int high = std::min(machines_ - 1,
@@ -131,11 +157,21 @@ void Row::solve(size_t start, double cap, double reach, Compute compute) {
     // The stage after this cut receives over it, on at most what is left.
     if (low > high || 2 * states.cut[k] / (bandwidth * (machines_ - low)) > cap)
       continue;
-    compute(k, compute_);
-    double most = cap * (machines_ - low);
-    for (uint32_t j : states.above[k])
-      if (compute_[j] <= most)
-        relax(k, j, compute_[j], low, high);
+    auto after = [&](Range before, Range last) {
+      compute(k, before.low, last.low, compute_);
+      double most = cap * (machines_ - before.low);
+      for (uint32_t j : states.above[k])
+        if (compute_[j] <= most)
+          relax(k, j, compute_[j], before, last);
+    };
+    if (!varies) {
+      after({low, high}, {1, machines_});
+      continue;
+    }
+    for (int before = low; before <= high; ++before)
+      for (int used = 1;
+           value[index(k, before)] <= cap && used <= machines_ - before; ++used)
+        after({before, before}, {used, used});
   }
 }
 
@@ -174,57 +210,70 @@ std::vector<Piece> unwind(const Row &row, size_t start, size_t end,
 class TwoLevels {
 public:
   TwoLevels(const CutStates &states, const PipeDreamLevel &inner,
-            const PipeDreamLevel &outer)
-      : states(states), inner(inner), outer(outer), innerRow(states, inner, 1) {
-  }
+            const PipeDreamLevel &outer, double limit)
+      : states(states), inner(inner), outer(outer), limit(limit),
+        innerRow(states, inner, 1) {}
 
   PipeDreamPlan solve(double incumbent);
 
 private:
-  void solveInner(size_t k, double cap, double reach);
+  void solveInner(size_t k, double cap, double reach, int servers, int after);
   void innerFrom(size_t k, double cap, int serversBefore,
                  std::vector<double> &row);
+  void innerOf(size_t k, double cap, int serversBefore, int servers,
+               std::vector<double> &row);
 
   const CutStates &states;
   const PipeDreamLevel inner, outer;
+  const double limit;
   Row innerRow;
 };
 
-void TwoLevels::solveInner(size_t k, double cap, double reach) {
-  innerRow.solve(k, cap, reach, [&](size_t from, std::vector<double> &compute) {
-    computeBetween(states, from, compute);
-  });
+void TwoLevels::solveInner(size_t k, double cap, double reach, int servers,
+                           int after) {
+  innerRow.limit({limit, servers, after * inner.machines});
+  innerRow.solve(k, cap, reach, false,
+                 [&](size_t from, int, int, std::vector<double> &compute) {
+                   computeBetween(states, from, compute);
+                 });
 }
 
-/// The inner level's best with all its machines, from k to every state above.
-/// An outer stage on c servers may take c caps, and must leave no more than the
-/// other servers can do.
+/// The inner level's best with all its machines, from k to every state above,
+/// for an outer stage on `servers`. It may take that many caps, and must leave
+/// no more than the servers after it can do.
+void TwoLevels::innerOf(size_t k, double cap, int serversBefore, int servers,
+                        std::vector<double> &row) {
+  int after = outer.machines - serversBefore - servers;
+  double end = states.seconds.back();
+  double reach = end - cap * inner.machines * after;
+  solveInner(k, cap * servers, reach - 1e-9 * end, servers, after);
+  for (uint32_t j : states.above[k])
+    row[j] = std::min(row[j], innerRow.best(j, inner.machines));
+}
+
+/// Of any number of servers.
 void TwoLevels::innerFrom(size_t k, double cap, int serversBefore,
                           std::vector<double> &row) {
-  for (uint32_t j : states.above[k])
-    row[j] = inf;
-  double end = states.seconds.back();
-  for (int c = 1; c <= outer.machines - serversBefore; ++c) {
-    int after = outer.machines - serversBefore - c;
-    double reach = end - cap * inner.machines * after;
-    solveInner(k, cap * c, reach - 1e-9 * end);
-    for (uint32_t j : states.above[k])
-      row[j] = std::min(row[j], innerRow.best(j, inner.machines));
-  }
+  for (int c = 1; c <= outer.machines - serversBefore; ++c)
+    innerOf(k, cap, serversBefore, c, row);
 }
 
 PipeDreamPlan TwoLevels::solve(double incumbent) {
   Row outerRow(states, outer, inner.machines);
   double cap = incumbent * (1 + 1e-12);
   size_t end = states.size() - 1;
-  outerRow.solve(0, cap, states.seconds[end],
-                 [&](size_t from, std::vector<double> &compute) {
-                   int before = 0;
-                   if (from != 0)
-                     for (before = 1; outerRow.best(from, before) > cap;)
-                       ++before;
-                   innerFrom(from, cap, before, compute);
-                 });
+  // What a stage keeps depends on the servers after it: under a limit its best
+  // inner plan does, too.
+  outerRow.solve(
+      0, cap, states.seconds[end], limit > 0,
+      [&](size_t from, int before, int used, std::vector<double> &compute) {
+        for (uint32_t j : states.above[from])
+          compute[j] = inf;
+        if (limit > 0)
+          innerOf(from, cap, before, used, compute);
+        else
+          innerFrom(from, cap, before, compute);
+      });
   PipeDreamPlan plan;
   plan.seconds = outerRow.best(end, outer.machines);
   if (!std::isfinite(plan.seconds))
@@ -232,7 +281,8 @@ PipeDreamPlan TwoLevels::solve(double incumbent) {
   int server = 0;
   for (const Piece &piece : unwind(outerRow, 0, end, outer.machines)) {
     solveInner(piece.before, cap * piece.machines,
-               states.seconds[piece.after] * (1 - 1e-9));
+               states.seconds[piece.after] * (1 - 1e-9), piece.machines,
+               outer.machines - server - piece.machines);
     PipeDreamPlan::Outer group{piece.before, piece.after, piece.machines, {}};
     int offset = 0;
     for (const Piece &in :
@@ -253,11 +303,12 @@ PipeDreamPlan TwoLevels::solve(double incumbent) {
 }
 
 PipeDreamPlan oneLevel(const CutStates &states, const PipeDreamLevel &level,
-                       double incumbent) {
+                       double incumbent, double limit) {
   Row row(states, level, 1);
+  row.limit({limit, 1, 0});
   size_t end = states.size() - 1;
-  row.solve(0, incumbent * (1 + 1e-12), states.seconds[end],
-            [&](size_t from, std::vector<double> &compute) {
+  row.solve(0, incumbent * (1 + 1e-12), states.seconds[end], false,
+            [&](size_t from, int, int, std::vector<double> &compute) {
               computeBetween(states, from, compute);
             });
   PipeDreamPlan plan;
@@ -277,10 +328,10 @@ PipeDreamPlan oneLevel(const CutStates &states, const PipeDreamLevel &level,
 
 PipeDreamPlan solveLevels(const CutStates &states,
                           const std::vector<PipeDreamLevel> &levels,
-                          double incumbent) {
+                          double incumbent, double limit = 0) {
   if (levels.size() == 1)
-    return oneLevel(states, levels[0], incumbent);
-  return TwoLevels(states, levels[0], levels[1]).solve(incumbent);
+    return oneLevel(states, levels[0], incumbent, limit);
+  return TwoLevels(states, levels[0], levels[1], limit).solve(incumbent);
 }
 
 /// Every so many states, the first and the last among them, supersets
@@ -297,6 +348,7 @@ CutStates thin(const CutStates &states, size_t want) {
     number[s] = static_cast<int>(few.seconds.size());
     few.seconds.push_back(states.seconds[s]);
     few.weights.push_back(states.weights[s]);
+    few.kept.push_back(states.kept[s]);
     few.cut.push_back(states.cut[s]);
     few.sets.push(states.sets.row(s));
   }
@@ -325,8 +377,18 @@ double dataParallelSeconds(const CutStates &states,
   return seconds;
 }
 
-PipeDreamPlan searchPipeDream(const CutStates &states,
-                              const std::vector<PipeDreamLevel> &levels) {
+/// No plan is slower: all work on one machine, everything sent and exchanged.
+static double slowest(const CutStates &states,
+                      const std::vector<PipeDreamLevel> &levels) {
+  double seconds = states.seconds.back();
+  const double cut = *std::max_element(states.cut.begin(), states.cut.end());
+  for (const PipeDreamLevel &level : levels)
+    seconds += (4 * states.weights.back() + 2 * cut) / level.bandwidth;
+  return seconds;
+}
+
+static PipeDreamPlan searchFreely(const CutStates &states,
+                                  const std::vector<PipeDreamLevel> &levels) {
   // A plan over few states bounds the search over all.
   double incumbent = dataParallelSeconds(states, levels);
   constexpr size_t few = 64;
@@ -334,6 +396,38 @@ PipeDreamPlan searchPipeDream(const CutStates &states,
     incumbent = std::min(
         incumbent, solveLevels(thin(states, few), levels, incumbent).seconds);
   return solveLevels(states, levels, incumbent);
+}
+
+/// The fastest plan that fits. Minibatches in flight depend on how many
+/// machines a plan uses: every number is tried. A search is quick below a cap
+/// near its result, so caps grow from what is reached without a limit.
+static PipeDreamPlan searchWithin(const CutStates &states,
+                                  std::vector<PipeDreamLevel> levels,
+                                  double limit) {
+  PipeDreamPlan best;
+  best.seconds = inf;
+  const double most = slowest(states, levels);
+  for (int &machines = levels.back().machines; machines > 0; --machines) {
+    double cap = 1.1 * searchFreely(states, levels).seconds;
+    if (cap >= 1.1 * best.seconds)
+      continue;
+    cap = std::min(cap, best.seconds);
+    PipeDreamPlan plan = solveLevels(states, levels, cap, limit);
+    while (!std::isfinite(plan.seconds) && cap < std::min(best.seconds, most)) {
+      cap = std::min({std::max(2 * cap, most / 1024), best.seconds, most});
+      plan = solveLevels(states, levels, cap, limit);
+    }
+    if (plan.seconds < best.seconds)
+      best = std::move(plan);
+  }
+  return best;
+}
+
+PipeDreamPlan searchPipeDream(const CutStates &states,
+                              const std::vector<PipeDreamLevel> &levels,
+                              double limit) {
+  return limit > 0 ? searchWithin(states, levels, limit)
+                   : searchFreely(states, levels);
 }
 
 } // namespace pipec::published

@@ -44,9 +44,14 @@ struct PipeDreamPlan {
   std::vector<Outer> outer;
 };
 
-/// The published search space and objective; one or two levels.
+/// The published search space and objective; one or two levels. With a limit
+/// above 0 the fastest plan of which every stage keeps at most so many bytes on
+/// a device (PipeDreamMemory.h); infinite seconds where there is none. Of two
+/// levels, plans that leave machines of a server idle are taken to need what
+/// they would need with them.
 PipeDreamPlan searchPipeDream(const CutStates &states,
-                              const std::vector<PipeDreamLevel> &levels);
+                              const std::vector<PipeDreamLevel> &levels,
+                              double limit = 0);
 
 /// Data parallelism over all devices under the same model.
 double dataParallelSeconds(const CutStates &states,

@@ -172,7 +172,8 @@ double nestedSeconds(const Sums &sums, const std::vector<int> &where,
 
 double verifyPipeDream(const PipeDreamProfile &profile, const CutStates &states,
                        const std::vector<PipeDreamLevel> &levels,
-                       const PipeDreamPlan &plan, bool straddles) {
+                       const PipeDreamPlan &plan, bool straddles,
+                       double limit) {
   std::vector<std::vector<int>> nodes;
   std::set<int> devices;
   int total = 1;
@@ -188,6 +189,17 @@ double verifyPipeDream(const PipeDreamProfile &profile, const CutStates &states,
   }
   std::vector<int> where = stageOf(profile.nodes.size(), nodes);
   expectForward(profile.dag, where);
+  int fromHere = 0;
+  for (size_t s = nodes.size(); s-- > 0 && limit > 0;) {
+    int replicas = plan.stages[s].replicas;
+    fromHere += replicas;
+    double bytes = 0;
+    for (int v : nodes[s])
+      bytes += profile.nodes[static_cast<size_t>(v)].parameterBytes +
+               profile.nodes[static_cast<size_t>(v)].activationBytes;
+    double inFlight = std::ceil(static_cast<double>(fromHere) / replicas);
+    expect(bytes * inFlight <= limit, "memory is exceeded");
+  }
   Sums sums{profile};
   double found = straddles ? straddlingSeconds(sums, where, nodes, levels, plan)
                            : nestedSeconds(sums, where, nodes, levels, plan);

@@ -16,7 +16,8 @@ namespace pipec::published {
 /// The nested plan's slowest stage in seconds, from the profile's nodes.
 double verifyPipeDream(const PipeDreamProfile &profile, const CutStates &states,
                        const std::vector<PipeDreamLevel> &levels,
-                       const PipeDreamPlan &plan, bool straddles);
+                       const PipeDreamPlan &plan, bool straddles,
+                       double limit = 0);
 
 double verifyPlacement(const PlacementGraph &graph, const PlacementUnits &units,
                        const PlacementMachine &machine,

@@ -1,5 +1,7 @@
 #include "compiler/plan/published/StraddleSearch.h"
 
+#include "compiler/plan/published/PipeDreamMemory.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -69,10 +71,11 @@ namespace {
 class Search {
 public:
   Search(const CutStates &states, const PipeDreamLevel &inner,
-         const PipeDreamLevel &outer, double incumbent)
-      : states(states), inner(inner), outer(outer),
-        devices(inner.machines * outer.machines), cap(incumbent),
-        value(states.size() * width(), inf), origin(states.size() * width()),
+         const PipeDreamLevel &outer, int devices, double incumbent,
+         double limit)
+      : states(states), inner(inner), outer(outer), devices(devices),
+        cap(incumbent), limit(limit), value(states.size() * width(), inf),
+        origin(states.size() * width()),
         boundaryPerByte(static_cast<size_t>(devices + 1) * width(), -1),
         reducePerByte(width(), 0) {}
 
@@ -106,6 +109,7 @@ private:
   const PipeDreamLevel inner, outer;
   const int devices;
   double cap;
+  const double limit; ///< of bytes; devices that stay idle count as in use
   std::vector<double> value;
   std::vector<From> origin;
   std::vector<double> boundaryPerByte, reducePerByte;
@@ -119,7 +123,8 @@ void Search::relax(size_t k, size_t j, int used, int next, double before,
       reducePerByte[static_cast<size_t>(used * (devices + 1) + next)] * weights;
   double t = std::max(before, (compute + reduce) / next);
   size_t at = index(j, used + next, next);
-  if (t < value[at] && t < cap) {
+  if (t < value[at] && t < cap &&
+      (limit <= 0 || stageBytes(states, k, j, devices - used, next) <= limit)) {
     value[at] = t;
     origin[at] = {static_cast<uint32_t>(k), replicasBefore};
   }
@@ -199,8 +204,22 @@ PipeDreamPlan Search::run() {
 
 PipeDreamPlan searchStraddling(const CutStates &states,
                                const PipeDreamLevel &inner,
-                               const PipeDreamLevel &outer, double incumbent) {
-  return Search(states, inner, outer, incumbent).run();
+                               const PipeDreamLevel &outer, double incumbent,
+                               double limit) {
+  const int all = inner.machines * outer.machines;
+  if (limit <= 0)
+    return Search(states, inner, outer, all, incumbent, 0).run();
+  PipeDreamPlan best;
+  best.seconds = inf;
+  for (int devices = all; devices > 0; --devices) {
+    PipeDreamPlan plan =
+        Search(states, inner, outer, devices, incumbent, limit).run();
+    if (plan.seconds < best.seconds) {
+      incumbent = plan.seconds;
+      best = std::move(plan);
+    }
+  }
+  return best;
 }
 
 } // namespace pipec::published

@@ -23,7 +23,8 @@ namespace pipec::published {
 /// devices used. Nothing (seconds = inf) when no plan is below `incumbent`.
 PipeDreamPlan searchStraddling(const CutStates &states,
                                const PipeDreamLevel &inner,
-                               const PipeDreamLevel &outer, double incumbent);
+                               const PipeDreamLevel &outer, double incumbent,
+                               double limit = 0);
 
 /// Seconds of one boundary of `bytes`: replicas a on the devices up to
 /// `border`, b from there on.

@@ -1,5 +1,6 @@
 #include "BruteForce.h"
 #include "RandomGraphs.h"
+#include "compiler/plan/published/PipeDreamMemory.h"
 #include "compiler/plan/published/PublishedVerifier.h"
 #include "compiler/plan/published/StraddleSearch.h"
 #include "support/Failure.h"
@@ -91,21 +92,30 @@ struct Brute {
     }
     return sum;
   }
-  /// A[i][j][m] by plain recursion; compute(i, j) prices a stage's own work.
+  double kept(unsigned nodes) const {
+    double sum = weights(nodes);
+    for (size_t v = 0; v < profile.nodes.size(); ++v)
+      sum += nodes >> v & 1 ? profile.nodes[v].activationBytes : 0;
+    return sum;
+  }
+  /// A[i][j][m] by plain recursion; compute(i, j, before, used) prices the own
+  /// work of a stage of so many machines after so many others, inf when it does
+  /// not fit.
+  using Compute = std::function<double(unsigned, unsigned, int, int)>;
   double best(unsigned i, unsigned j, int m, double bandwidth, double within,
-              const std::function<double(unsigned, unsigned)> &compute) const {
+              const Compute &compute) const {
     double w = weights(j & ~i);
     double value = inf;
     for (int used = 1; used <= m; ++used) // the others stay idle
       value =
-          std::min(value, (compute(i, j) +
+          std::min(value, (compute(i, j, 0, used) +
                            4 * (used - 1) * w / (bandwidth * used) / within) /
                               used);
     for (unsigned k : closed) {
       if (k == i || k == j || (i & ~k) || (k & ~j))
         continue;
       for (int used = 1; used < m; ++used) {
-        double stage = (compute(k, j) +
+        double stage = (compute(k, j, m - used, used) +
                         4 * (used - 1) * weights(j & ~k) / (bandwidth * used)) /
                        used;
         stage = std::max(stage, 2 * cut(k) / (bandwidth * used));
@@ -120,23 +130,60 @@ struct Brute {
     return value;
   }
   double nested(const std::vector<PipeDreamLevel> &levels) const {
-    auto work = [&](unsigned i, unsigned j) { return seconds(j & ~i); };
+    auto work = [&](unsigned i, unsigned j, int, int) {
+      return seconds(j & ~i);
+    };
     if (levels.size() == 1)
       return best(0, all(), levels[0].machines, levels[0].bandwidth, 1, work);
-    auto inner = [&](unsigned i, unsigned j) {
+    auto inner = [&](unsigned i, unsigned j, int, int) {
       return best(i, j, levels[0].machines, levels[0].bandwidth, 1, work);
     };
     return best(0, all(), levels[1].machines, levels[1].bandwidth,
                 levels[0].machines, inner);
+  }
+  /// The same of plans whose stages keep at most `limit` bytes, over all
+  /// numbers of servers (or devices, of one level).
+  double nestedWithin(const std::vector<PipeDreamLevel> &levels,
+                      double limit) const {
+    double value = inf;
+    const PipeDreamLevel &in = levels[0], &out = levels.back();
+    for (int total = 1; total <= out.machines; ++total) {
+      // Of the inner row after `after` devices, `copies` times.
+      auto work = [&](int row, int copies, int after) {
+        return [&, row, copies, after](unsigned i, unsigned j, int before,
+                                       int used) {
+          double flight = std::ceil(double(after + copies * (row - before)) /
+                                    (copies * used));
+          return kept(j & ~i) * flight <= limit ? seconds(j & ~i) : inf;
+        };
+      };
+      auto inner = [&](unsigned i, unsigned j, int before, int used) {
+        int after = (total - before - used) * in.machines;
+        return best(i, j, in.machines, in.bandwidth, 1,
+                    work(in.machines, used, after));
+      };
+      value = std::min(
+          value,
+          levels.size() == 1
+              ? best(0, all(), total, in.bandwidth, 1, work(total, 1, 0))
+              : best(0, all(), total, out.bandwidth, in.machines, inner));
+    }
+    return value;
   }
 };
 
 /// Best over all sequences of stages on consecutive devices, over the cuts that
 /// the search may use.
 double straddlingBrute(const CutStates &states, const PipeDreamLevel &inner,
-                       const PipeDreamLevel &outer) {
-  int total = inner.machines * outer.machines;
+                       const PipeDreamLevel &outer, int total = 0,
+                       double limit = 0) {
   double value = inf;
+  if (limit > 0 && total == 0) {
+    for (int t = 1; t <= inner.machines * outer.machines; ++t)
+      value = std::min(value, straddlingBrute(states, inner, outer, t, limit));
+    return value;
+  }
+  total = total ? total : inner.machines * outer.machines;
   std::function<void(size_t, int, int, double)> go = [&](size_t from, int used,
                                                          int last,
                                                          double worst) {
@@ -150,6 +197,8 @@ double straddlingBrute(const CutStates &states, const PipeDreamLevel &inner,
       if (!states.sets.subset(from, to))
         continue;
       for (int r = 1; used + r <= total; ++r) {
+        if (limit > 0 && stageBytes(states, from, to, total - used, r) > limit)
+          continue;
         double t = std::max(
             worst, straddlingStage(inner, outer, used, r,
                                    states.seconds[to] - states.seconds[from],
@@ -261,6 +310,58 @@ TEST(PipeDreamSearch, EqualsBruteForce) {
   EXPECT_GT(merged, 100);
 }
 
+/// Under a memory limit the best plan that fits, or none where none does; the
+/// limit that a failure names is enough.
+TEST(PipeDreamSearch, EqualsBruteForceUnderALimit) {
+  Random random(23);
+  int slower = 0, none = 0;
+  for (int round = 0; round < rounds(400); ++round) {
+    PipeDreamProfile profile = randomProfile(random, random.between(2, 6));
+    std::vector<PipeDreamLevel> levels{
+        {random.between(1, 4), random.real(1e7, 1e9)}};
+    if (round % 2)
+      levels = {{2, random.real(1e8, 1e9)}, {2, random.real(1e7, 3e8)}};
+    CutStates states = cutStates(profile, 1000, true);
+    ASSERT_TRUE(states.complete);
+    const double limit =
+        std::floor(states.kept.back() * random.real(0.2, 1.1)) + 1;
+    PipeDreamPlan plan = searchPipeDream(states, levels, limit);
+    double want = Brute(profile).nestedWithin(levels, limit);
+    if (!std::isfinite(want)) {
+      EXPECT_FALSE(std::isfinite(plan.seconds)) << round;
+      ++none;
+      continue;
+    }
+    ASSERT_NEAR(plan.seconds, want, 1e-9 * want) << round;
+    verifyPipeDream(profile, states, levels, plan, false, limit);
+    EXPECT_LE(mostBytes(states, plan), limit) << round;
+    slower +=
+        plan.seconds > searchPipeDream(states, levels).seconds * (1 + 1e-9);
+  }
+  EXPECT_GT(slower, 30);
+  EXPECT_GT(none, 30);
+}
+
+/// Of one level what some plan keeps at least is what a plan fits in, and one
+/// byte less is not.
+TEST(PipeDreamSearch, LeastBytesAreTheLeastThatFits) {
+  Random random(24);
+  for (int round = 0; round < rounds(200); ++round) {
+    PipeDreamProfile profile = randomProfile(random, random.between(1, 8));
+    std::vector<PipeDreamLevel> levels{{random.between(1, 5), 1e8}};
+    CutStates states = cutStates(profile, 1000, true);
+    double least = leastBytes(states, levels[0].machines);
+    if (least < 2)
+      continue;
+    PipeDreamPlan plan = searchPipeDream(states, levels, least);
+    ASSERT_TRUE(std::isfinite(plan.seconds)) << round;
+    EXPECT_DOUBLE_EQ(mostBytes(states, plan), least) << round;
+    EXPECT_FALSE(
+        std::isfinite(searchPipeDream(states, levels, least - 1).seconds))
+        << round;
+  }
+}
+
 TEST(StraddleSearch, EqualsBruteForce) {
   Random random(22);
   int below = 0;
@@ -273,6 +374,13 @@ TEST(StraddleSearch, EqualsBruteForce) {
     double want = straddlingBrute(states, inner, outer);
     ASSERT_NEAR(plan.seconds, want, 1e-9 * want) << round;
     verifyPipeDream(profile, states, {inner, outer}, plan, true);
+    double limit = states.kept.back() * random.real(0.3, 1);
+    PipeDreamPlan fitting = searchStraddling(states, inner, outer, inf, limit);
+    double least = straddlingBrute(states, inner, outer, 0, limit);
+    if (std::isfinite(least))
+      EXPECT_NEAR(fitting.seconds, least, 1e-9 * least) << round;
+    else
+      EXPECT_FALSE(std::isfinite(fitting.seconds)) << round;
     PipeDreamPlan published = searchPipeDream(states, {inner, outer});
     double bounded =
         searchStraddling(states, inner, outer, published.seconds).seconds;

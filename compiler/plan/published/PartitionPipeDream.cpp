@@ -1,0 +1,156 @@
+#include "compiler/plan/Infeasible.h"
+#include "compiler/plan/published/Partition.h"
+#include "compiler/plan/published/PipeDreamMemory.h"
+#include "compiler/plan/published/PublishedVerifier.h"
+#include "compiler/plan/published/StraddleSearch.h"
+#include "support/Failure.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+namespace pipec::published {
+
+namespace {
+
+std::vector<PipeDreamLevel> levelsOf(const PartitionOptions &options) {
+  if (options.devices < 1)
+    throw Failure(Exit::Usage, "a PipeDream profile needs --devices NxM or M");
+  int servers = std::max(1, options.servers);
+  double inter = options.interBandwidth, intra = options.intraBandwidth;
+  if (inter <= 0 && intra <= 0)
+    throw Failure(
+        Exit::Usage,
+        "a PipeDream profile needs --bandwidth INTER,INTRA in bytes/s");
+  if (intra <= 0)
+    intra = inter;
+  if (inter <= 0)
+    inter = intra;
+  if (servers == 1)
+    return {{options.devices, intra}};
+  if (options.devices == 1)
+    return {{servers, inter}};
+  return {{options.devices, intra}, {servers, inter}};
+}
+
+/// The fastest plan under the options' limit; infinite seconds where none fits.
+struct Search {
+  const CutStates &states;
+  const std::vector<PipeDreamLevel> &levels;
+  bool straddles = false, crosses = false;
+
+  PipeDreamPlan within(double limit) {
+    PipeDreamPlan plan = searchPipeDream(states, levels, limit);
+    if (!straddles)
+      return plan;
+    PipeDreamPlan other =
+        searchStraddling(states, levels[0], levels[1], plan.seconds, limit);
+    crosses = other.seconds < plan.seconds;
+    return crosses ? other : plan;
+  }
+};
+
+[[noreturn]] void pipeDreamDoesNotFit(Search &search, int devices,
+                                      double limit) {
+  const double least = std::ceil(leastBytes(search.states, devices));
+  // Replicas that keep to servers may need more.
+  double enough = std::max(least, limit + 1);
+  PipeDreamPlan plan = search.within(enough);
+  while (!std::isfinite(plan.seconds))
+    plan = search.within(enough = std::ceil(1.25 * enough));
+  enough = std::min(enough, std::ceil(mostBytes(search.states, plan)));
+  auto bytes = [](double n) {
+    return plan::formatBytes(static_cast<int64_t>(n));
+  };
+  throw Failure(Exit::NoFit,
+                "nothing fits in " + bytes(limit) +
+                    " a device for weights and activations in flight: " +
+                    bytes(enough - limit) +
+                    " are missing; it would fit with --memory-limit " +
+                    std::to_string(static_cast<int64_t>(enough)));
+}
+
+/// The slowest stage, in milliseconds, and whether it is what binds.
+std::string bindingOf(size_t stage, double compute, double objective) {
+  if (compute >= objective * (1 - 1e-9))
+    return "compute of stage " + std::to_string(stage);
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4g ms", compute);
+  return "communication; stage " + std::to_string(stage) +
+         " computes longest, " + text;
+}
+
+} // namespace
+
+Partition partitionPipeDream(const PartitionOptions &options) {
+  PipeDreamProfile profile = parsePipeDreamProfile(options.text, options.path);
+  std::vector<PipeDreamLevel> levels = levelsOf(options);
+  int devices = 1;
+  for (const PipeDreamLevel &level : levels)
+    devices *= level.machines;
+  if (devices > 1024)
+    throw Failure(
+        Exit::Usage,
+        "PipeDream's objective uses every device and is searched for at "
+        "most 1024; --objective step plans larger clusters");
+  if (options.straddle && devices > 256)
+    throw Failure(Exit::Usage,
+                  "--straddle on is searched for at most 256 devices");
+  // Two levels are solved once for every cut and number of servers.
+  size_t cuts = 4000;
+  if (levels.size() == 2 && devices > 32)
+    cuts = std::clamp<size_t>(25'600 / static_cast<size_t>(devices), 96, cuts);
+  // Straddling plans are tabulated for every pair of device counts.
+  bool straddles = options.straddle && levels.size() == 2;
+  if (straddles)
+    cuts = std::clamp<size_t>(
+        static_cast<size_t>(4e6 / ((devices + 1) * (devices + 1))), 64, cuts);
+  const double limit = options.memoryLimit;
+  CutStates states = cutStates(profile, cuts);
+  Search search{states, levels, straddles};
+  PipeDreamPlan plan = search.within(0);
+  if (limit > 0 && mostBytes(states, plan) > limit) {
+    states = cutStates(profile, cuts, true);
+    plan = search.within(limit);
+  }
+  if (!std::isfinite(plan.seconds))
+    pipeDreamDoesNotFit(search, devices, limit);
+  verifyPipeDream(profile, states, levels, plan, search.crosses, limit);
+
+  Partition result;
+  result.objectiveName = "pipedream";
+  result.unit = "ms";
+  result.objective = plan.seconds * 1000;
+  if (limit <= 0 || states.kept.back() <= limit)
+    result.dataParallel = dataParallelSeconds(states, levels) * 1000;
+  result.bound = states.seconds.back() / devices * 1000;
+  result.exact = states.complete;
+  result.states = states.size();
+  double slowest = -1;
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    const PipeDreamStage &from = plan.stages[s];
+    PartitionStage stage;
+    for (int v : states.between(from.before, from.after))
+      stage.nodes.push_back(profile.nodes[static_cast<size_t>(v)].id);
+    stage.replicas = from.replicas;
+    stage.devices = from.devices;
+    double compute =
+        (states.seconds[from.after] - states.seconds[from.before]) /
+        from.replicas * 1000;
+    stage.load = compute;
+    if (compute > slowest) {
+      slowest = compute;
+      result.binding = bindingOf(s, compute, result.objective);
+    }
+    result.stages.push_back(std::move(stage));
+  }
+  for (const ProfileNode &node : profile.nodes)
+    result.nodes.push_back({node.id, node.description});
+  for (int v = 0; v < profile.dag.size(); ++v)
+    for (int w : profile.dag.out[v])
+      result.edges.push_back({profile.nodes[static_cast<size_t>(v)].id,
+                              profile.nodes[static_cast<size_t>(w)].id});
+  return result;
+}
+
+} // namespace pipec::published

@@ -1,0 +1,40 @@
+//===- PipeDreamMemory.h - what a stage of PipeDream keeps ------*- C++ -*-===//
+//
+// PipeDream's own test counts the stashed weights and activations of the
+// minibatches in flight; here the live copy counts too, as in its runtime: a
+// stage of r replicas, with D devices from it to the end, keeps its weights and
+// outputs ceil(D / r) times.
+//
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "compiler/plan/published/CutStates.h"
+
+namespace pipec::published {
+
+struct PipeDreamPlan;
+
+/// Of the stage between two states, on each of its devices.
+inline double stageBytes(const CutStates &states, size_t before, size_t after,
+                         int devicesFromHere, int replicas) {
+  return (states.kept[after] - states.kept[before]) *
+         ((devicesFromHere + replicas - 1) / replicas);
+}
+
+/// The limit for a row of machines that is there `copies` times, with `after`
+/// devices behind it; none where `limit` is 0.
+struct StageBytes {
+  double limit = 0;
+  int copies = 1, after = 0;
+  /// Devices from a stage on, with `machines` of the row from it on.
+  int behind(int machines) const { return after + copies * machines; }
+};
+
+/// The most that any stage of the plan keeps on a device.
+double mostBytes(const CutStates &states, const PipeDreamPlan &plan);
+
+/// The least that some stage of every plan of at most so many devices keeps on
+/// one, stages replicated in any way.
+double leastBytes(const CutStates &states, int devices);
+
+} // namespace pipec::published
