@@ -2,6 +2,7 @@
 #include "compiler/driver/MeasureKernels.h"
 
 #include "runtime/kernels/cpu/Kernels.h"
+#include "support/Nap.h"
 
 #include <algorithm>
 #include <barrier>
@@ -320,10 +321,9 @@ plan::KernelWork convolutionWork(const PipecConv &d, int which) {
 
 double measureNap() {
   std::vector<double> naps;
-  const timespec asked{0, 20000};
   for (int i = 0; i < 401; ++i) {
     const double begin = seconds(2);
-    nanosleep(&asked, nullptr);
+    nap(kLookNanoseconds);
     naps.push_back(seconds(2) - begin);
   }
   std::nth_element(naps.begin(), naps.begin() + 200, naps.end());

@@ -1,8 +1,9 @@
 //===- Watch.cpp - what a rank does now, and whether it may go on ---------===//
 #include "runtime/control/Watch.h"
 
+#include "support/Nap.h"
+
 #include <sched.h>
-#include <time.h>
 
 namespace pipec {
 namespace {
@@ -16,9 +17,7 @@ public:
       sched_yield();
       return;
     }
-    const long nanoseconds = tries < 20000 ? 20000 : 200000;
-    const timespec time{0, nanoseconds};
-    nanosleep(&time, nullptr);
+    nap(tries < 20000 ? kLookNanoseconds : 10 * kLookNanoseconds);
   }
 
 private:
