@@ -133,6 +133,10 @@ void declare(CLI::App &app, ScheduleOptions &o, Typed &typed) {
                  "what searched schedules minimize: makespan, or span (needs a "
                  "step without a barrier)")
       ->check(CLI::IsMember({"makespan", "span"}));
+  app.add_option("--effort", r.effort,
+                 "how long searched schedules are looked for: 10 takes about "
+                 "ten times as long as 1 (the default) and finds shorter ones "
+                 "where memory is tight");
   app.add_option("--warmup", typed.warmup,
                  "1f1b: forwards before the first backward, per stage");
   app.add_option("--replicas", typed.replicas,

@@ -65,6 +65,10 @@ static ScheduleRequest normalize(const ScheduleRow &row,
           name + " has no groups of microbatches");
   require(request.slices == 0 || row.extra == Extra::Slices,
           name + " does not cut microbatches into slices");
+  require(request.effort == 1 || row.readsCosts,
+          name + " is not searched, effort has no place there");
+  require(request.effort > 0 && request.effort <= 1e6,
+          name + ": effort must be more than 0 and at most 1000000");
   int wanted = row.chunks == ChunkRule::One ? 1 : 2;
   bool open = &row == &kAuto && request.chunks <= 0;
   if (open)

@@ -47,6 +47,7 @@ struct ScheduleRequest {
   /// place of `costs`, but for its limits, on placements of so many stages.
   std::optional<Costs> stageCosts;
   Metric metric = Metric::Makespan;
+  double effort = 1; ///< of searched schedules: their time grows with it
 };
 
 enum class Layout { Linear, Looped, Zigzag, Bidirectional, Replicated };

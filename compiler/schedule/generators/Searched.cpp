@@ -32,16 +32,16 @@
 //   3 |......F0f0F1f1F2f2....i0I0w0W0F3f3i1I1i2I2w1W1i3I3w2W2w3W3
 //
 //   v-min, P = 4, M = 4:
-//   0 |F0F1..........f0i0f1i1w0F2w1F3....I0W0..f2i2w2I1W1f3i3w3..I2W2....I3W3
-//   1 |..F0F1......f0..f1i0w0i1w1F2..F3I0W0..f2..I1i2W1f3w2..i3I2W2w3..I3W3..
-//   2 |....F0F1..f0..f1....i0w0i1w1F2I0W0F3f2..I1W1..f3i2w2..I2i3w3W2I3W3....
-//   3 |......F0f0F1f1........i0w0i1I0F2w1f2W0I1W1F3f3....i2I2W2w2i3I3W3w3....
+//   0 |F0F1..........f0i0w0..f1F2i1w1F3........I0W0f2i2w2f3i3I1W1w3..I2W2I3W3
+//   1 |..F0F1......f0....i0f1w0..F2i1w1F3....I0W0f2I1W1f3i2..i3w2..I2w3I3W2W3
+//   2 |....F0....f0F1....f1i0w0....F2i1w1F3I0W0f2I1W1f3....i2..i3I2w2I3W2w3W3
+//   3 |......F0f0....F1f1....i0I0w0W0F2i1I1W1f2F3w1f3........i2I2i3I3w2W2W3w3
 //
 //   1f1b-v, P = 4, M = 4:
-//   0 |FFFF...fb0fb1...fb2...fb3....B0B1B2..B3
-//   1 |.FFFF.f.f.b0.b1f...b2f...b3B0B1B2..B3..
-//   2 |..FFFfFf....b0fb1...fb2B0B1b3B2..B3....
-//   3 |...FfFfFf.....b0Fb1fB0B1b2B2.b3B3......
+//   0 |FFFF...fb0fb1...fb2...fb3B0..B1..B2..B3
+//   1 |.FFFF.f.f.b0.b1f...b2fB0.b3B1..B2..B3..
+//   2 |..FFFfFf....b0fb1.B0fb2.B1.b3B2..B3....
+//   3 |...FfFfFf.....b0B0Ffb1B1b2B2.b3B3......
 //
 //   v-flex, P = 4, M = 4:
 //   0 |F0F1F2F3......f0i0w0f1i1w1f2i2w2f3i3w3I0W0I1W1I2W2I3W3
@@ -68,10 +68,12 @@ static std::string number(double value) {
   return text;
 }
 
-/// The limit, or `microbatches` of activations where that is less.
-static ScheduleRequest limited(ScheduleRequest request, int microbatches) {
-  DeviceCosts &costs = request.costs;
-  costs.limit.resize(request.devices, search::kNever);
+/// The limits, or `microbatches` of activations where that is less.
+static std::vector<double> limitsOf(const ScheduleRequest &request,
+                                    int microbatches,
+                                    std::vector<double> limit) {
+  const DeviceCosts &costs = request.costs;
+  limit.resize(request.devices, search::kNever);
   for (int d = 0; d < request.devices; ++d) {
     auto at = [&](const std::vector<double> &list, double missing) {
       return list.empty() ? missing : list[d];
@@ -79,8 +81,14 @@ static ScheduleRequest limited(ScheduleRequest request, int microbatches) {
     double whole = at(costs.memoryForward, 1) +
                    std::max(0.0, at(costs.memoryInput, 0)) +
                    std::max(0.0, at(costs.memoryWeight, -1));
-    costs.limit[d] = std::min(costs.limit[d], microbatches * whole);
+    limit[d] = std::min(limit[d], microbatches * whole);
   }
+  return limit;
+}
+
+static ScheduleRequest limited(ScheduleRequest request, int microbatches) {
+  request.costs.limit =
+      limitsOf(request, microbatches, std::move(request.costs.limit));
   return request;
 }
 
@@ -126,7 +134,8 @@ Schedule makeZB(const ScheduleRequest &request) {
   return searched("zb", request, options);
 }
 
-static const search::SearchOptions kV{{{Layout::Zigzag, 2}}};
+/// Named schedules on a V: half of what auto spends on all placements.
+static const search::SearchOptions kV{{{Layout::Zigzag, 2}}, false, 0.5};
 
 Schedule makeZBV(const ScheduleRequest &request) {
   return searched("zb-v", limited(request, zigzagMemory(request.devices)[0]),
@@ -184,50 +193,90 @@ struct Alone {
   search::Family family;
   double effort;
   ScheduleRequest request;
-  double bound; ///< no order on this placement costs less
-
-  Alone(search::Family family, double effort, ScheduleRequest own)
-      : family(family), effort(effort), request(std::move(own)),
-        bound(search::lowerBound(search::makeProblem(
-            request, search::placementOf(family, request.devices)))) {}
 };
 
 /// The searches of the named schedules that could end below one that divides
-/// its effort: zb, v-flex with the limits and without them (what it finds may
-/// fit all the same, where the limits cost nothing), and of zb-v, v-half and
-/// v-min the one of the most memory within the limits.
-std::vector<Alone> namedAlone(const ScheduleRequest &request) {
-  std::vector<Alone> all;
-  const bool any = request.chunks <= 0;
-  const int p = request.devices;
-  constexpr double kMostTasks = 2e4; // beyond, one search takes its time
-  if (6. * p * request.microbatches > kMostTasks)
-    return all;
-  if (any || request.chunks == 2) {
-    ScheduleRequest flexible = request;
-    flexible.costs.limit.resize(p, search::kNever);
-    ScheduleRequest unlimited = flexible;
-    unlimited.costs.limit.assign(p, search::kNever);
-    all.emplace_back(kV.families[0], kV.effort, flexible);
-    if (flexible.costs.limit != unlimited.costs.limit) {
-      Alone free(kV.families[0], kV.effort, unlimited);
-      if (free.bound >= all.back().bound * (1 - 1e-9))
-        all.push_back(std::move(free));
-    }
-    for (int microbatches : zigzagMemory(p)) {
-      if (limited(unlimited, microbatches).costs.limit == flexible.costs.limit)
-        break; // it is v-flex
-      ScheduleRequest own = limited(request, microbatches);
-      if (own.costs.limit == flexible.costs.limit)
-        continue; // it has more than the limits
-      all.emplace_back(kV.families[0], kV.effort, std::move(own));
-      break;
-    }
+/// its effort.
+class NamedAlone {
+public:
+  explicit NamedAlone(const ScheduleRequest &given) : request(given) {
+    const int p = request.devices;
+    request.costs.limit.resize(p, search::kNever);
+    constexpr double kMostTasks = 2e4; // beyond, one search takes its time
+    if (6. * p * request.microbatches > kMostTasks)
+      return;
+    const bool any = request.chunks <= 0;
+    if (any || request.chunks == 2)
+      zigzags();
+    if (any || request.chunks == 1)
+      line();
   }
-  if (any || request.chunks == 1)
-    all.emplace_back(search::Family{Layout::Linear, 1}, kAlone, request);
-  return all;
-}
+
+  std::vector<Alone> all;
+
+private:
+  using Limits = std::vector<double>;
+
+  void add(search::Family family, double effort, const Limits &limit,
+           Metric metric) {
+    ScheduleRequest own = request;
+    own.costs.limit = limit;
+    own.metric = metric;
+    all.push_back({family, effort, std::move(own)});
+  }
+
+  /// Named schedules are made under either metric, and what is best in one can
+  /// be better in the other, too.
+  void addBoth(search::Family family, double effort, const Limits &limit) {
+    for (Metric metric : {Metric::Makespan, Metric::Span})
+      add(family, effort, limit, metric);
+  }
+
+  /// v-flex within the limits; of zb-v, v-half and v-min the one of the most
+  /// memory within the limits, and the one of the least beyond them, as the
+  /// limits could be the peaks of what it finds.
+  void zigzags() {
+    const search::Family v = kV.families[0];
+    const Limits &limit = request.costs.limit;
+    const Limits none(request.devices, search::kNever);
+    addBoth(v, kV.effort, limit);
+    Limits above = none, below;
+    for (int microbatches : zigzagMemory(request.devices)) {
+      const Limits own = limitsOf(request, microbatches, none);
+      const Limits both = limitsOf(request, microbatches, limit);
+      if (both == limit)
+        above = own;
+      else if (below.empty())
+        below = both;
+    }
+    if (above != limit && (above != none || freeAsBound(v)))
+      add(v, kV.effort, above, request.metric);
+    if (!below.empty())
+      add(v, kV.effort, below, request.metric);
+  }
+
+  void line() {
+    const search::Family one{Layout::Linear, 1};
+    const Limits &limit = request.costs.limit;
+    const Limits none(request.devices, search::kNever);
+    addBoth(one, kAlone, limit);
+    if (limit != none && freeAsBound(one))
+      add(one, kAlone, none, request.metric);
+  }
+
+  /// Whether the limits cost nothing as far as the bounds know, so that what is
+  /// found without them may fit all the same.
+  bool freeAsBound(const search::Family &family) const {
+    const auto placement = search::placementOf(family, request.devices);
+    ScheduleRequest free = request;
+    free.costs.limit.clear();
+    return search::lowerBound(search::makeProblem(free, placement)) >=
+           search::lowerBound(search::makeProblem(request, placement)) *
+               (1 - 1e-9);
+  }
+
+  ScheduleRequest request;
+};
 
 } // namespace
 
@@ -247,8 +296,10 @@ Schedule makeAuto(const ScheduleRequest &request) {
   options.families = autoFamilies(request.chunks);
   checkCosts(request, options);
   auto best = search::findBest(request, options);
-  for (const Alone &alone : namedAlone(request)) {
-    if (best && best->result.cost(request.metric) <= alone.bound * (1 + 1e-12))
+  for (const Alone &alone : NamedAlone(request).all) {
+    const double bound = search::lowerBound(search::makeProblem(
+        request, search::placementOf(alone.family, request.devices)));
+    if (best && best->result.cost(request.metric) <= bound * (1 + 1e-12))
       continue;
     search::SearchOptions own{{alone.family}};
     own.effort = alone.effort;

@@ -14,20 +14,18 @@ struct Block {
 
 struct BlockOptions {
   double period = 1; ///< of the busiest device's work for a microbatch
-  /// Only gaps that hold a weight gradient may stay between tasks.
-  bool tidy = false;
-  /// Wait this part of a task's time before each next stage.
-  double stretch = 0;
-  /// Wait this part of a period at the last stage before turning back.
-  double turn = 0;
-  /// Delay tasks at random, from this seed; 0: none.
-  unsigned jitter = 0;
+  int width = 8;     ///< partial blocks kept from task to task
 };
 
-/// Walks one microbatch forwards and backwards through the stages and gives
-/// each task the first time at which its device is free in every period, then
-/// the weight gradients what is left. Empty `at` when they do not fit.
-Block makeBlock(const Problem &problem, const BlockOptions &options);
+/// Walks one microbatch forwards and backwards through the stages, each task at
+/// one of the times when its device is free in every period, and keeps the
+/// walks that wait least while least is held; then the weight gradients take
+/// what is left. Those that found a place, of the least waiting first.
+std::vector<Block> makeBlocks(const Problem &problem,
+                              const BlockOptions &options);
+
+/// Task visits that makeBlocks amounts to.
+double blockEffort(const Problem &problem, const BlockOptions &options);
 
 /// The block for every microbatch, as an order.
 Order unroll(const Problem &problem, const Block &block);

@@ -9,6 +9,12 @@
 // the first input gradient comes before the last forward; then the two idle
 // times lie in different parts of the schedule and add up.
 //
+// Memory is held over time, too: an activation at least from its forward to its
+// input gradient, which is the way to the last stage and back. A device that
+// never holds more than its limit is busy with holding for at least the sum of
+// these, divided by the limit (Little's law), and longer because it starts and
+// ends with nothing: memory fills no faster than forwards run.
+//
 //===----------------------------------------------------------------------===//
 #include "compiler/schedule/search/Bounds.h"
 
@@ -142,12 +148,81 @@ static bool mustInterleave(const Problem &p, int d) {
   return p.limit[d] < kNever && all > p.limit[d] + p.slack;
 }
 
-double lowerBound(const Problem &p) {
-  std::vector<double> forward = earliest(p, p.rows);
-  std::vector<double> backward = earliest(p, p.mirror);
-  bool span = p.metric == Metric::Span;
-  // From a stage's forward to the last one's; from that to an input gradient.
-  std::vector<double> toLast(p.stages, 0), back(p.stages, 0);
+namespace {
+
+/// Memory that is held over time below a limit.
+struct Holding {
+  double limit = 0;
+  double held = 0;              ///< memory times time, at least
+  double filled = 0, fills = 0; ///< most that a task takes, and per time
+  double freed = 0, frees = 0;  ///< most that one gives back, and per time
+
+  /// For how long. Below the limit something is missing while memory fills and
+  /// while it empties; both count when `work` is long enough for the two.
+  double least(double work) const {
+    auto missing = [&](double step, double rate) {
+      double rest = std::max(0.0, limit - step);
+      return rate > 0 ? rest * rest / (2 * rate) : 0;
+    };
+    const double before = missing(filled, fills), after = missing(freed, frees);
+    const bool apart =
+        fills > 0 && frees > 0 && limit / fills + limit / frees <= work;
+    return (held + (apart ? before + after : std::max(before, after))) / limit *
+           (1 - 1e-9);
+  }
+};
+
+} // namespace
+
+/// How long a device holds what it cannot help holding; 0 where its memory is
+/// not of the kind that forwards take and gradients give back.
+static double holding(const Problem &p, int d,
+                      const std::vector<double> &toLast,
+                      const std::vector<double> &back) {
+  const double limit = p.limit[d] + p.slack;
+  if (!(limit < kNever) || limit <= 0)
+    return 0;
+  Holding all{limit}, whole{limit}; // with what waits for W, and without
+  double work = 0, size = 0;
+  bool alike = true;
+  for (int row : p.rowsOf[d]) {
+    if (row % 3 != 0)
+      continue;
+    const Row &f = p.rows[row], &i = p.rows[row + 1], &w = p.rows[row + 2];
+    const double kept = f.memory + i.memory, both = i.time + w.time;
+    if (f.memory < 0 || i.memory > 0 || w.memory > 0 || kept < -p.slack ||
+        kept + w.memory < -p.slack || f.time <= 0 || w.time <= 0)
+      return 0;
+    alike = alike && f.memory > 0 && (size == 0 || f.memory == size);
+    size = f.memory;
+    const double way = f.time + toLast[row / 3] + back[row / 3];
+    whole.held += p.microbatches * f.memory * way;
+    all.held += p.microbatches * std::max(0.0, kept) * w.time;
+    work += p.microbatches * (f.time + both);
+    all.filled = std::max(all.filled, f.memory);
+    all.fills = std::max(all.fills, f.memory / f.time);
+    all.freed = std::max({all.freed, -i.memory, -w.memory});
+    all.frees = std::max(
+        {all.frees, -w.memory / w.time, -(i.memory + w.memory) / both});
+    whole.frees = std::max(whole.frees, f.memory / both);
+  }
+  all.held += whole.held;
+  double least = all.least(work);
+  if (alike) { // so many at once, none in part
+    whole.limit = size * std::floor(limit / size);
+    whole.filled = whole.freed = size;
+    whole.fills = all.fills;
+    if (whole.limit > 0)
+      least = std::max(least, whole.least(work));
+  }
+  return least;
+}
+
+/// From a stage's forward to the last one's; from that to an input gradient.
+static void waysOf(const Problem &p, std::vector<double> &toLast,
+                   std::vector<double> &back) {
+  toLast.assign(p.stages, 0);
+  back.assign(p.stages, 0);
   for (int s = p.stages - 1; s >= 0; --s) {
     const Row &i = p.rows[3 * s + 1];
     back[s] = i.time;
@@ -156,6 +231,23 @@ double lowerBound(const Problem &p) {
     toLast[s] = toLast[s + 1] + p.rows[3 * s].hop + p.rows[3 * s + 3].time;
     back[s] += back[s + 1] + p.rows[3 * s + 4].hop;
   }
+}
+
+double holding(const Problem &p) {
+  std::vector<double> toLast, back;
+  waysOf(p, toLast, back);
+  double most = 0;
+  for (int d = 0; d < p.devices; ++d)
+    most = std::max(most, holding(p, d, toLast, back));
+  return most;
+}
+
+double lowerBound(const Problem &p) {
+  std::vector<double> forward = earliest(p, p.rows);
+  std::vector<double> backward = earliest(p, p.mirror);
+  bool span = p.metric == Metric::Span;
+  std::vector<double> toLast, back;
+  waysOf(p, toLast, back);
   double bound = 0;
   for (int d = 0; d < p.devices; ++d) {
     double work = 0;
@@ -165,8 +257,11 @@ double lowerBound(const Problem &p) {
       double from = span ? w.arrives : 0;
       return std::max(w.arrives - from, w.turns - from - w.most);
     };
-    double before = idle(warmup(p, d, forward));
+    const Wait start = warmup(p, d, forward);
+    double before = idle(start);
     Wait end = drain(p, d, backward);
+    bound = std::max(bound, holding(p, d, toLast, back) +
+                                (span ? 0 : start.arrives + end.arrives));
     if (span) {
       end.arrives = 0;
       end.turns = wayToOwnEnd(p, d, toLast, back);

@@ -21,32 +21,56 @@ namespace pipec::schedule::search {
 
 namespace {
 
+/// The next task of a row; the heads of a device lie side by side.
+struct Head {
+  double ready = kNever; ///< when it can start, as far as is known
+  double time = 0, memory = 0;
+  int position = 0; ///< in the device's list
+  int row = 0, taken = 0;
+  int after = -1, before = -1; ///< heads of the same stage
+  bool waits = false;
+};
+
+/// A place in a device's list of tasks not yet taken, which is linked.
+struct Link {
+  int next = 0, previous = 0;
+  int head = 0;      ///< of the task's row
+  double memory = 0; ///< what the task adds
+};
+
+struct Device {
+  int links = 0, size = 0; ///< of its list; the last link is the list's head
+  double freeAt = 0, held = 0, first = 0;
+};
+
+/// What passes allocate, kept from one to the next.
+struct Buffers {
+  std::vector<double> arrival, starts; ///< by task
+  std::vector<double> offset;  ///< device -> its clock behind the others
+  std::vector<int> positionOf; ///< by task
+  std::vector<int> headOf;     ///< by row
+  std::vector<int> firstHead;  ///< by device
+  std::vector<Device> devices;
+  std::vector<Head> heads;
+  std::vector<Link> links;
+};
+
 class Pass {
 public:
   Pass(const Problem &problem, const Order &order, bool backwards, Shake *shake,
-       Times *times)
+       Times *times, Buffers &buffers)
       : p(problem), rows(backwards ? p.mirror : p.rows), backwards(backwards),
         shake(shake), times(times), order(order), result(p.devices),
-        offset(p.devices, 0), agenda(p.devices) {}
+        offset(buffers.offset), devices(buffers.devices), heads(buffers.heads),
+        links(buffers.links), headOf(buffers.headOf),
+        firstHead(buffers.firstHead), positionOf(buffers.positionOf),
+        arrival(buffers.arrival), starts(buffers.starts), agenda(p.devices) {}
   Order run(Result *result);
 
 private:
-  /// The tasks of a device not yet taken, as a linked list over positions.
-  struct Device {
-    std::vector<int> next, previous; ///< by position; n is the list's head
-    double freeAt = 0, held = 0, first = 0;
-  };
-  /// The next task of a row; the heads of a device lie side by side.
-  struct Head {
-    double ready = kNever; ///< when it can start, as far as is known
-    double time = 0, memory = 0;
-    int row = 0, taken = 0;
-    int after = -1, before = -1; ///< heads of the same stage
-    bool waits = false;
-  };
-
   void prepare();
   void prepareHeads();
+  void prepareLinks();
   void entries();
   void finish(double to);
   Task taskOf(const Head &h) const {
@@ -54,10 +78,13 @@ private:
   }
   void refresh(Head &h) {
     if (h.taken == p.microbatches ||
-        (h.after >= 0 && heads[h.after].taken <= h.taken))
+        (h.after >= 0 && heads[h.after].taken <= h.taken)) {
       h.ready = kNever;
-    else
-      h.ready = h.waits ? arrival[taskOf(h)] : 0;
+      return;
+    }
+    const Task t = taskOf(h);
+    h.position = positionOf[t];
+    h.ready = h.waits ? arrival[t] : 0;
   }
   void decide(int d, double now);
   bool roomToPull(int d, int position, double change) const;
@@ -72,47 +99,42 @@ private:
   Times *times;
   const Order &order;
   Order result;
-  std::vector<double> offset; ///< device -> its clock behind the common one
-  std::vector<Device> devices;
-  std::vector<Head> heads;
-  std::vector<int> headOf;    ///< row -> head
-  std::vector<int> firstHead; ///< device -> its first head
-  std::vector<int> positionOf;
-  std::vector<double> arrival;
-  std::vector<double> starts; ///< by task, when times are wanted
+  std::vector<double> &offset;
+  std::vector<Device> &devices;
+  std::vector<Head> &heads;
+  std::vector<Link> &links;
+  std::vector<int> &headOf;
+  std::vector<int> &firstHead;
+  std::vector<int> &positionOf;
+  std::vector<double> &arrival;
+  std::vector<double> &starts; ///< when times are wanted
   Agenda agenda;
 };
 
 void Pass::prepare() {
   arrival.assign(p.taskIds(), kNever);
   positionOf.resize(p.taskIds());
+  offset.assign(p.devices, 0);
   if (times)
     starts.resize(p.taskIds());
-  devices.resize(p.devices);
+  devices.assign(p.devices, {});
   for (int d = 0; d < p.devices; ++d) {
-    Device &dev = devices[d];
-    int n = static_cast<int>(order[d].size());
-    dev.next.resize(n + 1);
-    dev.previous.resize(n + 1);
-    for (int i = 0; i <= n; ++i) {
-      int after = i == n ? 0 : i + 1, before = i == 0 ? n : i - 1;
-      dev.next[i] = backwards ? before : after;
-      dev.previous[i] = backwards ? after : before;
-    }
-    for (int i = 0; i < n; ++i)
-      positionOf[order[d][i]] = i;
     if (backwards)
-      dev.held = p.residue[d];
-    result[d].reserve(n);
+      devices[d].held = p.residue[d];
+    for (std::size_t i = 0; i < order[d].size(); ++i)
+      positionOf[order[d][i]] = static_cast<int>(i);
+    result[d].reserve(order[d].size());
     agenda.set(d, 0);
   }
   prepareHeads();
+  prepareLinks();
   if (p.metric == Metric::Span)
     entries();
 }
 
 void Pass::prepareHeads() {
-  heads.reserve(rows.size());
+  heads.clear();
+  firstHead.clear();
   headOf.resize(rows.size());
   for (int d = 0; d < p.devices; ++d) {
     firstHead.push_back(static_cast<int>(heads.size()));
@@ -133,6 +155,26 @@ void Pass::prepareHeads() {
     }
   for (Head &h : heads)
     refresh(h);
+}
+
+void Pass::prepareLinks() {
+  links.clear();
+  for (int d = 0; d < p.devices; ++d) {
+    const int n = static_cast<int>(order[d].size());
+    devices[d].links = static_cast<int>(links.size());
+    devices[d].size = n;
+    for (int i = 0; i <= n; ++i) {
+      const int after = i == n ? 0 : i + 1, before = i == 0 ? n : i - 1;
+      Link &link = links.emplace_back();
+      link.next = backwards ? before : after;
+      link.previous = backwards ? after : before;
+      if (i == n)
+        continue;
+      const int row = p.rowOf(order[d][i]);
+      link.head = headOf[row];
+      link.memory = rows[row].memory;
+    }
+  }
 }
 
 /// For the span each device has its own clock, which starts with its first
@@ -191,20 +233,20 @@ void Pass::finish(double end) {
 }
 
 void Pass::decide(int d, double now) {
-  Device &dev = devices[d];
-  int n = static_cast<int>(order[d].size());
-  int head = dev.next[n];
-  if (head == n)
+  const Device &dev = devices[d];
+  const Link *list = &links[dev.links];
+  const int first = list[dev.size].next;
+  if (first == dev.size)
     return agenda.set(d, kNever);
   if (shake && now >= shake->from && now < shake->to && chance(shake->rate))
     if (int position = anyReady(d, now); position >= 0)
       return take(d, position, now);
-  double turn = heads[headOf[p.rowOf(order[d][head])]].ready;
+  double turn = heads[list[first].head].ready;
   if (turn <= now)
-    return take(d, head, now);
+    return take(d, first, now);
   // Tasks may fill the gap, and with known latest starts reach beyond it.
   if (times && !times->latest.empty())
-    turn = std::max(turn, times->latest[order[d][head]]);
+    turn = std::max(turn, times->latest[order[d][first]]);
   double wake = kNever;
   int best = -1;
   for (int i = firstHead[d]; i < firstHead[d + 1]; ++i) {
@@ -215,11 +257,10 @@ void Pass::decide(int d, double now) {
     }
     if (now + h.time > turn * (1 + 1e-13))
       continue;
-    int position = positionOf[taskOf(h)];
-    if (best >= 0 && (backwards ? position < best : position > best))
+    if (best >= 0 && (backwards ? h.position < best : h.position > best))
       continue;
-    if (h.memory <= 0 || roomToPull(d, position, h.memory))
-      best = position;
+    if (h.memory <= 0 || roomToPull(d, h.position, h.memory))
+      best = h.position;
   }
   if (best >= 0)
     return take(d, best, now);
@@ -238,11 +279,10 @@ int Pass::anyReady(int d, double now) {
     const Head &h = heads[i];
     if (h.ready > now)
       continue;
-    int position = positionOf[taskOf(h)];
-    if (h.memory > 0 && !roomToPull(d, position, h.memory))
+    if (h.memory > 0 && !roomToPull(d, h.position, h.memory))
       continue;
     if (chance(1.0 / ++seen))
-      picked = position;
+      picked = h.position;
   }
   return picked;
 }
@@ -252,31 +292,32 @@ bool Pass::roomToPull(int d, int position, double change) const {
   const Device &dev = devices[d];
   if (p.limit[d] == kNever)
     return true;
+  const Link *list = &links[dev.links];
+  const double most = p.limit[d] + p.slack;
   double held = dev.held + change;
-  int at = dev.next[order[d].size()];
-  while (p.fits(held, d)) {
+  for (int at = list[dev.size].next; held <= most; at = list[at].next) {
     if (at == position)
       return true;
-    held += rows[p.rowOf(order[d][at])].memory;
-    at = dev.next[at];
+    held += list[at].memory;
   }
   return false;
 }
 
 void Pass::take(int d, int position, double now) {
   Device &dev = devices[d];
-  Task t = order[d][position];
-  int rowIndex = p.rowOf(t);
-  const Row &row = rows[rowIndex];
-  dev.next[dev.previous[position]] = dev.next[position];
-  dev.previous[dev.next[position]] = dev.previous[position];
+  Link *list = &links[dev.links];
+  const Link &link = list[position];
+  const Task t = order[d][position];
+  list[link.previous].next = link.next;
+  list[link.next].previous = link.previous;
+  Head &own = heads[link.head];
+  const Row &row = rows[own.row];
   if (result[d].empty())
     dev.first = now;
   if (times)
     starts[t] = now;
   dev.held += row.memory;
   double end = dev.freeAt = now + row.time;
-  Head &own = heads[headOf[rowIndex]];
   ++own.taken;
   refresh(own);
   if (own.before >= 0)
@@ -299,7 +340,8 @@ void Pass::take(int d, int position, double now) {
 
 Order justify(const Problem &problem, const Order &order, bool backwards,
               Result *result, Shake *shake, Times *times) {
-  return Pass(problem, order, backwards, shake, times).run(result);
+  thread_local Buffers buffers; // the same for every caller, none keeps any
+  return Pass(problem, order, backwards, shake, times, buffers).run(result);
 }
 
 Order improve(const Problem &problem, const Order &order, int rounds,

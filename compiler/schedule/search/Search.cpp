@@ -69,6 +69,10 @@ private:
     return c.result.cost(request.metric);
   }
   bool left() const { return spent < budget; }
+  /// Whether nothing on a placement can be better than the best so far.
+  bool hopeless(int index) const {
+    return instances[index].bound >= least * (1 - 1e-12);
+  }
   void charge(const Problem &p, double passes) { spent += passes * p.tasks(); }
 
   void seeds();
@@ -77,6 +81,7 @@ private:
   void blockSeeds(int index);
   void add(int index, Order order, const std::string &origin);
   void sort();
+  void spread(std::size_t keep);
   void refine(std::size_t keep, int rounds);
   void shakeUp();
   void prove();
@@ -87,6 +92,7 @@ private:
   std::vector<Candidate> pool;
   bool fused, exact;
   int created = 0;
+  double least = kNever; ///< cost of the best candidate
   double spent = 0, budget = 0;
 };
 
@@ -111,8 +117,9 @@ Search::Search(const ScheduleRequest &request, const SearchOptions &options)
     instances.back().bound = lowerBound(instances.back().problem);
     largest = std::max<double>(largest, instances.back().problem.tasks());
   }
-  constexpr double kLeast = 6e5, kPerTask = 260, kMost = 5e6;
-  budget = options.effort * std::clamp(kPerTask * largest, kLeast, kMost);
+  constexpr double kLeast = 3e5, kPerTask = 130, kMost = 5e6;
+  budget = request.effort * options.effort *
+           std::clamp(kPerTask * largest, kLeast, kMost);
 }
 
 void Search::add(int index, Order order, const std::string &origin) {
@@ -122,8 +129,10 @@ void Search::add(int index, Order order, const std::string &origin) {
     return;
   Candidate c{index, created++, std::move(order), {}, origin};
   c.result = evaluate(p, c.order);
-  if (c.result.fits)
-    pool.push_back(std::move(c));
+  if (!c.result.fits)
+    return;
+  least = std::min(least, cost(c));
+  pool.push_back(std::move(c));
 }
 
 void Search::publishedSeeds(int index) {
@@ -160,6 +169,8 @@ void Search::policySeeds(int from, int to) {
   for (int policy = from; policy < to; ++policy)
     for (std::size_t i = 0; i < instances.size() && left(); ++i) {
       const Problem &p = instances[i].problem;
+      if (hopeless(static_cast<int>(i)))
+        continue;
       charge(p, 1);
       add(static_cast<int>(i), greedy(p, kPolicies[policy]), "list scheduling");
     }
@@ -168,28 +179,29 @@ void Search::policySeeds(int from, int to) {
 /// The shortest periods whose block fits, a few of each family.
 void Search::blockSeeds(int index) {
   const Problem &p = instances[index].problem;
-  constexpr int kPeriods = 24, kVariants = 12, kTaken = 3;
+  constexpr int kPeriods = 64, kTaken = 3;
+  constexpr double kStep = 0.02;
+  BlockOptions options;
+  // What must be held is held, whatever the order: no shorter period fits.
+  const double work = p.work / p.microbatches;
+  const double steady = holding(p) / p.microbatches / work;
+  options.period = std::max(1.0, 1 + kStep * std::floor((steady - 1) / kStep));
   int taken = 0;
-  for (int step = 0; step < kPeriods && taken < kTaken && left(); ++step)
-    for (int variant = 0; variant < kVariants && taken < kTaken; ++variant) {
-      BlockOptions options;
-      options.period = 1 + (step < 16 ? 0.0075 * step : 0.03 * (step - 12));
-      options.tidy = variant % 2;
-      options.stretch = 0.5 * (variant / 2 % 3);
-      options.jitter = variant < 6 ? 0 : 977 * step + variant;
-      Block block = makeBlock(p, options);
-      spent += 20.0 * p.stages;
-      if (block.at.empty())
-        continue;
-      bool fits = true;
+  for (int step = 0; step < kPeriods && taken < kTaken && left(); ++step) {
+    spent += blockEffort(p, options);
+    std::vector<Block> blocks = makeBlocks(p, options);
+    auto fitting = std::ranges::find_if(blocks, [&](const Block &block) {
       for (int d = 0; d < p.devices; ++d)
-        fits = fits && p.fits(block.peak[d], d);
-      if (!fits)
-        continue;
-      ++taken;
-      charge(p, 1);
-      add(index, unroll(p, block), "building block");
-    }
+        if (!p.fits(block.peak[d], d))
+          return false;
+      return true;
+    });
+    options.period += kStep;
+    if (fitting == blocks.end())
+      continue;
+    ++taken;
+    add(index, unroll(p, *fitting), "building block");
+  }
 }
 
 void Search::seeds() {
@@ -200,7 +212,8 @@ void Search::seeds() {
   budget = spent + 0.25 * (whole - std::min(spent, whole));
   policySeeds(0, 3);
   for (std::size_t i = 0; i < instances.size(); ++i)
-    blockSeeds(static_cast<int>(i));
+    if (!hopeless(static_cast<int>(i)))
+      blockSeeds(static_cast<int>(i));
   policySeeds(3, n);
   budget = whole;
 }
@@ -212,11 +225,26 @@ void Search::sort() {
       });
 }
 
-/// Keeps the best candidates and improves each.
-void Search::refine(std::size_t keep, int rounds) {
+/// Keeps the best candidates, those of different placements first: what leads
+/// before the local search need not lead after it.
+void Search::spread(std::size_t keep) {
   sort();
+  std::vector<bool> seen(instances.size(), false);
+  std::vector<Candidate> first, rest;
+  for (Candidate &c : pool) {
+    auto &to = seen[c.problem] ? rest : first;
+    seen[c.problem] = true;
+    to.push_back(std::move(c));
+  }
+  std::ranges::move(rest, std::back_inserter(first));
+  pool = std::move(first);
   if (pool.size() > keep)
     pool.resize(keep);
+}
+
+/// Keeps the best candidates and improves each.
+void Search::refine(std::size_t keep, int rounds) {
+  spread(keep);
   for (Candidate &c : pool) {
     if (!left())
       return;
@@ -239,9 +267,7 @@ void Search::shakeUp() {
   constexpr std::size_t kLineages = 3;
   constexpr double kRates[] = {0.05, 0.3, 1};
   enum { Whole, Beginning, End, Places };
-  sort();
-  if (pool.size() > kLineages)
-    pool.resize(kLineages);
+  spread(kLineages);
   Shake shake;
   for (std::size_t turn = 0; left() && !optimal(); ++turn) {
     Candidate &c = pool[turn / std::size(kRates) % pool.size()];

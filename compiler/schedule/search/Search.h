@@ -20,7 +20,7 @@ struct SearchOptions {
   std::vector<Family> families;
   /// Backwards stay whole: I and W as one task.
   bool fused = false;
-  /// Scales the effort, which otherwise follows from the size.
+  /// Scales the effort, which otherwise follows from the size and the request.
   double effort = 1;
   /// Small problems end with branch and bound.
   bool prove = true;

@@ -163,6 +163,59 @@ TEST(Search, GivesUpWithABoundThatHolds) {
   EXPECT_GT(tighter, 0);
 }
 
+TEST(Search, BoundsHoldWhereMemoryIsTight) {
+  Numbers numbers(8);
+  int holds = 0; // rounds in which holding activations decides
+  for (int round = 0; round < 80; ++round) {
+    const bool zigzag = round % 2;
+    ScheduleRequest request = randomRequest(numbers, 2, zigzag ? 2 : 4);
+    request.metric = round % 4 < 2 ? Metric::Makespan : Metric::Span;
+    DeviceCosts &costs = request.costs;
+    costs.memoryForward = numbers.list(2, 2, 4);
+    costs.memoryInput.clear();
+    costs.memoryWeight.clear();
+    costs.limit.clear();
+    for (double whole : costs.memoryForward) {
+      costs.memoryInput.push_back(-numbers.between(0, static_cast<int>(whole)));
+      costs.memoryWeight.push_back(-whole - costs.memoryInput.back());
+      costs.limit.push_back(whole * numbers.between(4, 6) / 4);
+    }
+    Problem p = makeProblem(request, zigzag ? zigzagPlacement(2, 2)
+                                            : linearPlacement(2));
+    Exact exact = solveExactly(p, kNever, kMany);
+    ASSERT_TRUE(exact.proven) << round;
+    EXPECT_LE(lowerBound(p), exact.result.cost(p.metric) * (1 + 1e-12))
+        << round;
+    holds += holding(p) > p.work;
+  }
+  EXPECT_GT(holds, 20);
+}
+
+TEST(Search, EffortBuysShorterOrders) {
+  ScheduleRequest request;
+  request.devices = 8;
+  request.microbatches = 12;
+  request.costs.forward.assign(8, 18);
+  request.costs.backwardInput.assign(8, 17);
+  request.costs.backwardWeight.assign(8, 9);
+  request.costs.comm = {1};
+  request.costs.limit.assign(8, 4);
+  auto makespan = [&](double effort) {
+    request.effort = effort;
+    Schedule schedule = generate("auto", request);
+    return simulate(schedule, costsFor(schedule, request)).makespan;
+  };
+  EXPECT_LT(makespan(4), makespan(0.1));
+  try {
+    generate("1f1b", request);
+    FAIL();
+  } catch (const Failure &failure) {
+    EXPECT_EQ(failure.code, Exit::Usage);
+    EXPECT_STREQ(failure.what(),
+                 "1f1b is not searched, effort has no place there");
+  }
+}
+
 TEST(Search, SmallProblemsEndOptimal) {
   Numbers numbers(4);
   for (int round = 0; round < 30; ++round) {
