@@ -22,7 +22,7 @@ using Pick = Policy::Pick;
 
 /// Found by a cover over some hundred instances (sizes, costs, limits, both
 /// metrics): each brings the best result after improvement somewhere, the first
-/// ones most often. test/bench/schedule_policies.py makes the list again.
+/// ones most often.
 constexpr Policy kPolicies[] = {
     {Between::Alternate, Pick::Oldest, Pick::Oldest, 0, 1, 0, 0},
     {Between::ForwardFirst, Pick::Oldest, Pick::Deepest, 0, 0, 0, 1},
