@@ -107,6 +107,12 @@ flags=(--mca rmaps seq --hostfile "$hostfile" --oversubscribe --bind-to none)
 if [[ $(id -u) == 0 ]]; then
   flags+=(--allow-run-as-root)
 fi
+# Other servers get these as well, where they are set.
+for name in LD_LIBRARY_PATH OMP_NUM_THREADS; do
+  if [[ ${!name:-} ]]; then
+    flags+=(-x "$name")
+  fi
+done
 # shellcheck disable=SC2086
 mpirun -np @RANKS@ "${flags[@]}" ${MPIRUN_FLAGS:-} \
   "${PIPEC_RUN:-pipec-run}" "$plan" "$@" &
