@@ -243,16 +243,25 @@ private:
     Limits above = none, below;
     for (int microbatches : zigzagMemory(request.devices)) {
       const Limits own = limitsOf(request, microbatches, none);
-      const Limits both = limitsOf(request, microbatches, limit);
-      if (both == limit)
+      if (covers(own, limit))
         above = own;
       else if (below.empty())
-        below = both;
+        below = limitsOf(request, microbatches, limit);
     }
     if (above != limit && (above != none || freeAsBound(v)))
       add(v, kV.effort, above, request.metric);
     if (!below.empty())
       add(v, kV.effort, below, request.metric);
+  }
+
+  /// Whether `more` is the limits or beyond them, but for what a peak is
+  /// rounded to.
+  static bool covers(const Limits &more, const Limits &limit) {
+    constexpr double kRounded = 1e-3;
+    for (std::size_t d = 0; d < limit.size(); ++d)
+      if (more[d] < limit[d] * (1 - kRounded))
+        return false;
+    return true;
   }
 
   void line() {

@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 namespace pipec::schedule::search {
 
@@ -174,8 +175,9 @@ private:
         choices.push_back(
             {beam[i].cost + (at - from) * held, at, static_cast<int>(i)});
     }
-    std::stable_sort(choices.begin(), choices.end(),
-                     [](auto &a, auto &b) { return a.cost < b.cost; });
+    std::sort(choices.begin(), choices.end(), [](auto &a, auto &b) {
+      return std::tie(a.cost, a.from, a.at) < std::tie(b.cost, b.from, b.at);
+    });
     next.clear();
     for (const Choice &c : choices) {
       if (static_cast<int>(next.size()) == width)
