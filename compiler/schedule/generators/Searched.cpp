@@ -225,13 +225,6 @@ private:
     all.push_back({family, effort, std::move(own)});
   }
 
-  /// Named schedules are made under either metric, and what is best in one can
-  /// be better in the other, too.
-  void addBoth(search::Family family, double effort, const Limits &limit) {
-    for (Metric metric : {Metric::Makespan, Metric::Span})
-      add(family, effort, limit, metric);
-  }
-
   /// v-flex within the limits; of zb-v, v-half and v-min the one of the most
   /// memory within the limits, and the one of the least beyond them, as the
   /// limits could be the peaks of what it finds.
@@ -239,7 +232,10 @@ private:
     const search::Family v = kV.families[0];
     const Limits &limit = request.costs.limit;
     const Limits none(request.devices, search::kNever);
-    addBoth(v, kV.effort, limit);
+    // Named schedules are made under either metric, and what is best in one
+    // can be better in the other, too.
+    for (Metric metric : {Metric::Makespan, Metric::Span})
+      add(v, kV.effort, limit, metric);
     Limits above = none, below;
     for (int microbatches : zigzagMemory(request.devices)) {
       const Limits own = limitsOf(request, microbatches, none);
@@ -268,7 +264,7 @@ private:
     const search::Family one{Layout::Linear, 1};
     const Limits &limit = request.costs.limit;
     const Limits none(request.devices, search::kNever);
-    addBoth(one, kAlone, limit);
+    add(one, kAlone, limit, request.metric);
     if (limit != none && freeAsBound(one))
       add(one, kAlone, none, request.metric);
   }
