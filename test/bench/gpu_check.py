@@ -12,10 +12,12 @@ GOLDENS has more models, each in a folder with golden.json as in test/models.
 With --standin the libraries of test/standin take the GPU's place, and there are no times.
 """
 import argparse
+import array
 import datetime
 import json
 import os
 import pathlib
+import random
 import shutil
 import statistics
 import subprocess
@@ -32,15 +34,25 @@ GPT2 = dict(layers=12, width=768, heads=12, length=LENGTH)
 
 
 def gpt2_weights(path, count):
-    """Small numbers, the same bits on every machine: so that the digest in the plan is right."""
-    import numpy
-    random = numpy.random.PCG64(1)
+    """Numbers between 2^-6 and 2^-5 of either sign, the same bits everywhere: so that the digest in the plan is right."""
+    generator = random.Random(1)
     with open(path, "wb") as file:
         while count > 0:
-            part = min(count, 1 << 22)
-            bits = (random.random_raw((part + 1) // 2).view(numpy.uint32)[:part] >> numpy.uint32(9)).astype(numpy.float32)
-            ((bits / numpy.float32(1 << 23) - numpy.float32(0.5)) * numpy.float32(0.07)).tofile(file)
+            part = min(count, 1 << 18)
+            fractions = int.from_bytes(b"\xff\xff\x7f\x80" * part, "little")
+            exponents = int.from_bytes(b"\x00\x00\x80\x3c" * part, "little")
+            file.write((generator.getrandbits(32 * part) & fractions | exponents).to_bytes(4 * part, "little"))
             count -= part
+
+
+def write_tokens(path, rows):
+    """An array of `rows` sequences of tokens, as .npy; the same as lists."""
+    generator = random.Random(2)
+    tokens = [[generator.randrange(50257) for _ in range(LENGTH)] for _ in range(rows)]
+    header = str({"descr": "<i8", "fortran_order": False, "shape": (rows, LENGTH)}).ljust(117) + "\n"
+    path.write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode() +
+                     array.array("q", sum(tokens, [])).tobytes())
+    return tokens
 
 
 # Packing.
@@ -179,11 +191,9 @@ class Check:
         self.say("compute-sanitizer: " + ("clean" if done else "see above"))
 
     def times(self, plans, elements):
-        import numpy
         bench = self.target / "bench"
         gpt2_weights(bench / "weights.bin", elements)
-        tokens = numpy.random.default_rng(0).integers(0, 50257, (64, LENGTH)).astype(numpy.int64)
-        numpy.save(bench / "input_ids.npy", tokens)
+        tokens = write_tokens(bench / "input_ids.npy", 64)
         rates = {}
         for precision, ranks in plans:
             for graphs in ("on", "off"):
@@ -222,7 +232,7 @@ class Check:
                 return model(input_ids=ids, labels=ids, use_cache=False).loss
         if mode == "compile":
             loss_of = torch.compile(loss_of)
-        rows = torch.from_numpy(tokens).cuda()
+        rows = torch.tensor(tokens).cuda()
         seconds = []
         for step in range(12):
             if self.left() < 20:

@@ -42,6 +42,20 @@ PlanRequest randomRequest(Random &random, bool limited) {
 
 } // namespace
 
+/// Large ones are searched in other ways: over fewer cuts first.
+TEST(Planners, EachPlansALargeGraph) {
+  Random random(52);
+  PlanRequest r = randomRequest(random, false);
+  r.graph = randomGraph(random, 400);
+  for (int devices : {1, 4}) {
+    r.topology = oneServer(devices, 1e8, 1e-5);
+    for (const PlannerRow &row : planners()) {
+      r.planner = row.name;
+      EXPECT_NO_THROW(verifyPlan(r, makePlan(r))) << row.name;
+    }
+  }
+}
+
 /// Every planner gives a plan that holds (makePlan verifies it), uses devices
 /// that exist, and is never predicted faster than ours by more than its
 /// search's noise.
