@@ -264,7 +264,8 @@ def main():
     table, (better, equal, worse) = beaten(ours, cells)
     print(f"{title}`auto` at every published peak memory\n\nThe lower bound holds for all orders on all placements that "
           f"auto searches (up to four stages\non a device).\n\n{table.text()}\n\n{better} shorter, {equal} equal, "
-          f"{worse} longer of {better + equal + worse}.\n")
+          f"{worse} longer of {better + equal + worse}. Cells that nobody chose, against every named "
+          "schedule: `test/bench/schedules_random.py`.\n")
     print(low_text(ours, cells, title))
     if options.exact:
         done = subprocess.run([options.exact], capture_output=True, text=True, check=True)

@@ -43,7 +43,7 @@ class Table:
 def schedule_rows():
     """Name and traits of each row of Schedules.def."""
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../compiler/schedule/Schedules.def")
-    found = re.findall(r'^PIPEC_SCHEDULE\(\w+,\s*"([^"]+)",\s*\w+,\s*(\w+),\s*\w+,\s*(\w+),\s*\w+,\s*(\w+)',
+    found = re.findall(r'^PIPEC_SCHEDULE\(\w+,\s*"([^"]+)",\s*\w+,\s*(\w+),\s*\w+,\s*(\w+),\s*\w+,\s*\w+,\s*(\w+)',
                        open(path).read(), re.M)
     return [{"name": name, "chunks": chunks, "splits": splits == "true", "searched": costs == "true"
              and name != "chimera"} for name, chunks, splits, costs in found]
