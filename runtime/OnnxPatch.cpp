@@ -25,6 +25,10 @@ enum : uint32_t {
   kModelGraph = 7,
   kGraphNode = 1,
   kNodeInput = 1,
+  kNodeOutput = 2,
+  kNodeOperator = 4,
+  kNodeAttribute = 5,
+  kAttributeTensor = 5,
   kGraphInitializer = 5,
   kTensorDims = 1,
   kTensorType = 2,
@@ -182,6 +186,11 @@ private:
       });
     });
     for (auto &[name, value] : values)
+      if (value.of.empty() && !found.count(name)) {
+        collectConstants(found);
+        break;
+      }
+    for (auto &[name, value] : values)
       if (!value.of.empty())
         addSplit(name, value);
       else if (!found.count(name))
@@ -199,6 +208,51 @@ private:
     tensor.values = &value;
     checkValues(tensor);
     splits.push_back(std::move(tensor));
+  }
+
+  /// Weights that stand in Constant nodes.
+  void collectConstants(std::set<std::string> &found) {
+    wire::forEach(model.bytes(), source, [&](const Field &field) {
+      int64_t node = 0;
+      if (field.number != kModelGraph || !field.isMessage())
+        return;
+      wire::forEach(field.payload, source, [&](const Field &inner) {
+        if (inner.number != kGraphNode)
+          return;
+        const int64_t index = node++;
+        std::optional<Tensor> tensor = constantOf(inner.payload);
+        if (!tensor || !found.insert(tensor->name).second)
+          return;
+        tensor->values = &values.at(tensor->name);
+        checkValues(*tensor);
+        constants.emplace(index, std::move(*tensor));
+      });
+    });
+  }
+
+  /// The tensor of a Constant node whose output has new values.
+  std::optional<Tensor> constantOf(Bytes node) const {
+    std::string output;
+    bool constant = false;
+    wire::forEach(node, source, [&](const Field &field) {
+      if (field.number == kNodeOutput)
+        output = field.payload.text();
+      else if (field.number == kNodeOperator)
+        constant = field.payload.text() == "Constant";
+    });
+    std::optional<Tensor> found;
+    if (!constant || !values.count(output))
+      return found;
+    wire::forEach(node, source, [&](const Field &field) {
+      if (field.number == kNodeAttribute && field.isMessage())
+        wire::forEach(field.payload, source, [&](const Field &part) {
+          if (part.number == kAttributeTensor && part.isMessage())
+            found = parseTensor(part.payload);
+        });
+    });
+    if (found)
+      found->name = output;
+    return found;
   }
 
   Tensor parseTensor(Bytes message) const {
@@ -316,12 +370,17 @@ private:
   /// The tensor without its data: what precedes raw_data, or all of it.
   std::string head(const Tensor &tensor) const {
     std::string message;
+    bool named = false; // in a Constant node it need not be
     wire::forEach(tensor.message, source, [&](const Field &field) {
-      if (field.number == kTensorName)
+      if (field.number == kTensorName) {
         wire::putBytes(message, kTensorName, tensor.name);
-      else if (!holdsData(field.number))
+        named = true;
+      } else if (!holdsData(field.number)) {
         message.append(field.whole.begin, field.whole.size());
+      }
     });
+    if (!named)
+      wire::putBytes(message, kTensorName, tensor.name);
     if (tensor.external) {
       const size_t slash = target.rfind('/');
       const std::string name =
@@ -363,7 +422,8 @@ private:
   }
 
   /// Walks a graph: `tensor(i)` for its initializers, `other(bytes)` for the
-  /// rest. Initializers are numbered in the order collect() met them.
+  /// rest. Initializers are numbered in the order collect() met them; Constant
+  /// nodes with new values become initializers.
   template <class OnTensor, class OnOther>
   void walkGraph(Bytes graph, size_t &index, const OnTensor &onTensor,
                  const OnOther &onOther) const {
@@ -371,8 +431,10 @@ private:
     wire::forEach(graph, source, [&](const Field &field) {
       if (field.number == kGraphInitializer && field.isMessage())
         return onTensor(tensors[index++]);
-      auto inputs =
-          field.number == kGraphNode ? newInputs.find(node++) : newInputs.end();
+      const int64_t at = field.number == kGraphNode ? node++ : -1;
+      if (auto constant = constants.find(at); constant != constants.end())
+        return onTensor(constant->second);
+      auto inputs = newInputs.find(at);
       if (inputs == newInputs.end())
         return onOther(field.whole);
       const std::string text = renamed(field, inputs->second);
@@ -472,6 +534,7 @@ private:
   const std::map<std::string, NewValues> &values;
   const wire::MappedFile model;
   std::vector<Tensor> tensors, splits;
+  std::map<int64_t, Tensor> constants; ///< by node
   /// Node and input to the tensor it reads from now on.
   std::map<int64_t, std::map<int64_t, std::string>> newInputs;
 };

@@ -52,9 +52,11 @@ std::string serverOfRanks(const plan::Plan &plan) {
 std::string dataFlags(const plan::Plan &plan, const std::string &separator,
                       const std::string &folder) {
   std::string text;
-  for (const plan::Input &input : plan.inputs)
-    text += (text.empty() ? "" : separator) + "--data " + input.name + "=" +
-            folder + input.name + ".npy";
+  for (size_t i = 0; i < plan.inputs.size(); ++i)
+    if (const plan::Input &input = plan.inputs[i];
+        plan.reads(static_cast<int>(i)))
+      text += (text.empty() ? "" : separator) + "--data " + input.name + "=" +
+              folder + input.name + ".npy";
   return text;
 }
 

@@ -308,6 +308,12 @@ void Importer::checkOperators(const Scope &scope) {
 void Importer::checkOperator(const Node &node, const Scope &scope) {
   const OpRow *row = findOp(node.domain, node.op);
   const auto opset = scope.opsets->find(node.domain);
+  const RefusedOp *refused =
+      node.domain.empty() ? findRefused(node.op) : nullptr;
+  if (refused)
+    throw NodeError{"the operator " + node.op +
+                        " is not supported: " + std::string(refused->reason),
+                    std::string(refused->remedy)};
   if (!row) {
     const std::string full =
         node.domain.empty() ? node.op : node.domain + "." + node.op;

@@ -39,4 +39,15 @@ const OpRow *findOp(std::string_view domain, std::string_view name) {
   return found ? &*at : nullptr;
 }
 
+const RefusedOp *findRefused(std::string_view name) {
+#define ONNX_REFUSED(NAME, REASON, REMEDY) {NAME, REASON, REMEDY},
+  static constexpr RefusedOp rows[] = {
+#include "compiler/onnx/OpTable.def"
+  };
+  const auto at =
+      std::find_if(std::begin(rows), std::end(rows),
+                   [&](const RefusedOp &row) { return row.name == name; });
+  return at == std::end(rows) ? nullptr : at;
+}
+
 } // namespace pipec::onnx

@@ -29,4 +29,10 @@ const std::vector<OpRow> &opTable();
 /// The row of an operator, or null.
 const OpRow *findOp(std::string_view domain, std::string_view name);
 
+/// An operator of ai.onnx that cannot be supported.
+struct RefusedOp {
+  std::string_view name, reason, remedy;
+};
+const RefusedOp *findRefused(std::string_view name);
+
 } // namespace pipec::onnx

@@ -1,5 +1,6 @@
 //===- Reader.cpp - a model file to plain data ----------------------------===//
 #include "compiler/onnx/Reader.h"
+#include "compiler/onnx/Constants.h"
 #include "compiler/onnx/Files.h"
 #include "compiler/onnx/Wire.h"
 
@@ -449,6 +450,7 @@ std::unique_ptr<Model> readModel(std::string_view bytes,
                           bytes.data(), static_cast<int64_t>(bytes.size())});
   std::string().swap(stripped.message);
   Converter(*model, stripped, folder).convert(message);
+  liftConstants(*model);
   reportTensors(model->graph.initializers, diagnostics);
   return model;
 }

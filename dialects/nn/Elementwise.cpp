@@ -53,6 +53,14 @@ LogicalResult SelectOp::verify() {
 // Unary gradients: d is the gradient of y
 //===----------------------------------------------------------------------===//
 
+/// 0 where x is 0: so PyTorch has it for norms and deviations, which exporters
+/// write as roots of sums; a product of infinity and the sum's 0 would be NaN.
+static Value sqrtGradient(NNBuilder &b, Value d, Value y) {
+  Value zero = splatLike(b, y, 0);
+  return select(b, compare(b, "eq", y, zero), zero,
+                div(b, d, mulScalar(b, y, 2)));
+}
+
 #define UNARY_GRADIENT(OP, EXPRESSION)                                         \
   void OP::backward(NNBuilder &b, ValueRange grads, const llvm::BitVector &,   \
                     Grads &out) {                                              \
@@ -65,7 +73,7 @@ UNARY_GRADIENT(AbsOp, mul(b, d, SignOp::create(b, x)))
 UNARY_GRADIENT(ExpOp, mul(b, d, y))
 UNARY_GRADIENT(LogOp, div(b, d, x))
 UNARY_GRADIENT(Log1pOp, div(b, d, addScalar(b, x, 1)))
-UNARY_GRADIENT(SqrtOp, div(b, d, mulScalar(b, y, 2)))
+UNARY_GRADIENT(SqrtOp, sqrtGradient(b, d, y))
 UNARY_GRADIENT(RsqrtOp, mul(b, mulScalar(b, d, -0.5), mul(b, y, mul(b, y, y))))
 UNARY_GRADIENT(ReciprocalOp, mul(b, neg(b, d), mul(b, y, y)))
 UNARY_GRADIENT(TanhOp, mul(b, d, sub(b, splatLike(b, y, 1), mul(b, y, y))))

@@ -112,9 +112,10 @@ DataSource::DataSource(const plan::Plan &plan,
                        std::optional<uint64_t> shuffle)
     : plan(plan), shuffle(shuffle) {
   std::string names, missing;
-  for (const plan::Input &input : plan.inputs) {
+  for (size_t i = 0; i < plan.inputs.size(); ++i) {
+    const plan::Input &input = plan.inputs[i];
     names += (names.empty() ? "" : ", ") + input.name;
-    if (!files.count(input.name))
+    if (!files.count(input.name) && plan.reads(static_cast<int>(i)))
       missing += " --data " + input.name + "=FILE.npy";
   }
   for (auto &[name, file] : files) {
@@ -129,8 +130,11 @@ DataSource::DataSource(const plan::Plan &plan,
   if (!missing.empty())
     throw Failure(Exit::Usage, "inputs without data; add" + missing);
   for (const plan::Input &input : plan.inputs) {
-    arrays.push_back(std::make_unique<Npy>(files.at(input.name)));
-    checkArray(input, *arrays.back());
+    const auto file = files.find(input.name);
+    arrays.push_back(file == files.end() ? nullptr
+                                         : std::make_unique<Npy>(file->second));
+    if (arrays.back())
+      checkArray(input, *arrays.back());
   }
 }
 

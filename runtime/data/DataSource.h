@@ -20,7 +20,8 @@ namespace pipec {
 class DataSource {
 public:
   /// Opens the array of every input of the plan, and checks its type and shape.
-  /// Failure(Usage) lists inputs without an array and names that are no input;
+  /// Failure(Usage) lists inputs that a stage reads and that have no array, and
+  /// names that are no input;
   /// Failure(NoInput, BadModel) as Npy, or for a type or shape that does not go
   /// with the input.
   DataSource(const plan::Plan &plan,
@@ -45,7 +46,7 @@ private:
 
   const plan::Plan &plan;
   std::optional<uint64_t> shuffle;
-  std::vector<std::unique_ptr<Npy>> arrays; ///< by input
+  std::vector<std::unique_ptr<Npy>> arrays; ///< by input; null: not read
   int64_t rows = 0;
 };
 

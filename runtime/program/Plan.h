@@ -264,6 +264,15 @@ struct Plan {
   std::vector<Rank> ranks;
   Predicted predicted;
   std::vector<BaselineRow> baselines;
+
+  /// Whether a stage reads the input; one that none reads needs no array.
+  bool reads(int input) const {
+    for (const Stage &stage : stages)
+      for (const StageInput &use : stage.inputs)
+        if (use.input == input)
+          return true;
+    return false;
+  }
 };
 
 /// Reads DIR/plan.json and checks it: every index in range, offsets inside

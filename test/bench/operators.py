@@ -15,6 +15,7 @@ import collections
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -149,6 +150,10 @@ def table():
         gradient = slopes[row["name"]] or "–"
         lines.append("| %s | %s | %s | %s | %s |" % (row["name"], forward, gradient,
                                                   row["since"].replace(",", ", "), row["summary"]))
+    rows = (ROOT / "compiler" / "onnx" / "OpTable.def").read_text()
+    refused = re.findall(r'^ONNX_REFUSED\("(\w+)",\s*"([^"]*)",\s*"([^"]*)"\)', rows, re.M)
+    lines += ["", "Refused, whatever their attributes:", ""]
+    lines += ["* %s: %s; %s" % row for row in refused]
     return "\n".join(lines) + "\n"
 
 

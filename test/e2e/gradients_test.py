@@ -73,6 +73,13 @@ MORE = [
     case("DFT", 20, ["2x5x3x1:-1:1", ints(8, shape=[]), ints(1, shape=[])], onesided=1),
     case("DFT", 20, ["1x5x2:-1:1", ints(8, shape=[]), ints(1, shape=[])], onesided=1, inverse=1),
     case("STFT", 17, ["2x12x1:-1:1", ints(3, shape=[]), "4:0.2:1"]),
+    *(case("Det", 22, ["%s:-1:1" % shape]) for shape in ("1x1", "2x2", "3x3", "2x3x5x5")),
+    case("LinearAttention", 27, ["1x3x4:-1:1", "1x3x2:-1:1", "1x3x3:-1:1", "1x1x2x3:-1:1", "1x3x1:-1:0", "1x3x1:0.2:0.8"],
+         outputs=2, q_num_heads=2, kv_num_heads=1),
+    case("DeformConv", 22, ["1x4x5x5:-1:1", "6x2x3x3:-1:1", "1x36x3x3:0.1:0.4", "6:-1:1", "1x18x3x3:0.2:1"], group=2,
+         offset_group=2),
+    case("DeformConv", 19, ["2x3x4x5:-1:1", "2x3x3x2:-1:1", "2x12x2x3:0.1:0.4"], strides=[2, 1], dilations=[1, 2],
+         pads=[1, 0, 1, 0]),
     case("RoiAlign", 16, ["2x3x6x6:-1:1", "3x4:0.6:4.9", ints(0, 1, 1)], output_height=2, output_width=3, sampling_ratio=2),
 ]
 
@@ -82,9 +89,9 @@ INSIDE = "it is read as the operators inside it"
 PARTS = "it hands on tensors as they are"
 CHOICE = "its output is a choice among constants: the slope is 0 or there is none"
 NONE = {
-    **dict.fromkeys("And ArgMax ArgMin BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor "
-                    "DynamicQuantizeLinear Equal Greater GreaterOrEqual IsInf IsNaN Less LessOrEqual MatMulInteger NonZero "
-                    "Not Or QLinearMatMul QuantizeLinear Xor".split(), INTEGERS),
+    **dict.fromkeys("And ArgMax ArgMin BitCast BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor "
+                    "ConvInteger DynamicQuantizeLinear Equal Greater GreaterOrEqual IsInf IsNaN Less LessOrEqual MatMulInteger NonZero "
+                    "Not Or QLinearConv QLinearMatMul QuantizeLinear Xor".split(), INTEGERS),
     **dict.fromkeys("BlackmanWindow Constant ConstantOfShape EyeLike HammingWindow HannWindow MelWeightMatrix "
                     "OptionalHasElement RandomNormal RandomNormalLike RandomUniform RandomUniformLike Range SequenceEmpty "
                     "SequenceLength Shape Size".split(), SHAPES),

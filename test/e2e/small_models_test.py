@@ -79,7 +79,10 @@ class SmallModelsTest(PipelineTest):
                              ("g (float x) => (float y) { y = Exp(x) }", {"x": ()}),
                              ("g (float[4,0] x) => (float[4,0] y) { y = Exp(x) }", {"x": (4, 0)}),
                              ("g (float[1,3] x, float[2] unused) => (float[1,3] y) { y = Exp(x) }",
-                              {"x": (1, 3), "unused": (2,)})):
+                              {"x": (1, 3), "unused": (2,)}),
+                             ("g (float[1,3] x, float[2] unused) => (float[1,3] y) { y = Exp(x) }", {"x": (1, 3)}),
+                             ("g (float[4,3] x, float[4] unused) => (float[3] y) <float[3] w = {1, 2, 3}> { y = Exp(w) }",
+                              {})):
             with self.subTest(text):
                 plan = self.compile(self.model(text), "--cpus", 1, "--forward-only")
                 words = [w for n, f in self.data(**inputs).items() for w in ("--data", "%s=%s" % (n, f))]
@@ -105,6 +108,32 @@ class SmallModelsTest(PipelineTest):
             losses.append(self.train(plan, data, 3).losses)
         self.assertEqual(losses, losses[:1] * 5)
         self.assertGreater(kept, 0)
+
+    def test_weights_in_constant_nodes(self):
+        """As Paddle's exporter writes them: they train as initializers do, and are exported as such."""
+        values = "{%s}" % ",".join("%g" % (((5 * i) % 17) / 17 - 0.4) for i in range(12))
+        texts = ("g (float[4,3] x) => (float[4,4] y) <float[3,4] w = %s> { y = MatMul(x, w) }" % values,
+                 "g (float[4,3] x) => (float[4,4] y) { w = Constant <value = float[3,4] %s> ()  y = MatMul(x, w) }" % values)
+        data, losses = self.data(x=(16, 3), targets=(16, 4)), []
+        for text in texts:
+            flags = ("--cpus", 1, "--microbatches", 2, "--loss", "mse", "--optimizer", "sgd:lr=0.1")
+            trained, first = self.fresh(".onnx"), self.compile(self.model(text), *flags)
+            losses.append(self.train(first, data, 2, "--export", trained).losses)
+            losses[-1] += self.train(self.compile(trained, *flags), data, 2).losses
+        self.assertEqual(losses[0], losses[1])
+        self.assertEqual(len(set(losses[0])), 4)
+
+    def test_roots_of_zero_have_no_slope(self):
+        """Norms and deviations of equal values, as exporters write them."""
+        for power in ("Sqrt(s)", "Pow(s, h)", "Pow(s, q)", "Pow(s, t)"):
+            with self.subTest(power):
+                model = self.model("g (float[4,3] x) => (float[4] y) <float[3] w = {0.5, -1, 2}, float h = {0.5}, "
+                                   "float q = {0.4999}, float t = {1.5}, int64[1] a = {1}, float z = {0}> "
+                                   "{ p = Mul(x, w)  n = Mul(p, z)  c = Mul(n, n)  s = ReduceSum <keepdims = 0> (c, a)"
+                                   "  r = %s  e = ReduceSum <keepdims = 0> (p, a)  y = Add(r, e) }" % power)
+                plan = self.compile(model, "--cpus", 1, "--microbatches", 2, "--loss", "mse", "--optimizer", "sgd:lr=0.1")
+                losses = self.train(plan, self.data(x=(16, 3), targets=(16,)), 3).losses
+                self.assertEqual(len(set(losses)), 3)
 
     def test_many_sums_over_rows_in_one_kernel(self):
         """The gradient of a chain of scales is one kernel with a sum over rows for each of them."""

@@ -234,6 +234,12 @@ static Val constantPower(NodeContext &c, const Val &x, double p) {
     return e.unary<nn::ReciprocalOp>(e.mul(x, x));
   if (p == 1.5)
     return e.mul(x, e.unary<nn::SqrtOp>(x));
+  if (p > 0 && p < 1) {
+    // The gradient at 0 is that of a root, see nn.sqrt.
+    const Val zero = e.compare("eq", x, 0);
+    const Val safe = e.select(zero, e.splatLike(x, 1), x);
+    return e.select(zero, x, e.binary<nn::PowOp>(safe, e.splatLike(x, p)));
+  }
   return {};
 }
 
@@ -312,6 +318,26 @@ void importClip(NodeContext &c) {
 
 void importCast(NodeContext &c) {
   c.out(c.e.cast(c.in(0), c.typeAttr("to", ElementType::Undefined)));
+}
+
+/// The same bits as another type of the same width. Integers wrap when they are
+/// cast.
+void importBitCast(NodeContext &c) {
+  const Val &x = c.in(0);
+  const Type to = c.typeAttr("to", ElementType::Undefined);
+  const Type from = x.getElementType();
+  const auto integer = [](Type type) {
+    return type.isInteger() && !type.isInteger(1);
+  };
+  if (from.getIntOrFloatBitWidth() != to.getIntOrFloatBitWidth())
+    c.fail("it reads " + typeText(x.type) + " as elements of another width");
+  if (from == to || (integer(from) && integer(to))) {
+    c.out(c.e.cast(x, to));
+    return;
+  }
+  const std::string bytes = rawBytes(c.known(0, "input").toAttr());
+  c.out(nn::Literal::fromAttr(DenseElementsAttr::getFromRawBuffer(
+      withElement(x.type, to), ArrayRef(bytes.data(), bytes.size()))));
 }
 
 void importCastLike(NodeContext &c) {

@@ -1,5 +1,6 @@
 //===- Quantize.cpp - importers of linear quantization --------------------===//
 #include "compiler/onnx/ops/Ops.h"
+#include "compiler/onnx/ops/Window.h"
 
 #include <cmath>
 
@@ -130,6 +131,17 @@ void importMatMulInteger(NodeContext &c) {
                         withoutZero(c, 1, 3, false)));
 }
 
+/// A product of quantized operands, scaled by operands 1, 4 and 6, with the
+/// zero point of operand 7.
+static Val requantize(NodeContext &c, const Val &product, const Val &scale) {
+  Emitter &e = c.e;
+  const Type f32 = Float32Type::get(e.getContext());
+  const Val scaled = e.mul(e.cast(product, f32), scale);
+  const Val &zero = c.in(7);
+  return quantize(c, scaled, e.splatLike(scaled, 1),
+                  e.broadcast(zero, scaled.getShape()), zero.getElementType());
+}
+
 void importQLinearMatMul(NodeContext &c) {
   Emitter &e = c.e;
   const Type f32 = Float32Type::get(e.getContext());
@@ -137,11 +149,48 @@ void importQLinearMatMul(NodeContext &c) {
                                       withoutZero(c, 3, 5, false));
   const Val scale = e.div(e.mul(e.cast(c.in(1), f32), e.cast(c.in(4), f32)),
                           e.cast(c.in(6), f32));
-  const Val one = e.splatLike(e.cast(product, f32), 1);
-  const Val scaled = e.mul(e.cast(product, f32), scale);
-  const Val &zero = c.in(7);
-  c.out(quantize(c, scaled, one, e.broadcast(zero, scaled.getShape()),
-                 zero.getElementType()));
+  c.out(requantize(c, product, scale));
+}
+
+/// One number, or one a channel of the result: as it broadcasts over images, or
+/// over the weight.
+static Val overChannels(NodeContext &c, const Val &v, const Val &like,
+                        int64_t axis) {
+  SmallVector<int64_t> shape(like.getRank(), 1);
+  if (v.type.getNumElements() != 1)
+    shape[axis] = v.type.getNumElements();
+  return c.e.reshape(v, shape);
+}
+
+/// Integers convolve exactly in f64.
+static Val convolveIntegers(NodeContext &c, size_t x, size_t zeroX, size_t w,
+                            size_t zeroW) {
+  Emitter &e = c.e;
+  const Type f64 = Float64Type::get(e.getContext());
+  const auto wide = [&](size_t operand, size_t zero) {
+    const Val v = e.cast(c.in(operand), f64);
+    if (!c.has(zero))
+      return v;
+    return e.sub(v, overChannels(c, e.cast(c.in(zero), f64), v, 0));
+  };
+  image(c, x);
+  return convolve(c, wide(x, zeroX), wide(w, zeroW));
+}
+
+void importConvInteger(NodeContext &c) {
+  const Val y = convolveIntegers(c, 0, 2, 1, 3);
+  c.out(c.e.cast(y, IntegerType::get(c.e.getContext(), 32)));
+}
+
+void importQLinearConv(NodeContext &c) {
+  Emitter &e = c.e;
+  const Type f32 = Float32Type::get(e.getContext());
+  Val y = convolveIntegers(c, 0, 2, 3, 5);
+  if (c.has(8))
+    y = addChannelBias(c, y, e.cast(c.in(8), y.getElementType()));
+  const Val both = e.div(e.mul(e.cast(c.in(1), f32), e.cast(c.in(4), f32)),
+                         e.cast(c.in(6), f32));
+  c.out(requantize(c, y, overChannels(c, both, y, 1)));
 }
 
 } // namespace pipec::onnx

@@ -70,12 +70,7 @@ static Val squares(Emitter &e, const Val &x, ArrayRef<int64_t> axes) {
 
 /// The square root of a sum of squares; the gradient at 0 is 0, as in PyTorch.
 static Val norm(Emitter &e, const Val &x, ArrayRef<int64_t> axes) {
-  const Val square = squares(e, x, axes);
-  if (!x.isFloat())
-    return e.unary<nn::SqrtOp>(square);
-  const Val zero = e.compare("eq", square, 0);
-  const Val safe = e.select(zero, e.splatLike(square, 1), square);
-  return e.select(zero, square, e.unary<nn::SqrtOp>(safe));
+  return e.unary<nn::SqrtOp>(squares(e, x, axes));
 }
 
 REDUCE(ReduceSum, e.reduce("sum", x, axes))

@@ -27,3 +27,10 @@ TEST(OpTable, UnknownOperatorsHaveNoRow) {
   EXPECT_EQ(findOp("no.such.domain", "Add"), nullptr);
   EXPECT_NE(findOp("", "Add"), nullptr);
 }
+
+TEST(OpTable, WhatIsRefusedHasNoRow) {
+  ASSERT_NE(findRefused("NonMaxSuppression"), nullptr);
+  EXPECT_EQ(findRefused("Add"), nullptr);
+  for (const char *name : {"ImageDecoder", "NonMaxSuppression", "Unique"})
+    EXPECT_EQ(findOp("", name), nullptr);
+}

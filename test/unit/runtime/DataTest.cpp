@@ -101,7 +101,8 @@ TEST(Npy, SaysWhatIsWrong) {
             Exit::BadModel);
 }
 
-/// A plan with one input, and the array of `rows` rows whose values count up.
+/// A plan with one input that its stage reads, and the array of `rows` rows
+/// whose values count up.
 struct OneInput {
   plan::Plan plan;
   std::string file = freshFolder("data") + "/a.npy";
@@ -114,6 +115,7 @@ struct OneInput {
     input.shape = {batch, 2};
     input.bytes = batch * 16;
     plan.inputs.push_back(input);
+    plan.stages.emplace_back().inputs.push_back({0, 0});
   }
   void write(int64_t rows, bool narrow = false) {
     std::vector<int64_t> values;
@@ -256,6 +258,24 @@ TEST(DataSource, SaysWhatItWants) {
       failure([&] { DataSource(input.plan, {}, std::nullopt); });
   EXPECT_EQ(code, Exit::Usage);
   EXPECT_THAT(message, HasSubstr("--data ids=FILE.npy"));
+}
+
+TEST(DataSource, WhatNoStageReadsNeedsNoArray) {
+  OneInput input(2, 1);
+  input.write(6);
+  input.plan.inputs.push_back(input.plan.inputs[0]);
+  input.plan.inputs[1].name = "unread";
+  const DataSource data(input.plan, {{"ids", input.file}}, std::nullopt);
+  EXPECT_EQ(data.samples(), 6);
+  // One that is given is looked at all the same.
+  const std::string other = freshFolder("unread") + "/b.npy";
+  writeArray(other, dictionary("<i8", "(5, 2)"), raw(std::vector<int64_t>(10)));
+  auto [code, message] = failure([&] {
+    DataSource(input.plan, {{"ids", input.file}, {"unread", other}},
+               std::nullopt);
+  });
+  EXPECT_EQ(code, Exit::BadModel);
+  EXPECT_THAT(message, HasSubstr("5 samples"));
 }
 
 TEST(DataSource, WantsArraysOfEqualLength) {

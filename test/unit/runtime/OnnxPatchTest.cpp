@@ -52,9 +52,10 @@ std::string external(const std::string &location, int64_t offset,
 
 /// A model: some fields around the graph, nodes between the initializers.
 std::string model(const std::vector<std::string> &tensors) {
-  std::string graph = field(1, std::string("node one"));
+  const std::string node = field(1, field(4, std::string("Relu")));
+  std::string graph = node;
   for (const std::string &tensor : tensors)
-    graph += field(5, tensor) + field(1, std::string("another node"));
+    graph += field(5, tensor) + node;
   graph += field(2, std::string("graph"));
   return field(1, uint64_t(9)) + field(2, std::string("maker")) +
          field(7, graph) + field(8, std::string("opset"));
