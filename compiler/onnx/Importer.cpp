@@ -527,6 +527,7 @@ OwningOpRef<ModuleOp> Importer::run() {
   if (!makeOutputs(scope) || !diagnostics.empty())
     return {};
   removeDeadOps();
+  signUnsignedOps();
   widenNarrowOps();
   declareParameters();
   if (!splits.empty())

@@ -66,6 +66,7 @@ private:
 
   bool makeOutputs(const Scope &scope);
   void widenNarrowOps();
+  void signUnsignedOps();
   llvm::DenseSet<mlir::Value> valuesThatCountSamples();
   int64_t outputBatchAxis(const ValueInfo &output, mlir::Value value);
   void declareParameters();

@@ -123,6 +123,26 @@ class SmallModelsTest(PipelineTest):
         self.assertEqual(losses[0], losses[1])
         self.assertEqual(len(set(losses[0])), 4)
 
+    def test_unsigned_inputs(self):
+        """Pictures as bytes train as the same numbers in floats do; what is computed in bytes wraps."""
+        numbers, losses = [(97 * i) % 256 for i in range(48)], []
+        for kind, dtype, packing in (("float", "<f4", "f"), ("uint8", "|u1", "B"), ("uint16", "<u2", "H"), ("uint32", "<u4", "I")):
+            data = self.data(targets=(16, 4))
+            data["x"] = self.fresh(".npy")
+            write_npy(data["x"], dtype, (16, 3), struct.pack("<48" + packing, *numbers))
+            model = self.model("g (%s[4,3] x) => (float[4,4] y) <float[3,4] w = {%s}> "
+                               "{ t = Transpose <perm = [1,0]> (x)  f = Cast <to = 1> (t)  u = Transpose <perm = [1,0]> (f)"
+                               "  y = MatMul(u, w) }" % (kind, ",".join("%g" % (i / 1000) for i in range(12))))
+            plan = self.compile(model, "--cpus", 1, "--microbatches", 2, "--loss", "mse", "--optimizer", "sgd:lr=1e-6")
+            losses.append(self.train(plan, data, 3).losses)
+        self.assertEqual(losses, losses[:1] * 4)
+        plan = self.compile(self.model("g (uint8[4,3] x) => (uint8[4,3] y) { s = Add(x, x)  y = Mul(s, x) }"), "--cpus", 1,
+                            "--forward-only")
+        x, y = self.fresh(".npy"), self.fresh(".npy")
+        write_npy(x, "|u1", (4, 3), bytes(numbers[:12]))
+        self.check_exit(call("pipec-run", plan, "--data", "x=%s" % x, "--output", "y=%s" % y, "--quiet"), 0)
+        self.assertEqual(y.read_bytes()[-12:], bytes(2 * n * n % 256 for n in numbers[:12]))
+
     def test_roots_of_zero_have_no_slope(self):
         """Norms and deviations of equal values, as exporters write them."""
         for power in ("Sqrt(s)", "Pow(s, h)", "Pow(s, q)", "Pow(s, t)"):

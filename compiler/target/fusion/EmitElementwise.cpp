@@ -79,7 +79,8 @@ public:
         .Case<nn::SelectOp>(
             [&](auto) { return make<arith::SelectOp>(x, y, z); })
         .Case<nn::CastOp>([&](nn::CastOp cast) {
-          return this->cast(nn::tensorType(cast.getY()).getElementType());
+          return this->cast(nn::tensorType(cast.getX()).getElementType(),
+                            nn::tensorType(cast.getY()).getElementType());
         })
         .Default([](Operation *) { return Value(); });
   }
@@ -269,7 +270,10 @@ private:
         ->getResult(0);
   }
 
-  Value cast(Type element) {
+  /// Unsigned integers are cast to wider ones and back, no more.
+  Value cast(Type source, Type element) {
+    if (element.isUnsignedInteger())
+      element = b.getIntegerType(element.getIntOrFloatBitWidth());
     Type from = getElementTypeOrSelf(type), to = withElement(type, element);
     if (from == element)
       return x;
@@ -290,8 +294,9 @@ private:
     }
     if (element.getIntOrFloatBitWidth() < from.getIntOrFloatBitWidth())
       return make<arith::TruncIOp>(to, x);
-    return from.isInteger(1) ? make<arith::ExtUIOp>(to, x)
-                             : make<arith::ExtSIOp>(to, x);
+    return from.isInteger(1) || source.isUnsignedInteger()
+               ? make<arith::ExtUIOp>(to, x)
+               : make<arith::ExtSIOp>(to, x);
   }
 
   ImplicitLocOpBuilder &b;

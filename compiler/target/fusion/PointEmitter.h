@@ -93,11 +93,14 @@ protected:
                                      llvm::ArrayRef<int64_t> sizes);
   Value offset(llvm::ArrayRef<Value> indices, Strides strides);
   Value advance(Value pointer, Type element, Value elements);
-  /// What memory holds: a byte for i1, the bits of a bf16.
+  /// What memory holds: a byte for i1, the bits of a bf16 and of what is
+  /// unsigned.
   Type memoryType(Type element) {
     return element.isInteger(1) ? b.getI8Type()
            : element.isBF16()   ? b.getI16Type()
-                                : element;
+           : element.isUnsignedInteger()
+               ? Type(b.getIntegerType(element.getIntOrFloatBitWidth()))
+               : element;
   }
   Type laneType(Type element) {
     return width == 1 ? element : Type(mlir::VectorType::get({width}, element));

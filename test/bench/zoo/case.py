@@ -23,6 +23,7 @@ class Case:
     outputs: int = 1             # the first is the logits
     flags: tuple = ()            # further options of pipec
     tolerance: float = 1e-4
+    script: bool = False         # exported as a script of TorchScript, whose loops and conditions stay
 
     def __post_init__(self):
         self.model = freshen(self.model)

@@ -399,20 +399,15 @@ family("detection", "retina")(lambda: Case(Retina(), {
 
 
 class CenterNet(nn.Module):
-    """Deformable convolution, a heat map's penalty-reduced focal loss, sizes gathered at known places."""
+    """A heat map's penalty-reduced focal loss, sizes gathered at known places."""
 
     def __init__(self):
         super().__init__()
-        import torchvision
         self.a = nn.Conv2d(3, 8, 3, 2, 1)
-        self.offset = nn.Conv2d(8, 27, 3, padding=1)
-        self.deform = torchvision.ops.DeformConv2d(8, 8, 3, padding=1)
         self.heat, self.size = nn.Conv2d(8, 2, 1), nn.Conv2d(8, 2, 1)
 
     def forward(self, x, heat, place, size):
         x = F.relu(self.a(x))
-        o = self.offset(x)
-        x = F.relu(self.deform(x, o[:, :18] * 0.3, torch.sigmoid(o[:, 18:])))
         p = self.heat(x).sigmoid().clamp(1e-4, 1 - 1e-4)
         hit = heat.eq(1).float()
         loss = -((1 - p) ** 2 * p.log() * hit + p ** 2 * (1 - p).log() * (1 - heat) ** 4 * (1 - hit)).mean()
@@ -420,7 +415,7 @@ class CenterNet(nn.Module):
         return loss + F.l1_loss(found, size)
 
 
-@family("detection", "center-deformable")
+@family("detection", "center-points")
 def center():
     heat = random(5).random((ROWS, 2, 16, 16)).astype(np.float32)
     return Case(CenterNet(), {"input": normal(3, 32, 32), "heat": np.where(heat > 0.97, 1, heat * 0.5).astype(np.float32),
@@ -611,7 +606,7 @@ class Scripted(nn.Module):
         return self.out(h)
 
 
-family("recurrent", "scripted")(lambda: Case(torch.jit.script(Scripted()), {"x": normal(5, 6)}, {"labels": classes(4)}))
+family("recurrent", "scripted")(lambda: Case(Scripted(), {"x": normal(5, 6)}, {"labels": classes(4)}, script=True))
 
 
 @model("mobile-vit")

@@ -37,6 +37,8 @@ STEPS = 4
 # Files that train otherwise than the model though as many elements train.
 FOLDED = {("funnel", "dynamo"): "the exporter folds biases times the scale of the scores: the scaled biases train",
           ("funnel", "torchscript"): "the exporter folds biases times the scale of the scores: the scaled biases train",
+          ("discriminator", "dynamo"): "the exporter folds weights times their scale: the scaled weights train",
+          ("discriminator", "torchscript"): "the exporter folds weights times their scale: the scaled weights train",
           ("contrastive", "dynamo"): "the exporter folds exp(temperature): the scale trains, not its logarithm",
           ("clip", "dynamo"): "the exporter folds exp(logit_scale): the scale trains, not its logarithm",
           ("partial-convolution", "dynamo"): "the exporter folds the masked kernel: what the mask hid trains",
@@ -61,6 +63,7 @@ def export(case, exporter, opset, path, static):
     example, names = positional(case, slice(0, case.batch if static else 3)), list(case.inputs)
     outputs = ["logits"] + [f"present.{i}" for i in range(case.outputs - 1)]
     model, axes = copy.deepcopy(case.model).eval(), None if static else symbolic(case, exporter)
+    model = torch.jit.script(model) if case.script else model
     if exporter == "dynamo":
         keep = {"optimize": False} if case.has_batch_norm else {}
         torch.onnx.export(model, example, str(path), dynamo=True, opset_version=opset, input_names=names,
