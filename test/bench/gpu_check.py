@@ -83,7 +83,7 @@ def pack(target, source, build, more):
                 first = first or case
                 own = max(abs(a - b) / max(1e-6, abs(b)) for a, b in zip(run["losses_f32"], run["losses_f64"]))
                 cases.append({"name": case, "model": name, "ranks": ranks, "like": first, "steps": golden.steps,
-                              "inputs": list(golden.data), "losses": run[key],
+                              "inputs": list(golden.data), "words": list(golden.run_args), "losses": run[key],
                               "bound": max(BOUNDS[precision], 3 * own)})
     bench = target / "bench"
     large_models.gpt3(**GPT2).save(bench)
@@ -167,7 +167,7 @@ class Check:
 
     def losses(self, case, references):
         plan, data = self.target / "plans" / case["name"], self.target / "data" / case["model"]
-        done = self.run(plan, case["inputs"], data, case["steps"])
+        done = self.run(plan, case["inputs"], data, case["steps"], *case["words"])
         if not done:
             return
         losses, _, summary = done
@@ -177,7 +177,7 @@ class Check:
         self.expect(losses == reference, "%s: other bits than %s: %r, %r" % (case["name"], case["like"], losses, reference))
         for rank in summary["ranks"]:
             self.expect(rank["peak_bytes"] == rank["predicted_peak_bytes"], case["name"] + ": peak is not the predicted")
-        again = self.run(plan, case["inputs"], data, case["steps"], "--graphs", "off")
+        again = self.run(plan, case["inputs"], data, case["steps"], *case["words"], "--graphs", "off")
         if again:
             self.expect(again[0] == losses, case["name"] + ": other bits without graphs")
         self.say("%-28s worst loss %.2g from PyTorch's" % (case["name"], worst))
