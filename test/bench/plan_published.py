@@ -6,8 +6,8 @@ Usage: plan_published.py PIPEC FOLDER
 PIPEC is pipec or the stand-alone pipec-partition; FOLDER holds the inputs under
 the names that plan_published.json lists (inputs that are not there are left
 out). The published objectives and CPU-seconds come from that file, which names
-their sources ("none": the published program found no plan, "-": its time is not
-known); nothing published is run here. Exits with 1 when a plan is worse than
+their sources ("none": the published program found no plan, "-": its plan or
+time is not known); nothing published is run here. Exits with 1 when a plan is worse than
 the published one by more than the rounding of its figure.
 """
 import decimal
@@ -48,16 +48,17 @@ def main():
             continue
         plan, published = run(pipec, path, case["args"]), case["published"]
         start = [case["input"], case["topology"]]
-        told = [f"{published:g}" if published is not None else "none"]
+        known = isinstance(published, (int, float))
+        told = [f"{published:g}" if known else published or "none"]
         cpu = f"{case['cpu_s']:g}" if case["cpu_s"] is not None else "-"
         if plan is None:
-            worse += published is not None
+            worse += known
             rows.append([*start, "", *told, "none fits", "", "", cpu, "", ""])
             continue
-        ratio = plan["objective"] / published if published else 0
-        worse += bool(published) and is_worse(plan["objective"], published)
+        ratio = plan["objective"] / published if known else 0
+        worse += known and is_worse(plan["objective"], published)
         rows.append([*start, plan["unit"], *told, f"{plan['objective']:.6g}",
-                     f"{ratio:.4f}" if published else "",
+                     f"{ratio:.4f}" if known else "",
                      f"{plan['lower_bound']:.6g}" if plan["lower_bound"] is not None else "", cpu,
                      f"{plan['seconds']:.3f}", "yes" if plan["exact"] else ""])
     if not rows:
