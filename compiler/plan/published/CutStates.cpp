@@ -190,6 +190,38 @@ std::vector<int> CutStates::between(size_t a, size_t b) const {
   return nodes;
 }
 
+CutStates CutStates::only(const std::vector<size_t> &chosen) const {
+  CutStates few;
+  few.groups = groups;
+  few.sets = BitRows(groups.size());
+  std::vector<int> number(size(), -1);
+  for (size_t s : chosen) {
+    number[s] = static_cast<int>(few.seconds.size());
+    few.seconds.push_back(seconds[s]);
+    few.weights.push_back(weights[s]);
+    few.kept.push_back(kept[s]);
+    few.cut.push_back(cut[s]);
+    few.sets.push(sets.row(s));
+  }
+  few.above.resize(few.size());
+  for (size_t s : chosen)
+    for (uint32_t t : above[s])
+      if (number[t] >= 0)
+        few.above[static_cast<size_t>(number[s])].push_back(
+            static_cast<uint32_t>(number[t]));
+  return few;
+}
+
+std::vector<size_t> spread(const CutStates &states, size_t most) {
+  std::vector<size_t> chosen;
+  for (size_t i = 0; i < most; ++i) {
+    const size_t s = i * (states.size() - 1) / (most - 1);
+    if (chosen.empty() || s != chosen.back())
+      chosen.push_back(s);
+  }
+  return chosen;
+}
+
 CutStates cutStates(const PipeDreamProfile &profile, size_t limit,
                     bool memoryLimited) {
   Merged merged = Merger(profile, memoryLimited).run();

@@ -33,7 +33,12 @@ struct CutStates {
   size_t size() const { return seconds.size(); }
   /// Profile nodes in state b and not in a, in file order.
   std::vector<int> between(size_t a, size_t b) const;
+  /// These states alone, which ascend from 0 to the last.
+  CutStates only(const std::vector<size_t> &chosen) const;
 };
+
+/// At most so many states, evenly, the first and the last among them.
+std::vector<size_t> spread(const CutStates &states, size_t most);
 
 /// At most `limit` states.
 CutStates cutStates(const PipeDreamProfile &profile, size_t limit,

@@ -37,10 +37,11 @@ std::vector<PipeDreamLevel> levelsOf(const PartitionOptions &options) {
 struct Search {
   const CutStates &states;
   const std::vector<PipeDreamLevel> &levels;
+  size_t few; ///< states at a time
   bool straddles = false, crosses = false;
 
   PipeDreamPlan within(double limit) {
-    PipeDreamPlan plan = searchPipeDream(states, levels, limit);
+    PipeDreamPlan plan = searchThinned(states, levels, limit, few);
     if (!straddles)
       return plan;
     PipeDreamPlan other =
@@ -96,18 +97,19 @@ Partition partitionPipeDream(const PartitionOptions &options) {
   if (options.straddle && devices > 256)
     throw Failure(Exit::Usage,
                   "--straddle on is searched for at most 256 devices");
-  // Two levels are solved once for every cut and number of servers.
   size_t cuts = 4000;
-  if (levels.size() == 2 && devices > 32)
-    cuts = std::clamp<size_t>(25'600 / static_cast<size_t>(devices), 96, cuts);
   // Straddling plans are tabulated for every pair of device counts.
   bool straddles = options.straddle && levels.size() == 2;
   if (straddles)
     cuts = std::clamp<size_t>(
         static_cast<size_t>(4e6 / ((devices + 1) * (devices + 1))), 64, cuts);
   const double limit = options.memoryLimit;
+  // Two levels are solved once for every cut and number of servers.
+  size_t few = cuts;
+  if (levels.size() == 2 && devices > 32)
+    few = std::clamp<size_t>(25'600 / static_cast<size_t>(devices), 96, cuts);
   CutStates states = cutStates(profile, cuts);
-  Search search{states, levels, straddles};
+  Search search{states, levels, few, straddles};
   PipeDreamPlan plan = search.within(0);
   if (limit > 0 && mostBytes(states, plan) > limit) {
     states = cutStates(profile, cuts, true);
@@ -124,7 +126,7 @@ Partition partitionPipeDream(const PartitionOptions &options) {
   if (limit <= 0 || states.kept.back() <= limit)
     result.dataParallel = dataParallelSeconds(states, levels) * 1000;
   result.bound = states.seconds.back() / devices * 1000;
-  result.exact = states.complete;
+  result.exact = states.complete && states.size() <= few;
   result.states = states.size();
   double slowest = -1;
   for (size_t s = 0; s < plan.stages.size(); ++s) {

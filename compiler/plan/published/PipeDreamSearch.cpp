@@ -334,34 +334,6 @@ PipeDreamPlan solveLevels(const CutStates &states,
   return TwoLevels(states, levels[0], levels[1], limit).solve(incumbent);
 }
 
-/// Every so many states, the first and the last among them, supersets
-/// recomputed.
-CutStates thin(const CutStates &states, size_t want) {
-  CutStates few;
-  few.groups = states.groups;
-  few.sets = BitRows(states.groups.size());
-  std::vector<int> number(states.size(), -1);
-  for (size_t i = 0; i < want; ++i) {
-    size_t s = i * (states.size() - 1) / (want - 1);
-    if (number[s] >= 0)
-      continue;
-    number[s] = static_cast<int>(few.seconds.size());
-    few.seconds.push_back(states.seconds[s]);
-    few.weights.push_back(states.weights[s]);
-    few.kept.push_back(states.kept[s]);
-    few.cut.push_back(states.cut[s]);
-    few.sets.push(states.sets.row(s));
-  }
-  few.above.resize(few.size());
-  for (size_t s = 0; s < states.size(); ++s)
-    if (number[s] >= 0)
-      for (uint32_t t : states.above[s])
-        if (number[t] >= 0)
-          few.above[static_cast<size_t>(number[s])].push_back(
-              static_cast<uint32_t>(number[t]));
-  return few;
-}
-
 } // namespace
 
 double dataParallelSeconds(const CutStates &states,
@@ -388,13 +360,16 @@ static double slowest(const CutStates &states,
 }
 
 static PipeDreamPlan searchFreely(const CutStates &states,
-                                  const std::vector<PipeDreamLevel> &levels) {
+                                  const std::vector<PipeDreamLevel> &levels,
+                                  double incumbent = inf) {
   // A plan over few states bounds the search over all.
-  double incumbent = dataParallelSeconds(states, levels);
+  incumbent = std::min(incumbent, dataParallelSeconds(states, levels));
   constexpr size_t few = 64;
   if (states.size() > 2 * few)
-    incumbent = std::min(
-        incumbent, solveLevels(thin(states, few), levels, incumbent).seconds);
+    incumbent =
+        std::min(incumbent, solveLevels(states.only(spread(states, few)),
+                                        levels, incumbent)
+                                .seconds);
   return solveLevels(states, levels, incumbent);
 }
 
@@ -403,9 +378,9 @@ static PipeDreamPlan searchFreely(const CutStates &states,
 /// near its result, so caps grow from what is reached without a limit.
 static PipeDreamPlan searchWithin(const CutStates &states,
                                   std::vector<PipeDreamLevel> levels,
-                                  double limit) {
+                                  double limit, double incumbent) {
   PipeDreamPlan best;
-  best.seconds = inf;
+  best.seconds = incumbent;
   const double most = slowest(states, levels);
   for (int &machines = levels.back().machines; machines > 0; --machines) {
     double cap = 1.1 * searchFreely(states, levels).seconds;
@@ -420,14 +395,16 @@ static PipeDreamPlan searchWithin(const CutStates &states,
     if (plan.seconds < best.seconds)
       best = std::move(plan);
   }
+  if (best.stages.empty())
+    best.seconds = inf;
   return best;
 }
 
 PipeDreamPlan searchPipeDream(const CutStates &states,
                               const std::vector<PipeDreamLevel> &levels,
-                              double limit) {
-  return limit > 0 ? searchWithin(states, levels, limit)
-                   : searchFreely(states, levels);
+                              double limit, double incumbent) {
+  return limit > 0 ? searchWithin(states, levels, limit, incumbent)
+                   : searchFreely(states, levels, incumbent);
 }
 
 } // namespace pipec::published

@@ -16,6 +16,8 @@
 
 #include "compiler/plan/published/CutStates.h"
 
+#include <limits>
+
 namespace pipec::published {
 
 /// Machines and bytes/s; inner level first.
@@ -46,12 +48,21 @@ struct PipeDreamPlan {
 
 /// The published search space and objective; one or two levels. With a limit
 /// above 0 the fastest plan of which every stage keeps at most so many bytes on
-/// a device (PipeDreamMemory.h); infinite seconds where there is none. Of two
+/// a device (PipeDreamMemory.h); infinite seconds where there is none, or none
+/// of at most `incumbent`. Of two
 /// levels, plans that leave machines of a server idle are taken to need what
 /// they would need with them.
-PipeDreamPlan searchPipeDream(const CutStates &states,
-                              const std::vector<PipeDreamLevel> &levels,
-                              double limit = 0);
+PipeDreamPlan
+searchPipeDream(const CutStates &states,
+                const std::vector<PipeDreamLevel> &levels, double limit = 0,
+                double incumbent = std::numeric_limits<double>::infinity());
+
+/// The same over at most `few` states at a time: over states spread evenly,
+/// then over those next to the cuts that were found, and over twice as many in
+/// the end, until nothing is gained.
+PipeDreamPlan searchThinned(const CutStates &states,
+                            const std::vector<PipeDreamLevel> &levels,
+                            double limit, size_t few);
 
 /// Data parallelism over all devices under the same model.
 double dataParallelSeconds(const CutStates &states,
