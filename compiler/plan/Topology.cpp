@@ -247,7 +247,8 @@ Topology parseTopology(const std::string &json, const std::string &origin) {
     bad(origin, "more than a million devices");
   if (!root.contains("device"))
     bad(origin,
-        "needs \"device\": the name of a device model or a description");
+        "needs \"device\": the name of a device model or a description, of "
+        "all devices");
   if (root["device"].is_string()) {
     try {
       t.device = deviceModel(root["device"].get<std::string>());
@@ -257,7 +258,8 @@ Topology parseTopology(const std::string &json, const std::string &origin) {
   } else if (root["device"].is_object()) {
     t.device = customDevice(root["device"], origin);
   } else {
-    bad(origin, "\"device\" is neither a name nor an object");
+    bad(origin, "\"device\" is neither a name nor an object: all devices are "
+                "of one kind; give the slowest");
   }
   if (root.contains("cores")) {
     double cores = positive(root, "cores", origin, "the file");
