@@ -118,11 +118,33 @@ void Importer::findTwins() {
   }
 }
 
+/// The dynamo exporter makes one tensor of equal ones too. Its metadata lists
+/// all parameters: one that has no tensor, but a name like that of a tensor
+/// that is read once for each of them, is among those it stands for.
+void Importer::findMergedParameters() {
+  std::set<std::string> targets = parameterTargets(model.graph.metadata);
+  for (const TensorData &t : model.graph.initializers)
+    targets.erase(t.name);
+  for (size_t i = 0; i < classes.size() && !targets.empty(); ++i) {
+    const std::string &name = model.graph.initializers[i].name;
+    if (classes[i].role != Role::Weight || classes[i].uses < 2)
+      continue;
+    std::vector<std::string> alike;
+    for (const std::string &target : targets)
+      if (alikeButForNumbers(name, target))
+        alike.push_back(target);
+    if (static_cast<int>(alike.size()) + 1 == classes[i].uses)
+      mergedInto[name] = alike;
+  }
+}
+
 void Importer::findMerged() {
-  for (size_t i = 0; options.untie && i < initializers.size(); ++i)
+  for (size_t i = 0; options.untie && i < initializers.size(); ++i) {
+    const std::string &name = initializers[i]->data->name;
     if (isMerged(i) || (classes[i].role == Role::Weight &&
-                        twinsOf.count(initializers[i]->data->name)))
+                        (twinsOf.count(name) || mergedInto.count(name))))
       merged[initializers[i].get()] = false;
+  }
 }
 
 /// Every place of the main graph but the first that reads a merged tensor gets
@@ -522,6 +544,7 @@ OwningOpRef<ModuleOp> Importer::run() {
   tieCopies(scope);
   tieRepetitions(scope);
   findTwins();
+  findMergedParameters();
   findMerged();
   importNodes(model.graph.nodes, outputNames(model.graph), scope);
   if (!makeOutputs(scope) || !diagnostics.empty())

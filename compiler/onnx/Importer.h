@@ -73,6 +73,7 @@ private:
   void removeDeadOps();
   bool isMerged(size_t i) const;
   void findTwins();
+  void findMergedParameters();
   void noteMergedTensors();
   void findMerged();
   Val splitMerged(const Node &node, size_t input, const Val &v);
@@ -100,6 +101,8 @@ private:
   /// By the name of an initializer: names that it stands for, which are its own
   /// but for their numbers.
   std::map<std::string, std::vector<std::string>> twinsOf;
+  /// The same for parameters that the exporter names but left no trace of.
+  std::map<std::string, std::vector<std::string>> mergedInto;
   std::vector<mlir::Attribute> splits, ties;
 };
 

@@ -222,19 +222,22 @@ bool Importer::isMerged(size_t i) const {
 void Importer::noteMergedTensors() {
   for (size_t i = 0; i < classes.size(); ++i) {
     const std::string &name = model.graph.initializers[i].name;
-    const auto twins = twinsOf.find(name);
     if (options.untie || classes[i].role != Role::Weight)
       continue;
-    if (isMerged(i))
+    const auto twins = twinsOf.find(name), copies = mergedInto.find(name);
+    if (isMerged(i)) {
       note("'" + name + "' has one value throughout and is read in " +
            std::to_string(classes[i].uses) +
            " places: the exporter merges equal tensors, so these places train "
            "as one; --untie trains them apart");
-    else if (twins != twinsOf.end())
-      note("'" + name + "' stands for " + std::to_string(twins->second.size()) +
-           " others too, such as '" + twins->second.front() +
+    } else if (twins != twinsOf.end() || copies != mergedInto.end()) {
+      const auto &others =
+          twins != twinsOf.end() ? twins->second : copies->second;
+      note("'" + name + "' stands for " + std::to_string(others.size()) +
+           " others too, such as '" + others.front() +
            "': the exporter merges equal tensors, so they train as one; "
            "--untie trains them apart");
+    }
   }
 }
 

@@ -24,7 +24,7 @@ static constexpr const char *kSignature =
 //===----------------------------------------------------------------------===//
 
 /// The targets of lines such as: p_fc_weight: PARAMETER target='fc.weight'
-static std::set<std::string> parameterTargets(const Metadata &metadata) {
+std::set<std::string> parameterTargets(const Metadata &metadata) {
   std::set<std::string> targets;
   const std::string *signature = lookup(metadata, kSignature);
   if (!signature)

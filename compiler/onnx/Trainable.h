@@ -12,6 +12,8 @@
 #include "compiler/onnx/Import.h"
 #include "compiler/onnx/Model.h"
 
+#include <set>
+
 namespace pipec::onnx {
 
 /// What an initializer is to training.
@@ -28,6 +30,9 @@ struct Classification {
   bool masters = false; ///< frozen, and f32 as where it trains
   int uses = 0;         ///< inputs of nodes that read it, subgraphs included
 };
+
+/// The names of the parameters that the dynamo exporter was given, if it says.
+std::set<std::string> parameterTargets(const Metadata &metadata);
 
 /// Whether all elements of a tensor are equal.
 bool isUniform(const Model &model, const TensorData &tensor);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Exports a classic model at full size, with weights as PyTorch initializes them and random data.
 
-Usage: export.py NAME -o FOLDER [--samples N]       NAME: alexnet vgg16 resnet50 amoebanet-d gnmt8 gpt2 bert
+Usage: export.py NAME -o FOLDER [--samples N]       NAME: alexnet vgg16 resnet50 amoebanet-d gnmt8 gpt2 transformer bert bert-large
 Leaves FOLDER/model.onnx (and its weights) and an .npy file for every input; prints how to compile it. Needs torch, torchvision, transformers, onnx.
 """
 import argparse

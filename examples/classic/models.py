@@ -3,8 +3,11 @@
 vgg16, resnet50, alexnet, bert and gpt2 come from torchvision and transformers. gnmt8 and amoebanet-d are defined here
 after their papers: "Google's Neural Machine Translation System" (Wu et al., 2016) with the attention on the first
 layer's output, and "Regularized Evolution for Image Classifier Architecture Search" (Real et al., 2019) in the form
-AmoebaNet-D (18 layers, 208 filters) that GPipe trains.
+AmoebaNet-D (18 layers, 208 filters) that GPipe trains; and transformer, the base model of "Attention Is All You Need"
+(Vaswani et al., 2017) with one table of words for both sides and the output.
 """
+import math
+
 import torch
 from torch import nn
 
@@ -156,6 +159,26 @@ class AmoebaNet(nn.Module):
 
 
 #===-----------------------------------------------------------------------===#
+# The Transformer
+#===-----------------------------------------------------------------------===#
+
+class Transformer(nn.Module):
+    """source (batch, n) and target (batch, m) token numbers -> logits (batch, m, words) of the next target token."""
+    def __init__(self, width=512, words=37000, longest=128):
+        super().__init__()
+        self.width, self.words = width, nn.Embedding(words, width)
+        nn.init.normal_(self.words.weight, std=width ** -0.5)
+        self.body = nn.Transformer(width, 8, 6, 6, 4 * width, dropout=0.0, batch_first=True)
+        angles = torch.arange(longest)[:, None] * torch.exp(torch.arange(0, width, 2) * (-math.log(10000) / width))
+        self.register_buffer("positions", torch.stack((angles.sin(), angles.cos()), 2).flatten(1))
+
+    def forward(self, source, target):
+        place = lambda tokens: self.words(tokens) * math.sqrt(self.width) + self.positions[:tokens.shape[1]]
+        later = torch.full((target.shape[1],) * 2, float("-inf")).triu(1)
+        return self.body(place(source), place(target), tgt_mask=later) @ self.words.weight.t()
+
+
+#===-----------------------------------------------------------------------===#
 # The table
 #===-----------------------------------------------------------------------===#
 
@@ -164,9 +187,13 @@ def picture_model(name):
     return getattr(torchvision.models, name)()
 
 
-def bert():
+def bert(**size):
     from transformers import BertConfig, BertForMaskedLM
-    return Logits(BertForMaskedLM(BertConfig(hidden_dropout_prob=0, attention_probs_dropout_prob=0)))
+    return Logits(BertForMaskedLM(BertConfig(hidden_dropout_prob=0, attention_probs_dropout_prob=0, **size)))
+
+
+def bert_large():
+    return bert(hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096)
 
 
 def gpt2():
@@ -184,5 +211,8 @@ MODELS = {
     "amoebanet-d": (AmoebaNet, {"images": (IMAGES, None)}, ("labels", (), 1000), "cross-entropy"),
     "gnmt8": (Gnmt, {"source": ((25,), 32000), "target": ((25,), 32000)}, ("labels", (25,), 32000), "cross-entropy"),
     "gpt2": (gpt2, {"input_ids": (TOKENS, 50257)}, None, "next-token"),
+    "transformer": (Transformer, {"source": ((64,), 37000), "target": ((64,), 37000)}, ("labels", (64,), 37000),
+                    "cross-entropy"),
     "bert": (bert, {"input_ids": (TOKENS, 30522)}, ("labels", TOKENS, 30522), "cross-entropy"),
+    "bert-large": (bert_large, {"input_ids": (TOKENS, 30522)}, ("labels", TOKENS, 30522), "cross-entropy"),
 }

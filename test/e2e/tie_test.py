@@ -83,6 +83,33 @@ class TieTest(PipelineTest):
         self.assertEqual(split, tied)
         self.assertNotEqual(apart[0], want)
 
+    def test_layers_that_the_dynamo_exporter_merged(self):
+        """Its metadata names the parameters that are gone: a note says so, and --untie trains them apart."""
+        names = ["layers.%d.weight" % i for i in range(2)]
+        numbers = [(7 * i % 11) / 11 - 0.4 for i in range(ROWS * ROWS)]
+        parameter = {"pkg.torch.export.graph_signature.InputSpec.kind": "PARAMETER"}
+        said, losses = [], []
+        for kept, flags in ((names[:1], []), (names[:1], ["--untie"]), (names, [])):
+            made = self.fresh(".onnx")
+            made.write_bytes(onnx.model(
+                [onnx.node("MatMul", ["input", names[0]], ["a"]), onnx.node("Tanh", ["a"], ["t"]),
+                 onnx.node("MatMul", ["t", kept[-1]], ["b"]), onnx.node("MatMul", ["b", "w"], ["logits"])],
+                [*(onnx.tensor(name, onnx.FLOAT, (ROWS, ROWS), numbers) for name in kept),
+                 onnx.tensor("w", onnx.FLOAT, (ROWS, COLUMNS), [(5 * i % 13) / 13 for i in range(ROWS * COLUMNS)])],
+                [onnx.value("input", onnx.FLOAT, (4, ROWS))], [onnx.value("logits", onnx.FLOAT, (4, COLUMNS))],
+                values=[onnx.value(name, onnx.FLOAT, (ROWS, ROWS), parameter) for name in kept] +
+                       [onnx.value("w", onnx.FLOAT, (ROWS, COLUMNS), parameter)],
+                metadata={"pkg.torch.export.ExportedProgram.graph_signature":
+                          "".join("p: PARAMETER target='%s'\n" % name for name in [*names, "w"])}))
+            said.append(call("pipec", made, "--cpus", "1", "--dry-run", *flags).stderr)
+            plan = self.compile(made, "--cpus", "1", "--microbatches", 2, "--optimizer", "sgd:lr=0.3", *flags)
+            losses.append(self.train(plan, self.data, 4).losses)
+        note = "'layers.0.weight' stands for 1 others too, such as 'layers.1.weight'"
+        self.assertIn(note, said[0])
+        self.assertNotIn(note, said[1])
+        self.assertNotEqual(losses[0], losses[2])
+        self.assertEqual(losses[1], losses[2])
+
     def test_said_without_the_option(self):
         source, target = self.fresh(".txt"), self.fresh(".onnx")
         source.write_text(model("copy"))

@@ -37,8 +37,6 @@ STEPS = 4
 # Files that train otherwise than the model though as many elements train.
 FOLDED = {("funnel", "dynamo"): "the exporter folds biases times the scale of the scores: the scaled biases train",
           ("funnel", "torchscript"): "the exporter folds biases times the scale of the scores: the scaled biases train",
-          ("discriminator", "dynamo"): "the exporter folds weights times their scale: the scaled weights train",
-          ("discriminator", "torchscript"): "the exporter folds weights times their scale: the scaled weights train",
           ("contrastive", "dynamo"): "the exporter folds exp(temperature): the scale trains, not its logarithm",
           ("clip", "dynamo"): "the exporter folds exp(logit_scale): the scale trains, not its logarithm",
           ("partial-convolution", "dynamo"): "the exporter folds the masked kernel: what the mask hid trains",
