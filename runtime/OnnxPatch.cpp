@@ -186,7 +186,7 @@ private:
       });
     });
     for (auto &[name, value] : values)
-      if (value.of.empty() && !found.count(name)) {
+      if (!found.count(value.of.empty() ? name : value.of)) {
         collectConstants(found);
         break;
       }
@@ -199,9 +199,14 @@ private:
 
   /// A tensor like the one it is split from, behind all others.
   void addSplit(const std::string &name, const NewValues &value) {
-    auto of = std::find_if(tensors.begin(), tensors.end(),
-                           [&](const Tensor &t) { return t.name == value.of; });
-    if (of == tensors.end())
+    const Tensor *of = nullptr;
+    for (const Tensor &candidate : tensors)
+      if (candidate.name == value.of)
+        of = &candidate;
+    for (const auto &[node, candidate] : constants)
+      if (candidate.name == value.of)
+        of = &candidate;
+    if (!of)
       bad("has no initializer '" + value.of + "'");
     Tensor tensor = *of;
     tensor.name = name;
@@ -324,16 +329,19 @@ private:
   bool layOutData() {
     int64_t end = 0;
     bool any = false;
-    for (std::vector<Tensor> *list : {&tensors, &splits})
-      for (Tensor &tensor : *list) {
-        if (!tensor.external)
-          continue;
-        any = true;
-        // Large ones on a page, so that readers can map them.
-        const int64_t unit = tensor.bytes() >= (1 << 20) ? 4096 : 64;
-        tensor.newOffset = (end + unit - 1) / unit * unit;
-        end = tensor.newOffset + tensor.bytes();
-      }
+    auto place = [&](Tensor &tensor) {
+      if (!tensor.external)
+        return;
+      any = true;
+      // Large ones on a page, so that readers can map them.
+      const int64_t unit = tensor.bytes() >= (1 << 20) ? 4096 : 64;
+      tensor.newOffset = (end + unit - 1) / unit * unit;
+      end = tensor.newOffset + tensor.bytes();
+    };
+    std::for_each(tensors.begin(), tensors.end(), place);
+    for (auto &[node, tensor] : constants)
+      place(tensor);
+    std::for_each(splits.begin(), splits.end(), place);
     return any;
   }
 
@@ -503,20 +511,22 @@ private:
   }
 
   void writeData(OutputFile &out) const {
-    for (const std::vector<Tensor> *list : {&tensors, &splits})
-      writeData(out, *list);
+    for (const Tensor &tensor : tensors)
+      writeData(out, tensor);
+    for (const auto &[node, tensor] : constants)
+      writeData(out, tensor);
+    for (const Tensor &tensor : splits)
+      writeData(out, tensor);
   }
 
-  void writeData(OutputFile &out, const std::vector<Tensor> &list) const {
-    for (const Tensor &tensor : list) {
-      if (!tensor.external)
-        continue;
-      out.padTo(tensor.newOffset);
-      if (tensor.values)
-        writeValues(out, tensor);
-      else
-        copyExternal(out, tensor);
-    }
+  void writeData(OutputFile &out, const Tensor &tensor) const {
+    if (!tensor.external)
+      return;
+    out.padTo(tensor.newOffset);
+    if (tensor.values)
+      writeValues(out, tensor);
+    else
+      copyExternal(out, tensor);
   }
 
   void copyExternal(OutputFile &out, const Tensor &tensor) const {

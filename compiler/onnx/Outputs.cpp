@@ -233,9 +233,11 @@ void Importer::noteMergedTensors() {
     } else if (twins != twinsOf.end() || copies != mergedInto.end()) {
       const auto &others =
           twins != twinsOf.end() ? twins->second : copies->second;
-      note("'" + name + "' stands for " + std::to_string(others.size()) +
-           " others too, such as '" + others.front() +
-           "': the exporter merges equal tensors, so they train as one; "
+      note("'" + name + "' stands for '" + others.front() + "'" +
+           (others.size() == 1
+                ? std::string()
+                : " and " + std::to_string(others.size() - 1) + " more") +
+           " too: the exporter merges equal tensors, so they train as one; "
            "--untie trains them apart");
     }
   }

@@ -3,7 +3,7 @@ import json
 import struct
 import unittest
 
-from pipeline import BAD_MODEL, PipelineTest, call, read_plan, write_npy
+from pipeline import BAD_MODEL, PipelineTest, call, initializers, read_plan, write_npy
 
 SQUARE = "float[3,3] w = {1,2,3,4,5,6,7,8,9}"
 HEAD = '<ir_version: 8, opset_import: ["" : 17]>\n'
@@ -154,6 +154,18 @@ class SmallModelsTest(PipelineTest):
                 plan = self.compile(model, "--cpus", 1, "--microbatches", 2, "--loss", "mse", "--optimizer", "sgd:lr=0.1")
                 losses = self.train(plan, self.data(x=(16, 3), targets=(16,)), 3).losses
                 self.assertEqual(len(set(losses)), 3)
+
+    def test_powers_of_zero_have_no_slope(self):
+        for power in (0.5, 0.4999):
+            with self.subTest(power):
+                model = self.model("g (float[4,3] x) => (float[4,3] y) <float[3] w = {0, 4, 9}, float q = {%g}> "
+                                   "{ r = Pow(w, q)  y = Mul(x, r) }" % power)
+                plan = self.compile(model, "--cpus", 1, "--microbatches", 2, "--loss", "mse", "--optimizer", "sgd:lr=0.1")
+                trained = self.fresh(".onnx")
+                self.train(plan, self.data(x=(16, 3), targets=(16, 3)), 2, "--export", trained)
+                after = struct.unpack("<3f", initializers(trained)["w"].bytes)
+                self.assertEqual(after[0], 0)
+                self.assertNotEqual(after[1], 4)
 
     def test_many_sums_over_rows_in_one_kernel(self):
         """The gradient of a chain of scales is one kernel with a sum over rows for each of them."""

@@ -104,7 +104,7 @@ class TieTest(PipelineTest):
             said.append(call("pipec", made, "--cpus", "1", "--dry-run", *flags).stderr)
             plan = self.compile(made, "--cpus", "1", "--microbatches", 2, "--optimizer", "sgd:lr=0.3", *flags)
             losses.append(self.train(plan, self.data, 4).losses)
-        note = "'layers.0.weight' stands for 1 others too, such as 'layers.1.weight'"
+        note = "'layers.0.weight' stands for 'layers.1.weight' too"
         self.assertIn(note, said[0])
         self.assertNotIn(note, said[1])
         self.assertNotEqual(losses[0], losses[2])

@@ -32,3 +32,14 @@ func.func @forward() attributes {pipe.task = "forward"} {
   pipe.store %s, "out"[0] : tensor<4x8xf32>
   return
 }
+
+// -----
+
+// What is rounded is not added to: it would be rounded again.
+func.func @forward() attributes {pipe.task = "forward"} {
+  %x = pipe.load "in"[0] : tensor<8x8xbf16>
+  // expected-error@+1 {{a sum of products rounded to bf16 is not available on GPUs; use --cpus}}
+  %y = nn.matmul %x, %x : (tensor<8x8xbf16>, tensor<8x8xbf16>) -> tensor<8x8xbf16>
+  pipe.store %y, "gradients"[0] accumulate : tensor<8x8xbf16>
+  return
+}

@@ -35,13 +35,6 @@ private:
 
 } // namespace
 
-static int64_t product(ArrayRef<int64_t> sizes) {
-  int64_t n = 1;
-  for (const int64_t size : sizes)
-    n *= size;
-  return n;
-}
-
 void DeformConv::readShapes() {
   const Val &x = image(c), &w = c.in(1), &offset = c.floatIn(2);
   Emitter::requireSameElement(x, w);
@@ -66,8 +59,8 @@ void DeformConv::readShapes() {
              shapeText(x.getShape()));
     grid.push_back(room / window.strides[i] + 1);
   }
-  taps = product(window.kernel);
-  places = product(grid);
+  taps = ShapedType::getNumElements(window.kernel);
+  places = ShapedType::getNumElements(grid);
   const auto expect = [&](const Val &v, int64_t channels, const char *what) {
     SmallVector<int64_t> shape{x.dim(0), channels};
     llvm::append_range(shape, grid);
@@ -100,7 +93,8 @@ Val DeformConv::base(size_t axis) {
 Val DeformConv::columns() {
   const Val &x = c.in(0);
   const auto spatial = static_cast<int64_t>(sizes.size());
-  const int64_t n = x.dim(0), width = x.dim(1) / parts, plane = product(sizes);
+  const int64_t n = x.dim(0), width = x.dim(1) / parts,
+                plane = ShapedType::getNumElements(sizes);
   const Val offset = e.reshape(c.in(2), {n, parts, taps, spatial, places});
   SmallVector<Val> at;
   for (int64_t axis = 0; axis < spatial; ++axis)

@@ -103,8 +103,8 @@ void importDet(NodeContext &c) {
     c.fail("its input " + shapeText(x.getShape()) + " is no square matrix");
   const int64_t size = x.dim(rank - 1);
   if (size < 1 || size > kLargestMatrix)
-    c.fail("its matrices have " + std::to_string(size) + " rows, more than " +
-           std::to_string(kLargestMatrix));
+    c.fail("its matrices have " + std::to_string(size) + " rows, 1 to " +
+           std::to_string(kLargestMatrix) + " are supported");
   const ArrayRef<int64_t> batch = x.getShape().drop_back(2);
   const Val flat =
       c.e.reshape(x, {x.type.getNumElements() / (size * size), size, size});

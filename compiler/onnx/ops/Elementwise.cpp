@@ -235,10 +235,11 @@ static Val constantPower(NodeContext &c, const Val &x, double p) {
   if (p == 1.5)
     return e.mul(x, e.unary<nn::SqrtOp>(x));
   if (p > 0 && p < 1) {
-    // The gradient at 0 is that of a root, see nn.sqrt.
+    // No slope at 0, as of a root (nn.sqrt).
     const Val zero = e.compare("eq", x, 0);
     const Val safe = e.select(zero, e.splatLike(x, 1), x);
-    return e.select(zero, x, e.binary<nn::PowOp>(safe, e.splatLike(x, p)));
+    return e.select(zero, e.splatLike(x, 0),
+                    e.binary<nn::PowOp>(safe, e.splatLike(x, p)));
   }
   return {};
 }

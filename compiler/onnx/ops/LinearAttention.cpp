@@ -66,8 +66,8 @@ void LinearAttention::readShapes() {
   batch = query.dim(0);
   steps = query.dim(1);
   if (steps < 1 || steps > kMostSteps)
-    c.fail("it has " + std::to_string(steps) + " positions, more than " +
-           std::to_string(kMostSteps));
+    c.fail("it has " + std::to_string(steps) + " positions, 1 to " +
+           std::to_string(kMostSteps) + " are unrolled");
   keyWidth = query.dim(2) / queries;
   state = query.getElementType().getIntOrFloatBitWidth() < 32
               ? Type(Float32Type::get(e.getContext()))
@@ -78,12 +78,14 @@ void LinearAttention::readShapes() {
   v = heads(value, states, valueWidth);
   if (decays) {
     const Val &x = c.floatIn(4);
-    const bool whole = x.getShape().back() == states;
+    const bool whole =
+        x.getShape() == ArrayRef<int64_t>({batch, steps, states});
     decay = e.unary<nn::ExpOp>(heads(x, states, whole ? 1 : keyWidth));
   }
   if (corrects) {
     const Val &x = c.floatIn(5);
-    beta = heads(x, x.getShape().back() == 1 ? 1 : states, 1);
+    const bool one = x.getShape() == ArrayRef<int64_t>({batch, steps, 1});
+    beta = heads(x, one ? 1 : states, 1);
   }
 }
 

@@ -36,7 +36,7 @@ published::CutStates chainStates(const PlanRequest &request,
   for (size_t s = 0; s <= n; ++s) {
     states.seconds.push_back(seconds);
     states.weights.push_back(weights);
-    states.kept.push_back(weights); // read under a memory limit alone
+    states.kept.push_back(weights); // no memory limit here
     states.cut.push_back(s == 0 || s == n ? 0 : crossing[layers.starts[s]]);
     if (s < n) {
       seconds += layers.costs[s].seconds();

@@ -59,16 +59,22 @@ struct Search {
   PipeDreamPlan plan = search.within(enough);
   while (!std::isfinite(plan.seconds))
     plan = search.within(enough = std::ceil(1.25 * enough));
-  enough = std::min(enough, std::ceil(mostBytes(search.states, plan)));
+  const double own = std::ceil(mostBytes(search.states, plan));
+  if (own < enough && std::isfinite(search.within(own).seconds))
+    enough = own;
+  // Where not every plan was looked at, there may be one.
+  const bool proven =
+      least > limit || (search.levels.size() == 1 && search.states.complete);
   auto bytes = [](double n) {
     return plan::formatBytes(static_cast<int64_t>(n));
   };
-  throw Failure(Exit::NoFit,
-                "nothing fits in " + bytes(limit) +
-                    " a device for weights and activations in flight: " +
-                    bytes(enough - limit) +
-                    " are missing; it would fit with --memory-limit " +
-                    std::to_string(static_cast<int64_t>(enough)));
+  throw Failure(
+      Exit::NoFit,
+      (proven ? "nothing fits in " : "no plan was found that fits in ") +
+          bytes(limit) + " a device for weights and activations in flight: " +
+          bytes(enough - limit) +
+          " are missing; it would fit with --memory-limit " +
+          std::to_string(static_cast<int64_t>(enough)));
 }
 
 /// The slowest stage, in milliseconds, and whether it is what binds.
@@ -107,7 +113,8 @@ Partition partitionPipeDream(const PartitionOptions &options) {
   // Two levels are solved once for every cut and number of servers.
   size_t few = cuts;
   if (levels.size() == 2 && devices > 32)
-    few = std::clamp<size_t>(25'600 / static_cast<size_t>(devices), 96, cuts);
+    few = std::min(cuts,
+                   std::max<size_t>(25'600 / static_cast<size_t>(devices), 96));
   CutStates states = cutStates(profile, cuts);
   Search search{states, levels, few, straddles};
   PipeDreamPlan plan = search.within(0);

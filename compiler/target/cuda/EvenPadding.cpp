@@ -18,8 +18,7 @@ static Value window(NNBuilder &b, Value x, ArrayRef<int64_t> starts,
     const size_t axis = i + 2;
     low[axis] = std::max<int64_t>(0, -starts[i]);
     first[axis] = std::max<int64_t>(0, starts[i]);
-    high[axis] =
-        std::max<int64_t>(0, starts[i] + sizes[i] - shape[axis]);
+    high[axis] = std::max<int64_t>(0, starts[i] + sizes[i] - shape[axis]);
     shape[axis] += low[axis] + high[axis];
     result[axis] = sizes[i];
   }
@@ -33,7 +32,7 @@ namespace {
 /// that cuDNN does not take.
 struct Change {
   bool any = false;
-  SmallVector<int64_t> low, high;    ///< padding that stays
+  SmallVector<int64_t> low, high;     ///< padding that stays
   SmallVector<int64_t> starts, sizes; ///< of the input's window
 };
 } // namespace
@@ -47,9 +46,8 @@ static Change changeOf(Op op, Value x, Value w, Value y) {
                   kernel = tensorType(w).getDimSize(i + 2),
                   stride = op.getStrides()[i], low = op.getPadsLow()[i];
     const int64_t reach = op.getDilations()[i] * (kernel - 1) + 1;
-    const bool even =
-        low >= 0 && in + 2 * low >= reach &&
-        (in + 2 * low - reach) / stride + 1 == out;
+    const bool even = low >= 0 && in + 2 * low >= reach &&
+                      (in + 2 * low - reach) / stride + 1 == out;
     change.any |= !even;
     change.low.push_back(even ? low : 0);
     change.high.push_back(even ? low : 0);
@@ -79,8 +77,8 @@ template <typename Op> static void change(Op op, const Change &change) {
       own.insert(user);
     conv.getDx().replaceAllUsesExcept(dx, own);
   } else {
-    op->setOperand(0, window(b, op->getOperand(0), change.starts,
-                             change.sizes));
+    op->setOperand(0,
+                   window(b, op->getOperand(0), change.starts, change.sizes));
   }
   op.setPadsLow(change.low);
   op.setPadsHigh(change.high);

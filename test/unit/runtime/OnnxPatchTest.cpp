@@ -51,12 +51,13 @@ std::string external(const std::string &location, int64_t offset,
 }
 
 /// A model: some fields around the graph, nodes between the initializers.
-std::string model(const std::vector<std::string> &tensors) {
+std::string model(const std::vector<std::string> &tensors,
+                  const std::string &more = "") {
   const std::string node = field(1, field(4, std::string("Relu")));
   std::string graph = node;
   for (const std::string &tensor : tensors)
     graph += field(5, tensor) + node;
-  graph += field(2, std::string("graph"));
+  graph += more + field(2, std::string("graph"));
   return field(1, uint64_t(9)) + field(2, std::string("maker")) +
          field(7, graph) + field(8, std::string("opset"));
 }
@@ -246,16 +247,26 @@ TEST(OnnxPatch, GivesExternalTensorsAFileOfTheirOwn) {
   write(folder + "/m.onnx",
         model({tensor("a", 1, {3}, external("w.bin", 10, 12)),
                tensor("b", 1, {2}, external("w.bin", 22, 8)),
-               tensor("c", 1, {1}, field(9, bytesOf({1})))}));
-  patchOnnx(folder + "/m.onnx", folder + "/out/t.onnx", {{"a", values(fresh)}});
+               tensor("c", 1, {1}, field(9, bytesOf({1})))},
+              // A weight in a Constant node becomes an initializer.
+              field(1,
+                    field(2, std::string("k")) +
+                        field(4, std::string("Constant")) +
+                        field(5, field(5, tensor("", 1, {2},
+                                                 external("w.bin", 22, 8)))))));
+  const std::vector<float> ofConstant = {10, 11};
+  patchOnnx(folder + "/m.onnx", folder + "/out/t.onnx",
+            {{"a", values(fresh)}, {"k", values(ofConstant)}});
   const auto after = readTensors(folder + "/out/t.onnx");
   const std::string moved = readText(folder + "/out/t.onnx.data");
-  for (const char *name : {"a", "b"}) {
+  for (const char *name : {"a", "b", "k"}) {
     const Seen &seen = after.at(name);
     EXPECT_TRUE(seen.external);
     EXPECT_EQ(seen.location, "t.onnx.data");
     EXPECT_EQ(moved.substr(seen.offset, seen.length),
-              bytesOf(name[0] == 'a' ? fresh : b));
+              bytesOf(name[0] == 'a'   ? fresh
+                      : name[0] == 'b' ? b
+                                       : ofConstant));
   }
   EXPECT_FALSE(after.at("c").external);
   EXPECT_EQ(readText(folder + "/w.bin"), data);
