@@ -143,6 +143,24 @@ class SmallModelsTest(PipelineTest):
         self.check_exit(call("pipec-run", plan, "--data", "x=%s" % x, "--output", "y=%s" % y, "--quiet"), 0)
         self.assertEqual(y.read_bytes()[-12:], bytes(2 * n * n % 256 for n in numbers[:12]))
 
+    def test_integer_convolutions(self):
+        image, kernel = [(61 * i) % 256 for i in range(9)], [1, 200, 3, 4]
+        sums = [sum((image[3 * (r + i) + c + j] - 3) * (kernel[2 * i + j] - 1) for i in range(2) for j in range(2))
+                for r in range(2) for c in range(2)]
+        scaled = [min(255, max(0, round(0.5 * 0.25 / 8 * number) + 10)) for number in sums]
+        zeros = "uint8 p = {3}, uint8[1,1,2,2] w = {1, 200, 3, 4}, uint8 q = {1}"
+        x = self.fresh(".npy")
+        write_npy(x, "|u1", (1, 1, 3, 3), bytes(image))
+        for body, packing, want in (
+                ("int32[1,1,2,2] y) <%s> { y = ConvInteger (x, w, p, q) }" % zeros, "<4i", sums),
+                ("uint8[1,1,2,2] y) <%s, float a = {0.5}, float b = {0.25}, float c = {8}, uint8 o = {10}> "
+                 "{ y = QLinearConv (x, a, p, w, b, q, c, o) }" % zeros, "<4B", scaled)):
+            with self.subTest(body):
+                plan = self.compile(self.model("g (uint8[1,1,3,3] x) => (" + body), "--cpus", 1, "--forward-only")
+                y = self.fresh(".npy")
+                self.check_exit(call("pipec-run", plan, "--data", "x=%s" % x, "--output", "y=%s" % y, "--quiet"), 0)
+                self.assertEqual(list(struct.unpack(packing, y.read_bytes()[-struct.calcsize(packing):])), want)
+
     def test_roots_of_zero_have_no_slope(self):
         """Norms and deviations of equal values, as exporters write them."""
         for power in ("Sqrt(s)", "Pow(s, h)", "Pow(s, q)", "Pow(s, t)"):
