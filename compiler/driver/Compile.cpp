@@ -82,6 +82,14 @@ void writeText(const std::string &path, const std::string &text) {
     throw Failure(Exit::CannotWrite, "cannot write " + path);
 }
 
+/// A plan is there, and takes more than a device has.
+struct OverLimit {
+  int64_t bytes, limit;
+  int rank, slices;
+  bool exact;         ///< not an estimate of the planner's
+  bool again = false; ///< by a planner that was given less than the limit
+};
+
 class Compiler {
 public:
   Compiler(const CompileOptions &options, Purpose purpose, MLIRContext &context)
@@ -97,8 +105,8 @@ public:
     DiagnosticCollector collector(context, diagnostics);
     if (!import())
       return report();
-    if (!options.quiet)
-      std::cerr << diagnostics.text(options.model); // remarks of the import
+    if (!options.quiet && options.memoryMargin == 0) // not again
+      std::cerr << diagnostics.text(options.model);  // remarks of the import
     if (options.emit == "nn")
       return emitText(*module);
     if (!checkPieces() || !makeDecision(std::nullopt))
@@ -346,7 +354,9 @@ private:
   int generate();
   int printDryRun();
   void showPlan(const plan::Plan &plan);
-  plan::Plan planFor(const std::vector<int64_t> &workspace);
+  void checkMemory(const plan::Plan &plan, bool exact) const;
+  plan::Plan planFor(const std::vector<int64_t> &workspace, bool exact = true);
+  std::vector<int64_t> plannedWorkspace() const;
   std::map<std::string, std::string> foldedTensors();
 
   const CompileOptions &options;
@@ -363,21 +373,25 @@ private:
   int dumped = 0;
 };
 
-/// The planner knows whole sequences; keys and values that go from piece to
-/// piece come on top.
-static void checkPieceMemory(const plan::Plan &plan, int64_t limit) {
-  for (const plan::Rank &rank : plan.ranks)
-    if (plan.strategy.slices > 1 && rank.peak_bytes > limit)
-      throw Failure(
-          Exit::NoFit,
-          std::to_string(plan.strategy.slices) + " pieces of a sequence take " +
-              report::bytes(rank.peak_bytes) + " on rank " +
-              std::to_string(rank.rank) + ", " + report::bytes(limit) +
-              " are there: give a smaller --slices, --recompute full "
-              "or another strategy");
+/// The planner counts neither what generated code works in nor what is under
+/// way between stages, nor keys and values that go from piece to piece.
+void Compiler::checkMemory(const plan::Plan &plan, bool exact) const {
+  if (purpose == Purpose::Evaluate) // on the devices of the training
+    return;
+  const int64_t limit = deviceLimit(options, facts.topology);
+  std::map<std::pair<int, int>, int64_t> onDevice;
+  OverLimit over{limit, limit, 0, decision.slices, exact};
+  for (const plan::Rank &rank : plan.ranks) {
+    const int64_t bytes = onDevice[{rank.host, rank.device}] += rank.peak_bytes;
+    if (bytes > over.bytes)
+      over.bytes = bytes, over.rank = rank.rank;
+  }
+  if (over.bytes > limit)
+    throw over;
 }
 
-plan::Plan Compiler::planFor(const std::vector<int64_t> &workspace) {
+plan::Plan Compiler::planFor(const std::vector<int64_t> &workspace,
+                             bool exact) {
   const schedule::Schedule order = schedule::unrollSlices(decision.schedule);
   PlanInputs inputs{*original,          *module, options,
                     *decision.strategy, order,   decision.request,
@@ -398,7 +412,7 @@ plan::Plan Compiler::planFor(const std::vector<int64_t> &workspace) {
     try {
       plan::Plan plan = buildPlan(inputs);
       plan::checkExecution(plan);
-      checkPieceMemory(plan, plan::memoryLimitOf(decision.request));
+      checkMemory(plan, exact);
       return plan;
     } catch (const Failure &failure) {
       if (failure.code == Exit::NoFit ||
@@ -534,6 +548,8 @@ int Compiler::generate() {
   std::optional<PlanFolder> folder;
   if (options.emit.empty())
     folder.emplace(output);
+  if (folder)
+    planFor(plannedWorkspace(), false); // too large: known before code is made
   std::string text;
   std::vector<int64_t> workspace;
   if (!compileStages(folder ? &*folder : nullptr, workspace, text))
@@ -547,6 +563,7 @@ int Compiler::generate() {
   folder->writeFile("plan.json", plan::toJson(plan));
   if (purpose == Purpose::Train) {
     CompileOptions evaluated = options;
+    evaluated.memoryMargin = 0;
     if (!evaluated.dumpDirectory.empty())
       evaluated.dumpDirectory += std::string("/") + plan::kEvaluationFolder;
     if (plan.strategy.update == "round") // then a step is one microbatch
@@ -578,12 +595,43 @@ void Compiler::showPlan(const plan::Plan &plan) {
 int Compiler::printDryRun() {
   if (!lowerToTasks())
     return report();
+  showPlan(planFor(plannedWorkspace()));
+  return 0;
+}
+
+std::vector<int64_t> Compiler::plannedWorkspace() const {
   std::vector<int64_t> workspace;
   for (int piece = 0; piece < decision.slices; ++piece)
     for (const plan::StagePlan &stage : decision.result.stages)
       workspace.push_back(stage.memory.workspace / decision.slices);
-  showPlan(planFor(workspace));
-  return 0;
+  return workspace;
+}
+
+Failure tooLarge(const OverLimit &over) {
+  std::string message =
+      "nothing fits in memory: the smallest plan found needs " +
+      report::bytes(over.bytes) + " on rank " + std::to_string(over.rank) +
+      ", " + report::bytes(over.bytes - over.limit) + " more than the " +
+      report::bytes(over.limit) + " there are; it " +
+      (over.again ? "would" : "may") + " fit with --memory-limit " +
+      std::to_string(over.bytes) +
+      "; or give more stages, smaller microbatches, --recompute full or "
+      "another strategy";
+  if (over.slices > 1)
+    message += ", or a smaller --slices";
+  return Failure(Exit::NoFit, message);
+}
+
+/// Tries before a plan is said not to fit: down to a quarter of the limit.
+constexpr int kMostTries = 8;
+
+/// The next of 4/4, 5/4, 6/4, 7/4 of a power of two.
+int64_t nextLower(int64_t bytes) {
+  int64_t power = 1;
+  while (2 * power < bytes)
+    power *= 2;
+  const int64_t step = std::max<int64_t>(1, power / 4);
+  return std::max<int64_t>(1, (bytes - 1) / step * step);
 }
 
 } // namespace
@@ -595,10 +643,29 @@ int compileCommand(int argc, char **argv) {
   MLIRContext context;
   context.loadDialect<func::FuncDialect, nn::NNDialect, pipe::PipeDialect>();
   context.disableMultithreading();
-  return Compiler(options,
-                  options.forwardOnly ? Purpose::Infer : Purpose::Train,
-                  context)
-      .run();
+  const Purpose purpose = options.forwardOnly ? Purpose::Infer : Purpose::Train;
+  // The planner gets less than the limit until what it finds fits in all of it:
+  // quarters of powers of two, the same ones whatever the limit, so that a plan
+  // found under one is found under another.
+  std::optional<OverLimit> least;
+  for (int64_t tries = 1, given = 0;; ++tries) {
+    try {
+      return Compiler(options, purpose, context).run();
+    } catch (const OverLimit &over) {
+      const bool again = given > 0 && over.exact;
+      if (!least || again > least->again ||
+          (again == least->again && over.bytes < least->bytes))
+        least = over, least->again = again;
+      given = nextLower(given > 0 ? given : over.limit);
+    } catch (const Failure &failure) {
+      if (!least || failure.code != Exit::NoFit)
+        throw;
+      throw tooLarge(*least);
+    }
+    if (tries == kMostTries)
+      throw tooLarge(*least);
+    options.memoryMargin = least->limit - given;
+  }
 }
 
 } // namespace pipec

@@ -38,6 +38,9 @@ struct CompileOptions {
   std::string profile; ///< file of measured times
   std::string whatIf;  ///< axes of the table, empty: none
   int64_t memoryLimit = 0;
+  /// Of the limit, what the planner leaves free: more than it counts (no flag:
+  /// compileCommand raises it).
+  int64_t memoryMargin = 0;
   // Output
   bool dryRun = false, selfContained = false, quiet = false;
   std::string format = "text";

@@ -377,6 +377,13 @@ static Decision decideSearched(const CompileOptions &o, const Decision &asked) {
   return std::move(*best);
 }
 
+/// The limit that the planner is given, in PlanRequest's terms.
+static int64_t plannerLimit(const CompileOptions &o, const ModelFacts &facts) {
+  if (o.memoryMargin == 0)
+    return o.memoryLimit;
+  return std::max<int64_t>(1, deviceLimit(o, facts.topology) - o.memoryMargin);
+}
+
 /// What is asked of the planner under one strategy, but for its shape.
 static Decision askFor(const strategy::StrategyRow &row,
                        const CompileOptions &o, const plan::CostGraph &graph,
@@ -390,7 +397,7 @@ static Decision askFor(const strategy::StrategyRow &row,
   d.request.microbatches = o.microbatches;
   d.request.microbatchSize = static_cast<int>(facts.microbatchSize);
   d.request.optimizerBytesPerParameterByte = facts.optimizerBytes;
-  d.request.memoryLimit = o.memoryLimit;
+  d.request.memoryLimit = plannerLimit(o, facts);
   d.request.planner = o.planner;
   d.request.clips = o.clipNorm > 0;
   d.request.recompute =
@@ -546,6 +553,13 @@ static Decision decideNamedAuto(const CompileOptions &o,
   return std::move(better);
 }
 
+int64_t deviceLimit(const CompileOptions &o, const plan::Topology &topology) {
+  plan::PlanRequest request;
+  request.topology = topology;
+  request.memoryLimit = o.memoryLimit;
+  return plan::memoryLimitOf(request);
+}
+
 Decision decide(const CompileOptions &o, const plan::CostGraph &graph,
                 const ModelFacts &facts) {
   if (o.strategy == "auto")
@@ -616,7 +630,7 @@ Decision decideForward(const CompileOptions &o, const plan::CostGraph &graph,
   d.request.strategy = forwardFacts();
   d.request.microbatches = o.microbatches;
   d.request.microbatchSize = static_cast<int>(facts.microbatchSize);
-  d.request.memoryLimit = o.memoryLimit;
+  d.request.memoryLimit = plannerLimit(o, facts);
   if (ranks) {
     spread(d.request, *ranks);
   } else {

@@ -35,6 +35,10 @@ struct ModelFacts {
   double optimizerBytes = 0; ///< state per byte of trained weights
 };
 
+/// Bytes of a device that a plan may take: --memory-limit, else the device's.
+int64_t deviceLimit(const CompileOptions &options,
+                    const plan::Topology &topology);
+
 /// Chooses stages and replicas for the strategy asked for; for `auto` the best
 /// synchronous one. With --recompute auto what does not fit otherwise computes
 /// activations again. Throws Failure(Usage, NoFit, BadModel, BadPlan).

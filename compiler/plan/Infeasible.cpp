@@ -76,10 +76,12 @@ void throwNoFit(const PlanRequest &request, const StepModel &model,
   } else {
     needed = neededBytes(request, replicas);
   }
-  std::string message = "nothing fits in memory: the smallest plan needs " +
-                        formatBytes(needed) + " on a device, " +
-                        formatBytes(needed - limit) + " more than the " +
-                        formatBytes(limit) + " there are";
+  std::string message =
+      "nothing fits in memory: the smallest plan needs " + formatBytes(needed) +
+      " on a device, " +
+      (needed > limit ? formatBytes(needed - limit) + " more than the " +
+                            formatBytes(limit) + " there are"
+                      : "which this planner does not find");
   std::string remedies;
   auto offer = [&](const std::string &text) {
     remedies +=

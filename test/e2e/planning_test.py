@@ -1,9 +1,10 @@
 """Planners, what-if tables, profiles, calibration: what `pipec` plans with, and what it says about it."""
 import importlib.util
 import json
+import re
 import unittest
 
-from pipeline import BAD_PLAN, CANNOT_WRITE, NO_INPUT, SOURCE, USAGE, Golden, PipelineTest, call, read_plan
+from pipeline import BAD_PLAN, CANNOT_WRITE, NO_FIT, NO_INPUT, SOURCE, USAGE, Golden, PipelineTest, call, read_plan
 
 
 class PlanningTest(PipelineTest):
@@ -62,6 +63,29 @@ class PlanningTest(PipelineTest):
                 self.assertIn(process.returncode, (0, 79), process.stderr)
                 if process.returncode == 0:
                     self.assertLessEqual(best, json.loads(process.stdout)["predicted"]["step_s"] * 1.02)
+
+    def test_a_plan_keeps_to_the_limit(self):
+        """The planner does not count all that a plan takes; what is written does. Who follows the advice gets a plan."""
+        words = (*self.golden.arguments(), "--cpus", "1x3")
+        refused = 0
+        for strategy in ("1f1b", "zb"):
+            free = read_plan(self.compile(self.golden.model, *words, "--strategy", strategy))
+            most = max(rank["peak_bytes"] for rank in free["ranks"])
+            for share in (0.9, 0.6, 0.35):
+                limit = int(share * most)
+                for _ in range(6):
+                    plan = self.fresh(".plan")
+                    process = call("pipec", self.golden.model, *words, "--quiet", "--strategy", strategy, "--memory-limit",
+                                   limit, "-o", plan)
+                    if process.returncode == 0:
+                        break
+                    self.check_exit(process, NO_FIT)
+                    self.assertFalse(plan.exists())
+                    advised = int(re.search("fit with --memory-limit ([0-9]+)", process.stderr)[1])
+                    self.assertGreater(advised, limit)
+                    refused, limit = refused + 1, advised
+                self.assertLessEqual(max(rank["peak_bytes"] for rank in read_plan(plan)["ranks"]), limit)
+        self.assertGreater(refused, 0)
 
     def test_memory_decides_about_recomputation(self):
         free = self.dry("--gpus", "1x2", "--strategy", "gpipe", "--stages", "2")
