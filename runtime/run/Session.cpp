@@ -135,6 +135,13 @@ void Session::loadCheckpoint() {
   }
   const Checkpoint checkpoint(options.resume, plan, options.plan,
                               RunIdentity{options.seed, options.shuffle});
+  if (checkpoint.steps > options.steps)
+    throw Failure(Exit::Usage, "--resume " + options.resume +
+                                   ": the checkpoint is of step " +
+                                   std::to_string(checkpoint.steps) +
+                                   ", behind --steps " +
+                                   std::to_string(options.steps) +
+                                   "; steps count from the very first");
   checkpoint.load(*state);
   firstStep = checkpoint.steps;
 }
@@ -298,8 +305,9 @@ void Session::report() {
     if (!options.profileOut.empty())
       writeProfile(plan, results, options.profileOut);
     const report::MeasuredRun run = measured(plan, results);
+    const bool idle = state->trains && summary.steps == 0;
     try {
-      if (!options.evaluate) // whose page is that of the training
+      if (!options.evaluate && !idle) // whose page is that of the training
         report::writeReport(plan, options.plan + "/report.html", &run);
     } catch (const Failure &failure) { // a plan may lie where nobody writes
       if (!options.quiet)
@@ -309,6 +317,10 @@ void Session::report() {
       std::fprintf(stderr, "\n");
     if (options.json)
       std::printf("%s\n", toJson(summary).c_str());
+    else if (idle && !options.quiet)
+      std::printf("nothing left to do: the checkpoint in %s has done all %lld "
+                  "steps (they count from the very first)\n",
+                  options.resume.c_str(), static_cast<long long>(lastStep));
     else if (!options.quiet)
       std::printf("%s\n%s", headline(summary).c_str(),
                   report::runSummary(plan, run).c_str());

@@ -28,6 +28,7 @@ class CompileTest(PipelineTest):
     def test_usage(self):
         plan = self.folder / "plan"
         self.refused(USAGE, "--frobnicate", arguments=self.flags("--frobnicate"))
+        self.refused(USAGE, "did you mean --strategy?", arguments=self.flags("--stratgy=1f1b"))
         self.refused(USAGE, "--cpus", arguments=[*self.golden.arguments(), "-o", plan])
         self.refused(USAGE, "pipedream", arguments=self.flags("--strategy", "magic", "-o", plan))
         for option, value, part in (("--loss", "hinge", "pipec list losses"),

@@ -1,7 +1,7 @@
 """A run that stopped at a checkpoint goes on bit for bit, on any number of ranks."""
 import unittest
 
-from pipeline import Golden, PipelineTest
+from pipeline import USAGE, Golden, PipelineTest, call
 
 
 class ResumeTest(PipelineTest):
@@ -38,6 +38,21 @@ class ResumeTest(PipelineTest):
         self.train(plan, golden.data, 3, "--shuffle", "7", "--checkpoint", checkpoint)
         rest = self.train(plan, golden.data, 6, "--shuffle", "7", "--resume", checkpoint)
         self.assertEqual(rest.losses, whole[3:])
+
+    def test_steps_that_are_done(self):
+        golden = Golden("mlp")
+        plan = self.plan(golden, 2)
+        checkpoint = self.folder / "checkpoint"
+        self.train(plan, golden.data, 4, "--checkpoint", checkpoint)
+        flags = [word for name, file in golden.data.items()
+                 for word in ("--data", "%s=%s" % (name, file))]
+        done = call("pipec-run", plan, *flags, "--resume", checkpoint, "--steps", 4)
+        self.check_exit(done, 0)
+        self.assertEqual(done.stdout, "nothing left to do: the checkpoint in %s has done all 4 steps "
+                         "(they count from the very first)\n" % checkpoint)
+        early = call("pipec-run", plan, *flags, "--resume", checkpoint, "--steps", 3)
+        self.check_exit(early, USAGE)
+        self.assertIn("the checkpoint is of step 4, behind --steps 3", early.stderr)
 
 
 if __name__ == "__main__":
