@@ -22,7 +22,7 @@ LogicalResult cpu::emitStage(ModuleOp stage, ModuleOp code, bool fuse,
   options.fuse = fuse;
   options.scratch = libraryScratch;
   for (auto func : stage.getOps<func::FuncOp>())
-    widenContractions(func);
+    widenContractions(func, Bf16Products::Sums);
   settleStash(stage);
   StageEmitter emitter(code, machine);
   for (auto func : stage.getOps<func::FuncOp>()) {

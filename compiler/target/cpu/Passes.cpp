@@ -33,7 +33,8 @@ struct CpuExpand : public pipec::cpu::impl::CpuExpandBase<CpuExpand> {
 struct CpuWidenContractions
     : public pipec::cpu::impl::CpuWidenContractionsBase<CpuWidenContractions> {
   void runOnOperation() override {
-    pipec::fusion::widenContractions(getOperation());
+    pipec::fusion::widenContractions(getOperation(),
+                                     pipec::fusion::Bf16Products::Sums);
   }
 };
 

@@ -21,16 +21,20 @@ def CpuExpand : Pass<"cpu-expand", "::mlir::func::FuncOp"> {
 }
 
 def CpuWidenContractions : Pass<"cpu-widen-contractions", "::mlir::func::FuncOp"> {
-  let summary = "narrow products and convolutions in f32";
+  let summary = "narrow convolutions in f32, products of bf16 as sums";
   let description = [{
-    For processors without instructions for bf16. Products of bf16 are exact in
-    f32; the casts become part of the kernels before and after.
+    Convolutions, and products of f16, are computed in f32, where products of
+    narrow numbers are exact; the casts become part of the kernels before and
+    after. Products of bf16 keep their factors, which the CPU's kernels multiply
+    with the processor's instruction where it has one, and are rounded behind.
 
     ```mlir
-    %y = nn.matmul %a, %b : bf16    ->    %0 = nn.cast %a : f32
+    %y = nn.matmul %a, %b : f16     ->    %0 = nn.cast %a : f32
                                           %1 = nn.cast %b : f32
                                           %2 = nn.matmul %0, %1 : f32
-                                          %y = nn.cast %2 : bf16
+                                          %y = nn.cast %2 : f16
+    %y = nn.matmul %a, %b : bf16    ->    %0 = nn.matmul %a, %b {wide} : f32
+                                          %y = nn.cast %0 : bf16
     ```
   }];
   let dependentDialects = ["::pipec::nn::NNDialect"];

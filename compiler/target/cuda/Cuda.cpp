@@ -15,12 +15,6 @@ using namespace mlir;
 using namespace pipec;
 using namespace pipec::cuda;
 
-/// cuBLASLt multiplies bf16. Convolutions are widened: cuDNN may then multiply
-/// in TF32, which holds bf16 and f16.
-static bool isNative(nn::MatmulOp op) {
-  return nn::tensorType(op.getA()).getElementType().isBF16();
-}
-
 LogicalResult cuda::emitStage(ModuleOp stage, StageEmitter &emitter, bool fuse,
                               target::StageCode &result) {
   fusion::PlanOptions options;
@@ -29,7 +23,9 @@ LogicalResult cuda::emitStage(ModuleOp stage, StageEmitter &emitter, bool fuse,
   options.scratch = [](Operation *) -> FailureOr<int64_t> { return 0; };
   for (auto func : stage.getOps<func::FuncOp>()) {
     evenPadding(func);
-    fusion::widenContractions(func, isNative);
+    // cuBLASLt multiplies bf16. Convolutions are widened: cuDNN may then
+    // multiply in TF32, which holds bf16 and f16.
+    fusion::widenContractions(func, fusion::Bf16Products::Rounded);
   }
   fusion::settleStash(stage);
   for (auto func : stage.getOps<func::FuncOp>()) {

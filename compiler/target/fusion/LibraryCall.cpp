@@ -55,7 +55,7 @@ matmulCall(nn::MatmulOp op, ArrayRef<Placement> places, bool accumulate) {
   size_t rank = shapeY.size();
   PipecMatmul d = {};
   Type element = tensorType(op.getA()).getElementType();
-  if (element.isBF16()) { // of GPUs alone: see WidenContractions.h
+  if (element.isBF16()) {
     d.dtype = PIPEC_BF16;
     d.wide = op.getWide();
   } else {

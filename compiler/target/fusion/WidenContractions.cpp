@@ -5,12 +5,9 @@
 using namespace mlir;
 using namespace pipec;
 
-static void widen(Operation *op) {
+/// The result in f32, a cast behind it.
+static void widenResult(Operation *op) {
   nn::NNBuilder b(op->getLoc(), op);
-  for (OpOperand &operand : op->getOpOperands())
-    operand.set(nn::cast(b, operand.get(), b.getF32Type()));
-  if (auto matmul = dyn_cast<nn::MatmulOp>(op))
-    matmul.setWide(false);
   Value result = op->getResult(0);
   Type element = nn::tensorType(result).getElementType();
   if (element.isF32())
@@ -21,12 +18,27 @@ static void widen(Operation *op) {
   result.replaceAllUsesExcept(rounded, rounded.getDefiningOp());
 }
 
-void fusion::widenContractions(func::FuncOp func,
-                               llvm::function_ref<bool(nn::MatmulOp)> keeps) {
-  for (Operation &op : llvm::make_early_inc_range(func.getBody().front()))
-    if (isa<nn::MatmulOp, nn::ConvOp, nn::ConvGradInputOp,
-            nn::ConvGradWeightOp>(op) &&
-        nn::isNarrow(op.getOperand(0)) &&
-        !(keeps && isa<nn::MatmulOp>(op) && keeps(cast<nn::MatmulOp>(op))))
+static void widen(Operation *op) {
+  nn::NNBuilder b(op->getLoc(), op);
+  for (OpOperand &operand : op->getOpOperands())
+    operand.set(nn::cast(b, operand.get(), b.getF32Type()));
+  if (auto matmul = dyn_cast<nn::MatmulOp>(op))
+    matmul.setWide(false);
+  widenResult(op);
+}
+
+void fusion::widenContractions(func::FuncOp func, Bf16Products products) {
+  for (Operation &op : llvm::make_early_inc_range(func.getBody().front())) {
+    if (!isa<nn::MatmulOp, nn::ConvOp, nn::ConvGradInputOp,
+             nn::ConvGradWeightOp>(op) ||
+        !nn::isNarrow(op.getOperand(0)))
+      continue;
+    auto matmul = dyn_cast<nn::MatmulOp>(op);
+    if (!matmul || !nn::tensorType(matmul.getA()).getElementType().isBF16()) {
       widen(&op);
+    } else if (products == Bf16Products::Sums && !matmul.getWide()) {
+      matmul.setWide(true);
+      widenResult(matmul);
+    }
+  }
 }

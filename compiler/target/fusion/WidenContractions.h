@@ -7,11 +7,17 @@
 
 namespace pipec::fusion {
 
-/// Products and convolutions of f16 or bf16 as ones of f32, between casts: what
-/// processors without instructions for them do. Products of narrow factors are
-/// exact in f32, so the numbers are those of a unit that adds in f32. Products
-/// of matrices for which `keeps` is true are left as they are.
-void widenContractions(mlir::func::FuncOp func,
-                       llvm::function_ref<bool(nn::MatmulOp)> keeps = {});
+/// What a target's products of bf16 give.
+enum class Bf16Products {
+  Rounded, ///< bf16, or f32 where the op is wide
+  Sums     ///< f32
+};
+
+/// Convolutions of f16 or bf16 and products of f16 as ones of f32, between
+/// casts: what devices without instructions for them do. Products of narrow
+/// factors are exact in f32, so the numbers are those of a unit that adds in
+/// f32. Products of bf16 keep their factors; where the target's give sums, the
+/// op becomes wide, with a cast behind it.
+void widenContractions(mlir::func::FuncOp func, Bf16Products products);
 
 } // namespace pipec::fusion

@@ -24,9 +24,11 @@
  *    few neighbouring outputs as well (Winograd's tiles; padding multiplied by
  *    an infinite weight).
  *  - The loops are compiled for x86-64-v4 (AVX-512), v3 (AVX2) and baseline,
- * and chosen by the processor. v4 and v3 give the same bits; the baseline has
- * no fused multiply-add and differs in rounding. PIPEC_KERNELS=v3|baseline in
- *    the environment lowers the choice (for tests).
+ *    and chosen by the processor. v4 and v3 give the same bits; the baseline
+ * has no fused multiply-add and differs in rounding, and so do products of bf16
+ *    where the processor has an instruction for them (AVX512-BF16).
+ *    PIPEC_KERNELS=v4|v3|baseline in the environment lowers the choice (for
+ *    tests; v4 is without AVX512-BF16).
  *  - Functions called from inside pipec_parallel run on the calling thread.
  *===----------------------------------------------------------------------===*/
 #ifndef PIPEC_RUNTIME_KERNELS_CPU_KERNELS_H
@@ -46,7 +48,7 @@ enum PipecType {
   PIPEC_I32 = 2,
   PIPEC_I64 = 3,
   PIPEC_I8 = 4,  /* also booleans */
-  PIPEC_BF16 = 5 /* products of GPUs alone */
+  PIPEC_BF16 = 5 /* products alone */
 };
 
 /* Layouts of an activation of logical shape [N, C, spatial...].
@@ -95,12 +97,13 @@ int64_t pipec_workspace_bytes(void);
  * other strides of c must keep the matrices apart.
  * batch_rank 0..4. */
 typedef struct PipecMatmul {
-  int32_t dtype; /* PIPEC_F32 or PIPEC_F64; on GPUs also PIPEC_BF16 */
+  int32_t dtype; /* PIPEC_F32, PIPEC_F64 or PIPEC_BF16 */
   int32_t transpose_a, transpose_b, accumulate;
   int64_t m, n, k;
   int64_t lda, ldb, ldc;
   int32_t batch_rank;
-  int32_t wide; /* c is PIPEC_F32 where a and b are PIPEC_BF16 */
+  int32_t
+      wide; /* c is PIPEC_F32 where a and b are PIPEC_BF16; always on CPUs */
   int64_t batch[4], stride_a[4], stride_b[4], stride_c[4];
 } PipecMatmul;
 

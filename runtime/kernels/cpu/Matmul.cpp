@@ -2,8 +2,11 @@
 
 #include "runtime/kernels/cpu/Parallel.h"
 #include "runtime/kernels/cpu/gemm/Gemm.h"
+#include "runtime/kernels/cpu/gemm/PairSource.h"
+#include "runtime/kernels/cpu/gemm/WideningSource.h"
 
 #include <algorithm>
+#include <type_traits>
 
 namespace pipec::cpu {
 namespace {
@@ -48,25 +51,43 @@ Offset offsetOf(const Batch::Loop *loops, int count, int64_t position) {
   return at;
 }
 
-template <typename T> struct Product {
+/// An operand of a product of T, in memory of Element; with so few lines on the
+/// other side that packing would cost more than reading where it is, `direct`.
+template <typename T, typename Element>
+auto source(const Element *data, int64_t ld, bool contiguousK, int64_t k,
+            bool direct) {
+  if constexpr (std::is_same_v<T, Element>)
+    return MatrixSource<T>(data, ld, contiguousK, direct);
+  else if constexpr (std::is_same_v<T, Pair>)
+    return PairSource(data, ld, contiguousK, k);
+  else
+    return WideningSource(data, ld, contiguousK);
+}
+
+template <typename T, typename Element = T> struct Product {
   const PipecMatmul &d;
-  const T *a, *b;
-  T *c;
+  const Element *a, *b;
+  Sum<T> *c;
   Batch batch = Batch(d);
+
+  Product(const PipecMatmul &d, const void *a, const void *b, void *c)
+      : d(d), a(static_cast<const Element *>(a)),
+        b(static_cast<const Element *>(b)), c(static_cast<Sum<T> *>(c)) {}
 
   /// Calls body(gemm) for every term of matrix `matrix` of c, in order.
   template <typename Body>
   void forEachTerm(int64_t matrix, const Body &body) const {
     const Offset at = offsetOf(batch.select, batch.selects, matrix);
-    const MatrixSink<T> sink(c + at.c, d.ldc);
+    const MatrixSink<Sum<T>> sink(c + at.c, d.ldc);
     for (int64_t term = 0; term < std::max<int64_t>(batch.terms, 1); ++term) {
       const Offset in = offsetOf(batch.sum, batch.terms ? batch.sums : 0, term);
-      const MatrixSource<T> left(a + at.a + in.a, d.lda, !d.transpose_a);
-      // With so few rows, packing b would cost more than reading it in place.
-      const MatrixSource<T> right(b + at.b + in.b, d.ldb, d.transpose_b,
-                                  d.m <= 16);
+      const auto left =
+          source<T>(a + at.a + in.a, d.lda, !d.transpose_a, d.k, false);
+      const auto right =
+          source<T>(b + at.b + in.b, d.ldb, d.transpose_b, d.k, d.m <= 16);
       // No terms at all: a product of depth 0.
-      Gemm<T> g{d.m,   d.n,  batch.terms ? d.k : 0,   left,
+      const int64_t steps = (d.k + kParts<T> - 1) / kParts<T>;
+      Gemm<T> g{d.m,   d.n,  batch.terms ? steps : 0, left,
                 right, sink, d.accumulate || term > 0};
       g.work = batch.matrices * d.m * d.n * d.k;
       body(g);
@@ -105,13 +126,13 @@ template <typename T> struct Product {
 
 extern "C" void pipec_matmul(const PipecMatmul *d, const void *a, const void *b,
                              void *c) {
-  using pipec::cpu::Product;
+  using namespace pipec::cpu;
   if (d->dtype == PIPEC_F64)
-    return Product<double>{*d, static_cast<const double *>(a),
-                           static_cast<const double *>(b),
-                           static_cast<double *>(c)}
-        .run();
-  Product<float>{*d, static_cast<const float *>(a),
-                 static_cast<const float *>(b), static_cast<float *>(c)}
-      .run();
+    Product<double>(*d, a, b, c).run();
+  else if (d->dtype == PIPEC_BF16 && multipliesPairs())
+    Product<Pair, uint16_t>(*d, a, b, c).run();
+  else if (d->dtype == PIPEC_BF16)
+    Product<float, uint16_t>(*d, a, b, c).run();
+  else
+    Product<float>(*d, a, b, c).run();
 }

@@ -55,6 +55,24 @@ private:
   std::unique_ptr<unsigned char[], Free> memory;
 };
 
+/// A number of eight bits.
+struct Bf16 {
+  uint16_t bits;
+  Bf16() = default;
+  explicit Bf16(double value) {
+    const float narrow = float(value);
+    uint32_t wide;
+    std::memcpy(&wide, &narrow, sizeof wide);
+    bits = uint16_t((wide + 0x7fff + (wide >> 16 & 1)) >> 16);
+  }
+  explicit operator double() const {
+    const uint32_t wide = uint32_t{bits} << 16;
+    float value;
+    std::memcpy(&value, &wide, sizeof value);
+    return value;
+  }
+};
+
 /// Reproducible numbers in [-1, 1).
 class Random {
 public:

@@ -28,16 +28,19 @@ public:
   uint64_t value = 0xcbf29ce484222325u;
 };
 
+template <typename T = float>
 void addMatmul(Digest &digest, int64_t m, int64_t n, int64_t k, bool ta,
                bool tb, int64_t batch) {
   PipecMatmul d = {};
+  d.dtype = d.wide = sizeof(T) == 2 ? PIPEC_BF16 : PIPEC_F32;
   d.transpose_a = ta, d.transpose_b = tb;
   d.m = m, d.n = n, d.k = k;
   d.lda = ta ? m : k, d.ldb = tb ? k : n, d.ldc = n;
   d.batch_rank = 1;
   d.batch[0] = batch;
   d.stride_a[0] = m * k, d.stride_b[0] = k * n, d.stride_c[0] = m * n;
-  Buffer<float> a(batch * m * k), b(batch * k * n), c(batch * m * n);
+  Buffer<T> a(batch * m * k), b(batch * k * n);
+  Buffer<float> c(batch * m * n);
   Random random(m + n + k);
   random.fill(a);
   random.fill(b);
@@ -83,6 +86,8 @@ uint64_t digestOfKernels() {
       addMatmul(digest, 130, 200, 800, ta, tb, 1);
       addMatmul(digest, 5, 70, 33, ta, tb, 7);
       addMatmul(digest, 40, 36, 5000, ta, tb, 1);
+      addMatmul<Bf16>(digest, 131, 203, 801, ta, tb, 1);
+      addMatmul<Bf16>(digest, 5, 70, 32, ta, tb, 7);
     }
   addConv(digest, 2, 16, 24, 1, 15, 1, 1, 0);  // a product
   addConv(digest, 2, 3, 16, 1, 33, 7, 2, 3);   // the first layer
@@ -109,7 +114,7 @@ std::string digestUnder(const std::string &level, int threads) {
 }
 
 TEST(Levels, ThreadsDoNotMatter) {
-  for (const char *level : {"v4", "v3", "baseline"}) {
+  for (const char *level : {"best", "v4", "v3", "baseline"}) {
     const std::string one = digestUnder(level, 1);
     EXPECT_EQ(one.size(), 17u) << one;
     for (const int threads : {2, 3, 4, 7})

@@ -8,6 +8,15 @@ namespace {
 
 template <typename T> constexpr int32_t kType = PIPEC_F32;
 template <> constexpr int32_t kType<double> = PIPEC_F64;
+template <> constexpr int32_t kType<Bf16> = PIPEC_BF16;
+
+/// What products of T are added up in.
+template <typename T> struct ResultOf {
+  using type = T;
+};
+template <> struct ResultOf<Bf16> {
+  using type = float;
+};
 
 struct Case {
   int64_t m, n, k;
@@ -43,6 +52,7 @@ struct Sizes {
 PipecMatmul describe(const Case &t, int32_t dtype, Sizes &sizes) {
   PipecMatmul d = {};
   d.dtype = dtype;
+  d.wide = dtype == PIPEC_BF16;
   d.transpose_a = t.ta;
   d.transpose_b = t.tb;
   d.accumulate = t.add;
@@ -73,9 +83,9 @@ void reference(const PipecMatmul &d, const T *a, const T *b, Sum *c) {
             double(d.transpose_b ? b[j * d.ldb + q] : b[q * d.ldb + j]));
 }
 
-template <typename T>
+template <typename T, typename Result>
 std::vector<Sum> expected(const PipecMatmul &d, const Buffer<T> &a,
-                          const Buffer<T> &b, const Buffer<T> &before) {
+                          const Buffer<T> &b, const Buffer<Result> &before) {
   std::vector<Sum> sums(before.size());
   if (d.accumulate)
     for (int64_t i = 0; i < before.size(); ++i)
@@ -101,7 +111,9 @@ template <typename T> void run(const Case &t) {
                << testing::PrintToString(t.batch) << " type " << kType<T>);
   Sizes sizes;
   const PipecMatmul d = describe(t, kType<T>, sizes);
-  Buffer<T> a(sizes.a), b(sizes.b), before(sizes.c), first(sizes.c);
+  using Result = typename ResultOf<T>::type;
+  Buffer<T> a(sizes.a), b(sizes.b);
+  Buffer<Result> before(sizes.c), first(sizes.c);
   Random random(t.m * 31 + t.n * 7 + t.k);
   random.fill(a);
   random.fill(b);
@@ -113,29 +125,30 @@ template <typename T> void run(const Case &t) {
       want[i] = {double(before[i]), std::fabs(double(before[i]))};
   bool known = false;
   forThreadCounts([&](int threads) {
-    Buffer<T> c(sizes.c);
-    std::memcpy(c.data(), before.data(), sizes.c * sizeof(T));
+    Buffer<Result> c(sizes.c);
+    std::memcpy(c.data(), before.data(), sizes.c * sizeof(Result));
     pipec_matmul(&d, a.data(), b.data(), c.data());
     ASSERT_TRUE(c.guardIntact());
     if (!known)
       expectNear(want, c.data(), "product");
     else
       expectSameBits(first, c, "product at other thread counts");
-    std::memcpy(first.data(), c.data(), sizes.c * sizeof(T));
+    std::memcpy(first.data(), c.data(), sizes.c * sizeof(Result));
     known = true;
   });
 }
 
-void runBoth(const Case &t) {
+void runAll(const Case &t) {
   run<float>(t);
   run<double>(t);
+  run<Bf16>(t);
 }
 
 TEST(Matmul, Sizes) {
   for (const int64_t m : {1, 2, 7, 14, 31, 64})
     for (const int64_t n : {1, 3, 16, 33, 64, 97})
       for (const int64_t k : {1, 2, 5, 64, 130})
-        runBoth({m, n, k});
+        runAll({m, n, k});
 }
 
 TEST(Matmul, Transposes) {
@@ -143,8 +156,8 @@ TEST(Matmul, Transposes) {
     for (const bool tb : {false, true})
       for (const bool add : {false, true})
         for (const int64_t pad : {0, 5}) {
-          runBoth({37, 53, 29, ta, tb, add, pad});
-          runBoth({129, 65, 300, ta, tb, add, pad});
+          runAll({37, 53, 29, ta, tb, add, pad});
+          runAll({129, 65, 300, ta, tb, add, pad});
         }
 }
 
@@ -152,6 +165,7 @@ TEST(Matmul, DeepAndNarrow) { // where libraries like to split k by threads
   for (const bool ta : {false, true})
     for (const bool tb : {false, true}) {
       run<float>({8, 8, 20000, ta, tb});
+      run<Bf16>({8, 8, 20001, ta, tb});
       run<float>({64, 64, 6272, ta, tb});
       run<float>({1, 64, 3000, ta, tb});
       run<float>({64, 1, 3000, ta, tb});
@@ -163,40 +177,41 @@ TEST(Matmul, Large) {
     for (const bool tb : {false, true}) {
       run<float>({260, 390, 770, ta, tb, true});
       run<float>({515, 129, 1030, ta, tb});
+      run<Bf16>({260, 391, 771, ta, tb, true});
     }
   run<float>({3, 5000, 70});
   run<float>({5000, 3, 70});
 }
 
 TEST(Matmul, Batches) {
-  runBoth({5, 6, 7, false, false, false, 0, {3}});
-  runBoth({16, 9, 33, false, true, false, 2, {4, 3}});
-  runBoth({16, 9, 33, true, false, true, 0, {2, 3, 4}});
-  runBoth({8, 16, 8, false, true, false, 0, {2, 2, 3, 2}});
+  runAll({5, 6, 7, false, false, false, 0, {3}});
+  runAll({16, 9, 33, false, true, false, 2, {4, 3}});
+  runAll({16, 9, 33, true, false, true, 0, {2, 3, 4}});
+  runAll({8, 16, 8, false, true, false, 0, {2, 2, 3, 2}});
   run<float>({128, 64, 128, false, false, false, 0, {12}});
   run<float>({128, 64, 128, true, false, true, 0, {12}});
 }
 
 TEST(Matmul, Broadcast) {
-  runBoth({9, 10, 11, false, false, false, 0, {3, 4}, 1, 2});
-  runBoth({9, 10, 11, false, true, false, 0, {3, 4}, 0, 3});
-  runBoth({9, 10, 11, true, false, false, 0, {12}, 1, 0});
+  runAll({9, 10, 11, false, false, false, 0, {3, 4}, 1, 2});
+  runAll({9, 10, 11, false, true, false, 0, {3, 4}, 0, 3});
+  runAll({9, 10, 11, true, false, false, 0, {12}, 1, 0});
 }
 
 TEST(Matmul, SumsOverBatch) {
-  runBoth({9, 10, 11, true, false, false, 0, {5}, 0, 0, 1});
-  runBoth({9, 10, 11, true, false, true, 3, {3, 4}, 0, 0, 1});
-  runBoth({9, 10, 11, true, false, false, 0, {3, 4}, 0, 0, 2});
-  runBoth({9, 10, 11, true, false, true, 0, {3, 4}, 0, 0, 3});
+  runAll({9, 10, 11, true, false, false, 0, {5}, 0, 0, 1});
+  runAll({9, 10, 11, true, false, true, 3, {3, 4}, 0, 0, 1});
+  runAll({9, 10, 11, true, false, false, 0, {3, 4}, 0, 0, 2});
+  runAll({9, 10, 11, true, false, true, 0, {3, 4}, 0, 0, 3});
 }
 
 TEST(Matmul, Empty) {
-  runBoth({0, 4, 5});
-  runBoth({4, 0, 5});
-  runBoth({4, 5, 0});
-  runBoth({4, 5, 0, false, false, true});
-  runBoth({4, 5, 6, false, false, false, 0, {0}});
-  runBoth({4, 5, 6, false, false, false, 0, {0}, 0, 0, 1}); // an empty sum: 0
+  runAll({0, 4, 5});
+  runAll({4, 0, 5});
+  runAll({4, 5, 0});
+  runAll({4, 5, 0, false, false, true});
+  runAll({4, 5, 6, false, false, false, 0, {0}});
+  runAll({4, 5, 6, false, false, false, 0, {0}, 0, 0, 1}); // an empty sum: 0
 }
 
 TEST(Matmul, RowStrideOfAUnitRowIsFree) { // a vector may carry any stride

@@ -79,8 +79,8 @@ int64_t divideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /// Steps of k per block: as many as allowed, blocks of about equal size.
 template <typename T> int64_t depthOf(const Gemm<T> &g) {
-  const int64_t work = g.work ? g.work : g.m * g.n * g.k;
-  const int64_t most = work <= kSmallWork ? kShortDepth : kDepth;
+  const int64_t work = g.work ? g.work : g.m * g.n * g.k * kParts<T>;
+  const int64_t most = (work <= kSmallWork ? kShortDepth : kDepth) / kParts<T>;
   const int64_t k = g.period ? std::min(g.period, g.k) : g.k;
   return k > 0 ? divideUp(k, divideUp(k, most)) : 1;
 }
@@ -149,15 +149,16 @@ private:
 
   /// Rows of A ready for the tiles: packed (lda 0) or where they are.
   struct Band {
-    const T *a;
+    const Part<T> *a;
     int64_t lda, r0, r1, panelStep;
   };
   Band bandOf(T *room, int64_t r0, int64_t r1, int64_t k0, int64_t kc) {
     int64_t ld = 0;
-    if (const T *a = g.a.inPlace(r0, k0, ld))
+    if (const Part<T> *a = g.a.inPlace(r0, k0, ld))
       return {a, ld, r0, r1, u.rows * ld};
     g.a.packBand(room, r0, r1, k0, kc);
-    return {room, 0, r0, r1, u.rows * kc};
+    return {reinterpret_cast<const Part<T> *>(room), 0, r0, r1,
+            u.rows * kc * kParts<T>};
   }
 
   /// Columns of B ready for the tiles: packed or where they are.
@@ -220,12 +221,12 @@ private:
     const int64_t count = divideUp(band.r1 - band.r0, u.rows);
     const bool add = g.add || k0 > 0;
     int64_t ld = 0;
-    T *c = g.c.inPlace(band.r0, panel.first, panel.count, ld);
+    Sum<T> *c = g.c.inPlace(band.r0, panel.first, panel.count, ld);
     for (int64_t i = 0; i < count; ++i) {
       meanwhile(i, count);
       const int64_t row = i * u.rows;
       const int64_t m = std::min<int64_t>(u.rows, band.r1 - band.r0 - row);
-      const T *a = band.a + i * band.panelStep;
+      const Part<T> *a = band.a + i * band.panelStep;
       if (c)
         u.tile(m, panel.count, kc, a, band.lda, panel.b, panel.stride,
                c + row * ld, ld, add);
@@ -235,9 +236,9 @@ private:
   }
 
   /// A tile whose result is not one matrix in memory.
-  void aside(int64_t row, int64_t m, int64_t kc, const T *a, int64_t lda,
+  void aside(int64_t row, int64_t m, int64_t kc, const Part<T> *a, int64_t lda,
              const Panel &p, bool add) {
-    T *result = workspace().template tile<T>();
+    Sum<T> *result = workspace().template tile<Sum<T>>();
     u.tile(m, p.count, kc, a, lda, p.b, p.stride, result, u.columns, false);
     g.c.put(row, m, p.first, p.count, result, u.columns, add);
   }
@@ -302,6 +303,7 @@ template <typename T> T *threadScratch() {
 
 template struct Gemm<float>;
 template struct Gemm<double>;
+template struct Gemm<Pair>;
 template float *threadScratch<float>();
 template double *threadScratch<double>();
 

@@ -26,7 +26,7 @@ public:
                     int64_t k0, int64_t kc) const = 0;
   /// As the left operand: where element (first, k0) lies when lines are `ld`
   /// apart and contiguous along k, so that it need not be packed; else null.
-  virtual const T *inPlace(int64_t first, int64_t k0, int64_t &ld) const {
+  virtual const Part<T> *inPlace(int64_t first, int64_t k0, int64_t &ld) const {
     return nullptr;
   }
   /// As the right operand: where element (first, k0) lies when `width` lines
@@ -135,10 +135,11 @@ private:
   int64_t ld;
 };
 
+/// Where T is a pair, k counts pairs.
 template <typename T> struct Gemm {
   int64_t m, n, k;
   const PanelSource<T> &a, &b;
-  const TileSink<T> &c;
+  const TileSink<Sum<T>> &c;
   bool add;
   /// Blocks of k do not cross multiples of this (0: they may).
   int64_t period = 0;
@@ -152,7 +153,8 @@ template <typename T> struct Gemm {
   void share(int64_t m0, int64_t m1, int64_t n0, int64_t n1) const;
 };
 
-/// Largest number of k steps in one chain of multiply-adds.
+/// Largest number of k steps (of the matrices, not of pairs) in one chain of
+/// multiply-adds.
 constexpr int64_t kDepth = 384;
 
 /// Calls of at most this many multiply-adds sum k in short blocks: they take no

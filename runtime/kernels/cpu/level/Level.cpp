@@ -20,12 +20,13 @@ PIPEC_DECLARE(baseline)
 #ifdef __x86_64__
 PIPEC_DECLARE(v3)
 PIPEC_DECLARE(v4)
+extern const MicroKernels<Pair> pairKernels_v4bf16;
 #endif
 #undef PIPEC_DECLARE
 
 namespace {
 
-enum Level { Baseline, V3, V4 };
+enum Level { Baseline, V3, V4, V4Bf16 };
 
 Level supported() {
 #ifdef __x86_64__
@@ -35,7 +36,7 @@ Level supported() {
     return Baseline;
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-    return V4;
+    return __builtin_cpu_supports("avx512bf16") ? V4Bf16 : V4;
   return V3;
 #else
   return Baseline;
@@ -49,6 +50,8 @@ Level level() {
       return Baseline;
     if (wanted && !std::strcmp(wanted, "v3"))
       return std::min(V3, supported());
+    if (wanted && !std::strcmp(wanted, "v4"))
+      return std::min(V4, supported());
     return supported();
   }();
   return chosen;
@@ -58,7 +61,7 @@ Level level() {
 
 #ifdef __x86_64__
 #define PIPEC_CHOOSE(name)                                                     \
-  (level() == V4 ? name##_v4 : level() == V3 ? name##_v3 : name##_baseline)
+  (level() >= V4 ? name##_v4 : level() == V3 ? name##_v3 : name##_baseline)
 #else
 #define PIPEC_CHOOSE(name) name##_baseline
 #endif
@@ -69,6 +72,15 @@ template <> const MicroKernels<float> &microKernels() {
 template <> const MicroKernels<double> &microKernels() {
   return PIPEC_CHOOSE(doubleKernels);
 }
+#ifdef __x86_64__
+bool multipliesPairs() { return level() == V4Bf16; }
+template <> const MicroKernels<Pair> &microKernels() {
+  return pairKernels_v4bf16;
+}
+#else
+bool multipliesPairs() { return false; }
+template <> const MicroKernels<Pair> &microKernels() { std::abort(); }
+#endif
 template <> const RowKernels<float> &rowKernels() {
   return PIPEC_CHOOSE(floatRows);
 }

@@ -9,6 +9,8 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
+#include "runtime/kernels/cpu/level/Element.h"
+
 #include <cstdint>
 
 namespace pipec::cpu {
@@ -16,6 +18,8 @@ namespace pipec::cpu {
 /// A register tile is `rows` x `columns`; operands are packed in panels:
 ///   A: a[k * rows + i]                 i < rows
 ///   B: b[k * stride + j]               j < vectors * lanes <= columns
+/// Strides in packed panels count elements, those in matrices their parts: with
+/// pairs a step of k is two of the matrix's.
 template <typename T> struct MicroKernels {
   int rows;
   int lanes;
@@ -26,31 +30,40 @@ template <typename T> struct MicroKernels {
   /// i < m <= rows and j < n <= columns. A is a packed panel when lda is 0,
   /// else rows in place: A(i, k) = a[i * lda + k]. B must be readable up to the
   /// next multiple of `lanes`.
-  void (*tile)(int64_t m, int64_t n, int64_t kc, const T *a, int64_t lda,
-               const T *b, int64_t stride, T *c, int64_t ldc, bool add);
+  void (*tile)(int64_t m, int64_t n, int64_t kc, const Part<T> *a, int64_t lda,
+               const T *b, int64_t stride, Sum<T> *c, int64_t ldc, bool add);
 
   /// dst[k * width + i] = src[i * ld + k] for i < count, 0 for count <= i <
   /// width; k < kc. For sources that are contiguous along k.
-  void (*packLines)(T *dst, int64_t width, const T *src, int64_t ld,
+  void (*packLines)(T *dst, int64_t width, const Part<T> *src, int64_t ld,
                     int64_t count, int64_t kc);
 
   /// dst[k * width + i] = src[k * ld + i], else as above. For sources that are
   /// contiguous along the panel.
-  void (*packRows)(T *dst, int64_t width, const T *src, int64_t ld,
+  void (*packRows)(T *dst, int64_t width, const Part<T> *src, int64_t ld,
                    int64_t count, int64_t kc);
 
   /// `panels` full panels of `rows` lines, kc * rows elements apart, from a
   /// source as in packRows.
-  void (*packBand)(T *dst, int64_t panels, const T *src, int64_t ld,
+  void (*packBand)(T *dst, int64_t panels, const Part<T> *src, int64_t ld,
                    int64_t kc);
 
-  /// dst[c * ldDst + r] = src[r * ldSrc + c] for r < rows, c < columns.
+  /// dst[c * ldDst + r] = src[r * ldSrc + c] for r < rows, c < columns. Not of
+  /// pairs.
   void (*transpose)(T *dst, int64_t ldDst, const T *src, int64_t ldSrc,
                     int64_t rows, int64_t columns);
+
+  /// dst[i] = src[i] of bf16, for i < n. Single precision alone.
+  void (*widen)(T *dst, const uint16_t *src, int64_t n);
 };
 
 /// The kernels of the best level this processor has. The environment variable
-/// PIPEC_KERNELS=v4|v3|baseline lowers it (for tests).
+/// PIPEC_KERNELS=v4|v3|baseline lowers it (for tests; v4: without instructions
+/// for bf16).
 template <typename T> const MicroKernels<T> &microKernels();
+
+/// Whether it multiplies pairs (AVX512-BF16); else there are no kernels of
+/// them.
+bool multipliesPairs();
 
 } // namespace pipec::cpu

@@ -7,6 +7,8 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
+#include "runtime/kernels/cpu/level/Element.h"
+
 #include <cstdint>
 
 #if defined(__AVX512F__) || defined(__AVX2__)
@@ -40,13 +42,20 @@ template <typename T> void store(T *p, Vector<T> v) {
 template <typename T> Vector<T> splat(T x) { return x - Vector<T>{}; }
 
 template <typename T>
-Vector<T> multiplyAdd(Vector<T> a, Vector<T> b, Vector<T> c) {
+Vector<Sum<T>> multiplyAdd(Vector<T> a, Vector<T> b, Vector<Sum<T>> c) {
 #if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
   return __builtin_elementwise_fma(a, b, c);
 #else
   return a * b + c;
 #endif
 }
+#ifdef __AVX512BF16__
+template <>
+inline Vector<float> multiplyAdd<Pair>(Vector<Pair> a, Vector<Pair> b,
+                                       Vector<float> c) {
+  return Vector<float>(_mm512_dpbf16_ps(__m512(c), __m512bh(a), __m512bh(b)));
+}
+#endif
 
 #if defined(__AVX2__) && !defined(__AVX512F__)
 inline __m256i firstLanes(int64_t count) {
@@ -71,6 +80,13 @@ template <typename T> Vector<T> loadLanes(const T *p, int64_t count) {
     v[l] = p[l];
   return v;
 }
+#ifdef __AVX512F__
+/// The same of pairs, which may begin at any half.
+inline Vector<Pair> loadLanes(const uint16_t *p, int64_t count) {
+  const unsigned last = count < kLanes<Pair> ? (1u << count) - 1 : 0xffff;
+  return Vector<Pair>(_mm512_maskz_loadu_epi32(__mmask16(last), p));
+}
+#endif
 template <typename T> void storeLanes(T *p, Vector<T> v, int64_t count) {
   if (count >= kLanes<T>)
     return store<T>(p, v);
