@@ -2,7 +2,7 @@
 """PyTorch's side of train_vs_torch.py: the models, their ONNX files and data, and timed training steps.
 
 Usage: torch_steps.py export NAME FOLDER
-       torch_steps.py run NAME [--threads T] [--steps N] [--mode eager|compile|ddp|pipeline] [--ranks R]
+       torch_steps.py run NAME [--threads T] [--steps N] [--mode eager|compile|autocast|ddp|pipeline] [--ranks R]
 NAME is gpt2 or resnet50; `run` prints {"seconds": [per step], "peak": bytes of the largest process}.
 Needs torch, transformers, torchvision, numpy (PyPI).
 """
@@ -138,7 +138,8 @@ def steps_of(rank, options, results):
                           **({"target": arrays[last][whole]} if rank == ranks - 1 else {}))
         else:
             for k in range(rank, count, ranks):
-                loss = loss_of(name, run(arrays[first][pick[k]]), arrays[last][pick[k]])
+                with torch.autocast("cpu", torch.bfloat16, enabled=mode == "autocast"):
+                    loss = loss_of(name, run(arrays[first][pick[k]]), arrays[last][pick[k]])
                 (loss * ranks / count).backward()
         optimizer.step()
         seconds.append(time.perf_counter() - start)
@@ -152,7 +153,7 @@ def main():
     parser.add_argument("folder", nargs="?")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--steps", type=int, default=3)
-    parser.add_argument("--mode", default="eager", choices=["eager", "compile", "ddp", "pipeline"])
+    parser.add_argument("--mode", default="eager", choices=["eager", "compile", "autocast", "ddp", "pipeline"])
     parser.add_argument("--ranks", type=int, default=1)
     options = parser.parse_args()
     if options.what == "export":

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Whole training steps, pipec beside PyTorch in the same run: GPT-2 124M and ResNet-50 on CPU.
 
-Usage: train_vs_torch.py [--models gpt2,resnet50] [--threads 1,2] [--steps 3] [--compile] [--ranks 2] [--markdown]
+Usage: train_vs_torch.py [--models gpt2,resnet50] [--threads 1,2] [--steps 3] [--compile] [--bf16] [--ranks 2] [--markdown]
 Needs torch, transformers, torchvision, numpy (PyPI) and this tree's build/bin (or PIPEC_BIN). Prints one line a
 measurement: samples/s (median step), the ratio to PyTorch eager with the same threads, and the peak memory.
---compile adds torch.compile; --ranks R adds R processes of one thread each: PyTorch's DDP and pipelining (1F1B), and
+--compile adds torch.compile; --bf16 adds PyTorch under autocast and ours with --precision bf16; --ranks R adds R processes of one thread each: PyTorch's DDP and pipelining (1F1B), and
 ours, with the pipeline's own overhead: step time beyond what the schedule's bubble and the measured busy time explain.
 GPT-2: 12 layers, width 768, T = 128, vocabulary 50257, microbatch 4 x 4, AdamW, next-token loss. ResNet-50:
 224 x 224, microbatch 8 x 2, SGD with momentum, cross-entropy. Both sides take turns; on a machine that does other
@@ -27,12 +27,12 @@ def time_torch(name, threads, steps, mode="eager", ranks=1):
     return statistics.median(result["seconds"]), result["peak"]
 
 
-def time_pipec(name, folder, bin_folder, threads, steps, ranks=1):
+def time_pipec(name, folder, bin_folder, threads, steps, ranks=1, precision="fp32"):
     size, count = SHAPES[name]
-    plan = f"{folder}/{ranks}.plan"
+    plan = f"{folder}/{ranks}-{precision}.plan"
     start = time.perf_counter()
     subprocess.run([f"{bin_folder}/pipec", f"{folder}/model.onnx", "--cpus", str(ranks), "--strategy", "1f1b", "--dim",
-                    f"batch={size}", "--microbatches", str(count), *ARGUMENTS[name], "--quiet", "-o", plan]
+                    f"batch={size}", "--microbatches", str(count), *ARGUMENTS[name], "--precision", precision, "--quiet", "-o", plan]
                    + (["--stages", str(ranks)] if ranks > 1 else []), check=True)
     compile_seconds = time.perf_counter() - start
     data = [part for file in sorted(os.listdir(folder)) if file.endswith(".npy")
@@ -66,6 +66,7 @@ def main():
     parser.add_argument("--threads", default="1,2")
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--compile", action="store_true", help="also torch.compile")
+    parser.add_argument("--bf16", action="store_true", help="also mixed precision")
     parser.add_argument("--ranks", type=int, default=0, help="also R processes of one thread each")
     parser.add_argument("--markdown", action="store_true")
     options = parser.parse_args()
@@ -86,6 +87,12 @@ def main():
                 ours = time_pipec(name, folder, bin_folder, threads, options.steps)
                 table.row(name, f"pipec, {plural}", samples, ours["seconds"], largest(ours["summary"]), eager)
                 notes.append(f"{name}: pipec compiled it in {ours['compile']:.1f} s")
+                if options.bf16:
+                    table.row(name, f"PyTorch autocast bf16, {plural}", samples,
+                              *time_torch(name, threads, options.steps, "autocast"), eager)
+                    ours = time_pipec(name, folder, bin_folder, threads, options.steps, precision="bf16")
+                    table.row(name, f"pipec --precision bf16, {plural}", samples, ours["seconds"],
+                              largest(ours["summary"]), eager)
             if options.ranks > 1:
                 ranks, what = options.ranks, f"{options.ranks} processes"
                 for mode, who in (("ddp", "PyTorch DDP"), ("pipeline", "PyTorch pipelining 1F1B")):
