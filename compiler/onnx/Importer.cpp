@@ -339,9 +339,16 @@ void Importer::checkOperator(const Node &node, const Scope &scope) {
   if (!row) {
     const std::string full =
         node.domain.empty() ? node.op : node.domain + "." + node.op;
+    const bool isForeign = node.domain.empty() &&
+                           opset != scope.opsets->end() &&
+                           opset->second <= newestOpset();
     throw NodeError{"the operator " + full + " is not supported",
-                    "`pipec list ops` names those that are; rewrite this part "
-                    "of the model with them"};
+                    "`pipec list ops` names those that are; " +
+                        (isForeign
+                             ? "ONNX has no " + node.op +
+                                   ": the exporter left what it could not "
+                                   "translate, write that layer otherwise"
+                             : "rewrite this part of the model with them")};
   }
   if (opset == scope.opsets->end())
     throw NodeError{"the model imports no version of the domain '" +

@@ -44,6 +44,7 @@ private:
   std::optional<llvm::SmallVector<int64_t>> fixShape(const ValueInfo &input);
   std::string batchSymbol() const;
   int64_t batchAxis(const ValueInfo &input) const;
+  bool countsSamplesToo(const ValueInfo &input, const std::string &batch) const;
   bool constantInput(const ValueInfo &input, Scope &scope);
   void reportUnknownOptions();
 
@@ -75,6 +76,7 @@ private:
   void findTwins();
   void findMergedParameters();
   void noteMergedTensors();
+  void noteComputedWeights();
   void findMerged();
   Val splitMerged(const Node &node, size_t input, const Val &v);
   void fillReport();

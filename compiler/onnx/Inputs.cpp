@@ -1,4 +1,5 @@
 //===- Inputs.cpp - the inputs of the program and their shapes ------------===//
+#include "compiler/onnx/Generated.h"
 #include "compiler/onnx/Importer.h"
 #include "compiler/onnx/Npy.h"
 
@@ -29,13 +30,32 @@ std::string Importer::batchSymbol() const {
   return best;
 }
 
+/// Whether an exporter numbered the samples of this input apart from those of
+/// the others: a symbol of its own on axis 0 alone, of the same size.
+bool Importer::countsSamplesToo(const ValueInfo &input,
+                                const std::string &batch) const {
+  const std::string own = dimName(input, 0);
+  if (!isGeneratedSymbol((*input.shape)[0].symbol))
+    return false;
+  for (const ValueInfo *other : inputs)
+    for (size_t i = 1; other->shape && i < other->shape->size(); ++i)
+      if (!(*other->shape)[i].value && dimName(*other, i) == own)
+        return false;
+  const auto size = options.dims.find(own), samples = options.dims.find(batch);
+  return size != options.dims.end() && samples != options.dims.end() &&
+         size->second == samples->second;
+}
+
 int64_t Importer::batchAxis(const ValueInfo &input) const {
   if (input.shape->empty() || (*input.shape)[0].value == 0)
     return -1; // nothing to count
   const std::string symbol = batchSymbol();
   const Dim &first = (*input.shape)[0];
   if (!symbol.empty())
-    return !first.value && dimName(input, 0) == symbol ? 0 : -1;
+    return !first.value && (dimName(input, 0) == symbol ||
+                            countsSamplesToo(input, symbol))
+               ? 0
+               : -1;
   // A file without symbols on axis 0: the first input says what a batch is.
   for (const ValueInfo *other : inputs)
     if (!other->shape->empty())

@@ -39,6 +39,14 @@ const OpRow *findOp(std::string_view domain, std::string_view name) {
   return found ? &*at : nullptr;
 }
 
+int64_t newestOpset() {
+  int64_t newest = 0;
+  for (const OpRow &row : opTable())
+    if (row.domain.empty())
+      newest = std::max(newest, row.since.back());
+  return newest;
+}
+
 const RefusedOp *findRefused(std::string_view name) {
 #define ONNX_REFUSED(NAME, REASON, REMEDY) {NAME, REASON, REMEDY},
   static constexpr RefusedOp rows[] = {

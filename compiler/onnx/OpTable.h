@@ -29,6 +29,9 @@ const std::vector<OpRow> &opTable();
 /// The row of an operator, or null.
 const OpRow *findOp(std::string_view domain, std::string_view name);
 
+/// The newest opset of ai.onnx that a row knows.
+int64_t newestOpset();
+
 /// An operator of ai.onnx that cannot be supported.
 struct RefusedOp {
   std::string_view name, reason, remedy;

@@ -190,25 +190,55 @@ static std::string plainType(Type type) {
   return text.substr(7, text.size() - 8); // tensor<...>
 }
 
-/// Batch norms that the exporter folded away are worth a word.
-static void noteFoldedBatchNorms(const Model &model, Diagnostics &diagnostics) {
+/// Whether the exporter folded batch norms away. The dynamo exporter lists the
+/// statistics it was given; other files show it by the names of new biases.
+static bool hasFoldedBatchNorms(const Model &model) {
   const auto has = [&](const char *op) {
     return llvm::any_of(model.graph.nodes,
                         [&](const Node &n) { return n.op == op; });
   };
-  if (!has("Conv") || has("BatchNormalization"))
-    return;
-  for (const TensorData &t : model.graph.initializers) {
-    const llvm::StringRef name = t.name;
-    if (name.ends_with(".weight_bias") || name.starts_with("onnx::Conv_")) {
-      diagnostics.note("batch norms are folded into the convolutions of this "
-                       "file; it trains "
-                       "as a network without them. To keep them, export with "
-                       "optimize=False (dynamo) or training=PRESERVE and "
-                       "do_constant_folding=False (TorchScript)");
-      return;
-    }
-  }
+  std::set<std::string> statistics = bufferTargets(model.graph.metadata);
+  for (const TensorData &t : model.graph.initializers)
+    statistics.erase(t.name);
+  if (has("BatchNormalization"))
+    return false;
+  if (llvm::any_of(statistics, [](llvm::StringRef name) {
+        return name.ends_with("running_mean");
+      }))
+    return true;
+  return has("Conv") &&
+         llvm::any_of(model.graph.initializers, [](const TensorData &t) {
+           const llvm::StringRef name = t.name;
+           return name.ends_with(".weight_bias") ||
+                  name.starts_with("onnx::Conv_");
+         });
+}
+
+static void noteFoldedBatchNorms(const Model &model, Diagnostics &diagnostics) {
+  if (hasFoldedBatchNorms(model))
+    diagnostics.note("batch norms are folded into the convolutions of this "
+                     "file; it trains "
+                     "as a network without them. To keep them, export with "
+                     "optimize=False (dynamo) or training=PRESERVE and "
+                     "do_constant_folding=False (TorchScript)");
+}
+
+/// A product of a parameter and numbers that the dynamo exporter computed
+/// trains otherwise than the parameter: the note names the first of them.
+void Importer::noteComputedWeights() {
+  std::vector<size_t> computed;
+  for (size_t i = 0; i < classes.size(); ++i)
+    if (classes[i].role == Role::Weight && !classes[i].computedFrom.empty())
+      computed.push_back(i);
+  if (!computed.empty())
+    note("the exporter computed '" +
+         model.graph.initializers[computed[0]].name + "'" +
+         (computed.size() == 1
+              ? ""
+              : " (and " + std::to_string(computed.size() - 1) + " more)") +
+         " from the parameter '" + classes[computed[0]].computedFrom +
+         "' and other numbers: what stands in the file trains, not the "
+         "parameter. To keep the computation, export with optimize=False");
 }
 
 bool Importer::isMerged(size_t i) const {
@@ -245,6 +275,7 @@ void Importer::noteMergedTensors() {
 
 void Importer::fillReport() {
   noteFoldedBatchNorms(model, diagnostics);
+  noteComputedWeights();
   noteMergedTensors();
   for (size_t i = 0; i < inputs.size(); ++i)
     report.inputs.push_back({inputs[i]->name,

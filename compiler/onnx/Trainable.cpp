@@ -1,6 +1,7 @@
 //===- Trainable.cpp - which initializers are weights ---------------------===//
 #include "compiler/onnx/Trainable.h"
 #include "compiler/onnx/Derived.h"
+#include "compiler/onnx/Generated.h"
 
 #include "llvm/Support/Regex.h"
 
@@ -24,12 +25,13 @@ static constexpr const char *kSignature =
 //===----------------------------------------------------------------------===//
 
 /// The targets of lines such as: p_fc_weight: PARAMETER target='fc.weight'
-std::set<std::string> parameterTargets(const Metadata &metadata) {
+static std::set<std::string> targetsOf(const Metadata &metadata,
+                                       const std::string &kind) {
   std::set<std::string> targets;
   const std::string *signature = lookup(metadata, kSignature);
   if (!signature)
     return targets;
-  static const std::string mark = "PARAMETER target='";
+  const std::string mark = kind + " target='";
   for (size_t at = 0; (at = signature->find(mark, at)) != std::string::npos;) {
     at += mark.size();
     const size_t end = signature->find('\'', at);
@@ -40,6 +42,14 @@ std::set<std::string> parameterTargets(const Metadata &metadata) {
     targets.insert(signature->substr(at, end - at));
   }
   return targets;
+}
+
+std::set<std::string> parameterTargets(const Metadata &metadata) {
+  return targetsOf(metadata, "PARAMETER");
+}
+
+std::set<std::string> bufferTargets(const Metadata &metadata) {
+  return targetsOf(metadata, "BUFFER");
 }
 
 /// The quoted names of a list such as ['a.weight', "b"]; a bare name is itself.
@@ -68,10 +78,15 @@ byMetadata(const Metadata &metadata, const std::set<std::string> &targets) {
   const std::string *folded = lookup(metadata, kFoldedFrom);
   if (!folded)
     return std::nullopt;
-  for (const std::string &name : listedNames(*folded))
-    if (targets.count(name))
-      return Classification{
-          Role::Weight, "the exporter folded it from the parameter " + name};
+  const std::vector<std::string> sources = listedNames(*folded);
+  for (const std::string &name : sources)
+    if (targets.count(name)) {
+      Classification c{Role::Weight,
+                       "the exporter folded it from the parameter " + name};
+      if (sources.size() > 1)
+        c.computedFrom = name;
+      return c;
+    }
   return Classification{Role::Buffer,
                         "the exporter folded it from no parameter"};
 }
@@ -179,6 +194,17 @@ static bool isZeroOne(const Model &model, const TensorData &t) {
   return true;
 }
 
+/// Whether the elements of the last dimension are not all equal.
+static bool firstRowVaries(const Model &model, const TensorData &t) {
+  const int64_t width = byteWidth(t.type);
+  if (!t.problem.empty() || width == 0 || t.dims.empty())
+    return false;
+  const std::string_view row =
+      model.bytesOf(t).substr(0, static_cast<size_t>(width * t.dims.back()));
+  return row.size() > static_cast<size_t>(width) &&
+         row.substr(width) != row.substr(0, row.size() - width);
+}
+
 /// Whether a factor of several dimensions looks like numbers that were drawn,
 /// not like a table, a grid, a mask or anchors: of both signs, a first row that
 /// varies, and steps that do.
@@ -187,8 +213,7 @@ static bool looksDrawn(const Model &model, const TensorData &t) {
       t.dims.back() < 2 || distinctValues(model, t) < 3)
     return false;
   const std::string_view bytes = model.bytesOf(t);
-  const size_t count = bytes.size() / sizeof(float),
-               width = static_cast<size_t>(t.dims.back());
+  const size_t count = bytes.size() / sizeof(float);
   const auto at = [&](size_t i) {
     float value;
     std::memcpy(&value, bytes.data() + i * sizeof value, sizeof value);
@@ -201,11 +226,9 @@ static bool looksDrawn(const Model &model, const TensorData &t) {
     even += i >= 2 && std::abs(at(i) - 2 * at(i - 1) + at(i - 2)) <
                           1e-4F * (1 + std::abs(at(i)));
   }
-  bool varies = false;
-  for (size_t i = 1; i < width; ++i)
-    varies = varies || at(i) != at(0);
-  return varies && negative * 8 > count && (count - negative) * 8 > count &&
-         zeros * 8 < count && even * 4 < count;
+  return firstRowVaries(model, t) && negative * 8 > count &&
+         (count - negative) * 8 > count && zeros * 8 < count &&
+         even * 4 < count;
 }
 
 /// Zeros that translators of transformers add to their logits: a buffer, used
@@ -257,9 +280,24 @@ static bool reachesRotary(const Uses &uses, const std::string &name) {
   return false;
 }
 
+/// Whether the node multiplies the tensor with what was divided by a root: a
+/// normalization written out, whose factors may have several dimensions. They
+/// are all equal before any training; a table of cosines starts with ones.
+static bool scalesNormalized(const Model &model, const TensorData &t,
+                             const Use &use, const Uses &uses) {
+  if (use.node->op != "Mul" || use.node->inputs.size() != 2)
+    return false;
+  const Node *by = uses.producer(use.node->inputs[1 - use.operand]);
+  if (!by || by->inputs.empty() || (by->op != "Reciprocal" && by->op != "Div"))
+    return false;
+  const Node *root = uses.producer(by->inputs.back());
+  return root && root->op == "Sqrt" &&
+         (isUniform(model, t) || firstRowVaries(model, t));
+}
+
 /// Whether this use is one that only a weight has.
-static bool isWeightUse(const Model &model, const TensorData &t,
-                        const Use &use) {
+static bool isWeightUse(const Model &model, const TensorData &t, const Use &use,
+                        const Uses &uses) {
   const std::string &op = use.node->op;
   const int i = use.operand;
   const auto is = [&](std::initializer_list<const char *> names) {
@@ -281,11 +319,11 @@ static bool isWeightUse(const Model &model, const TensorData &t,
   if (op == "Einsum")
     return true;
   const size_t wide = nonUnitDims(t);
-  if (is({"Add", "Mul", "Sub", "Div"}) && wide <= 1)
+  if (is({"Add", "Mul", "Sub", "Div", "Sum"}) && wide <= 1)
     return t.elements() <= 2 || !isZeroOne(model, t);
   if (op == "Mul" || op == "Sub")
-    return looksDrawn(model, t);
-  if (op == "Add")
+    return looksDrawn(model, t) || scalesNormalized(model, t, use, uses);
+  if (op == "Add" || op == "Sum")
     return t.elements() <= 2 || distinctValues(model, t) > 2;
   if (op == "InstanceNormalization")
     return (i == 1 || i == 2) && distinctValues(model, t) > 1;
@@ -326,8 +364,8 @@ static std::vector<Use> usesThroughCopies(const Uses &uses,
 /// A node that what a weight is computed to enters as a weight does.
 static bool takesWeights(const Use &use) {
   static const std::set<std::string> ops = {
-      "Add",    "Conv", "ConvTranspose", "Div", "Einsum", "Expand",
-      "Gather", "Gemm", "MatMul",        "Mul", "Sub",    "Concat"};
+      "Add",  "Conv",   "ConvTranspose", "Div", "Einsum", "Expand", "Gather",
+      "Gemm", "MatMul", "Mul",           "Sub", "Sum",    "Concat"};
   return ops.count(use.node->op);
 }
 
@@ -335,13 +373,14 @@ static bool takesWeights(const Use &use) {
 /// others, or copied in a way that leaves its shape open, and then used as a
 /// weight.
 static const Use *derivedWeightUse(const Model &model, const TensorData &t,
-                                   const std::vector<DerivedUse> &uses) {
+                                   const std::vector<DerivedUse> &uses,
+                                   const Uses &all) {
   for (const DerivedUse &derived : uses)
     if ((derived.bent && takesWeights(derived.use)) ||
         (derived.joined && takesWeights(derived.use) &&
          distinctValues(model, t) > 2) ||
         (nonUnitDims(t) <= 1 && t.elements() > 1 &&
-         isWeightUse(model, t, derived.use)))
+         isWeightUse(model, t, derived.use, all)))
       return &derived.use;
   return nullptr;
 }
@@ -361,14 +400,16 @@ static Classification byStructure(const Model &model, const TensorData &t,
     return {Role::Buffer, "a statistic by its name"};
   if (isFixedFilter(model, t, uses))
     return {Role::Buffer, "the same filter for every channel"};
+  if (isLiteralByName(model, t))
+    return {Role::Buffer, "a constant of the model's code by its name"};
   if (isLogitsBuffer(model, t))
     return {Role::Buffer, "added to the logits by a translator"};
   for (const Use &use : usesThroughCopies(uses, t.name))
-    if (isWeightUse(model, t, use))
+    if (isWeightUse(model, t, use, uses))
       return {Role::Weight,
               "operand " + std::to_string(use.operand) + " of " + use.node->op};
   const std::vector<DerivedUse> later = derived.usesOf(t.name);
-  if (const Use *use = derivedWeightUse(model, t, later))
+  if (const Use *use = derivedWeightUse(model, t, later, uses))
     return {Role::Weight, "operand " + std::to_string(use->operand) + " of " +
                               use->node->op + " is computed from it"};
   return {Role::Buffer, "used as no weight is"};
@@ -377,6 +418,40 @@ static Classification byStructure(const Model &model, const TensorData &t,
 //===----------------------------------------------------------------------===//
 // What the user says
 //===----------------------------------------------------------------------===//
+
+/// How many letters of a part of `name` differ from `text`: Sellers' distance.
+static size_t distanceToPart(const std::string &text, const std::string &name) {
+  std::vector<size_t> column(text.size() + 1);
+  for (size_t i = 0; i <= text.size(); ++i)
+    column[i] = i;
+  size_t best = column.back();
+  for (const char c : name) {
+    size_t diagonal = 0; // a part may begin anywhere
+    for (size_t i = 1; i <= text.size(); ++i) {
+      const size_t replaced = diagonal + (text[i - 1] != c);
+      diagonal = column[i];
+      column[i] = std::min({replaced, column[i] + 1, column[i - 1] + 1});
+    }
+    best = std::min(best, column.back());
+  }
+  return best;
+}
+
+/// A remedy that lists the three names that the text may have meant.
+static std::string nearestNames(const std::string &text,
+                                const std::vector<std::string> &names) {
+  std::vector<std::pair<size_t, size_t>> order; // distance, position
+  for (size_t i = 0; i < names.size(); ++i)
+    order.emplace_back(distanceToPart(text, names[i]), i);
+  std::sort(order.begin(), order.end());
+  if (order.size() > 3)
+    order.resize(3);
+  std::string list;
+  for (const auto &[distance, i] : order)
+    list += (list.empty() ? "" : ", ") + names[i];
+  return "the nearest of its " + std::to_string(names.size()) +
+         " weights: " + list;
+}
 
 namespace {
 /// The regular expressions of one option.
@@ -403,14 +478,15 @@ public:
     }
     return any;
   }
-  void reportUnmatched(Diagnostics &diagnostics) const {
+  void reportUnmatched(const std::vector<std::string> &names,
+                       Diagnostics &diagnostics) const {
     for (size_t i = 0; i < patterns.size(); ++i) {
       std::string error;
       if (!matched[i] && patterns[i].isValid(error))
         diagnostics.add(Exit::Usage,
                         std::string(option) + " '" + texts[i] +
                             "' matches no weight of the model",
-                        "the summary of a compile names the weights");
+                        nearestNames(texts[i], names));
     }
   }
 
@@ -433,6 +509,50 @@ static std::unordered_set<std::string> runningStatistics(const Uses &uses,
   return names;
 }
 
+/// Calls `f` with the tensors that stand in a subgraph, initializers and
+/// Constant nodes, under the names that its nodes read.
+static void forEachInnerTensor(const Graph &graph,
+                               llvm::function_ref<void(const TensorData &)> f) {
+  for (const TensorData &t : graph.initializers)
+    f(t);
+  for (const Node &node : graph.nodes)
+    for (const Attribute &a : node.attributes) {
+      if (a.graph)
+        forEachInnerTensor(*a.graph, f);
+      if (a.tensor && node.op == "Constant" && node.outputs.size() == 1) {
+        TensorData named = *a.tensor;
+        named.name = node.outputs[0];
+        f(named);
+      }
+    }
+}
+
+/// Only initializers of the main graph train: weights inside of a loop or a
+/// branch should not stay behind in silence.
+static void noteInnerWeights(const Model &model, const Uses &uses,
+                             const Derived &derived, Diagnostics &diagnostics) {
+  std::vector<std::string> names;
+  std::string where;
+  for (const Node &node : model.graph.nodes)
+    for (const Attribute &a : node.attributes)
+      if (a.graph)
+        forEachInnerTensor(*a.graph, [&](const TensorData &t) {
+          if (!isFloating(t.type) || t.dims.size() < 2 || t.elements() < 2 ||
+              byStructure(model, t, uses, derived).role != Role::Weight)
+            return;
+          names.push_back(t.name);
+          where = where.empty() ? node.op : where;
+        });
+  if (!names.empty())
+    diagnostics.note(
+        "weights inside of a subgraph of " + where + " do not train ('" +
+        names[0] + "'" +
+        (names.size() > 1 ? " and " + std::to_string(names.size() - 1) + " more"
+                          : "") +
+        "): only initializers of the main graph do; export them as such, the "
+        "subgraph sees them there");
+}
+
 std::vector<Classification> classify(const Model &model,
                                      const ImportOptions &options,
                                      Diagnostics &diagnostics) {
@@ -449,6 +569,7 @@ std::vector<Classification> classify(const Model &model,
   Patterns trainOnly("--train-only", options.trainOnly, diagnostics);
 
   std::vector<Classification> out;
+  std::vector<std::string> weights;
   for (const TensorData &t : model.graph.initializers) {
     Classification c;
     std::optional<Classification> said;
@@ -463,6 +584,7 @@ std::vector<Classification> classify(const Model &model,
     if (c.role == Role::Weight && isSinusoidal(model, t))
       c = {Role::Buffer, "a table of sines and cosines"};
     if (c.role == Role::Weight) {
+      weights.push_back(t.name);
       if (freeze.match(t.name))
         c = {Role::Frozen, "--freeze"};
       else if (!options.trainOnly.empty() && !trainOnly.match(t.name))
@@ -473,8 +595,9 @@ std::vector<Classification> classify(const Model &model,
     c.uses = static_cast<int>(uses.of(t.name).size());
     out.push_back(std::move(c));
   }
-  freeze.reportUnmatched(diagnostics);
-  trainOnly.reportUnmatched(diagnostics);
+  noteInnerWeights(model, uses, derived, diagnostics);
+  freeze.reportUnmatched(weights, diagnostics);
+  trainOnly.reportUnmatched(weights, diagnostics);
   return out;
 }
 

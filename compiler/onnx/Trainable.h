@@ -28,11 +28,15 @@ struct Classification {
   Role role = Role::Buffer;
   std::string reason;
   bool masters = false; ///< frozen, and f32 as where it trains
+  /// A parameter that the exporter computed it from, with further tensors.
+  std::string computedFrom;
   int uses = 0;         ///< inputs of nodes that read it, subgraphs included
 };
 
 /// The names of the parameters that the dynamo exporter was given, if it says.
 std::set<std::string> parameterTargets(const Metadata &metadata);
+/// The same for its buffers.
+std::set<std::string> bufferTargets(const Metadata &metadata);
 
 /// Whether all elements of a tensor are equal.
 bool isUniform(const Model &model, const TensorData &tensor);

@@ -23,14 +23,42 @@ Uses::Uses(const Model &model) : model(model) {
   collect(model.graph.nodes, table, 0);
 }
 
+/// What a loop hands to its body in input `operand` in every iteration, by the
+/// body's name of it; empty for other nodes, and for a state, which changes.
+static std::string loopInvariant(const Node &node, int operand) {
+  const bool isLoop = node.op == "Loop", isScan = node.op == "Scan";
+  if ((!isLoop && !isScan) || !node.domain.empty())
+    return "";
+  const Graph *body = nullptr;
+  int64_t sliced = 0;
+  for (const Attribute &a : node.attributes) {
+    body = a.graph ? a.graph.get() : body;
+    sliced = a.name == "num_scan_inputs" ? a.i : sliced;
+  }
+  if (!body || operand >= static_cast<int>(body->inputs.size()))
+    return "";
+  const std::string &name = body->inputs[operand].name;
+  if (isScan && operand >= static_cast<int>(node.inputs.size()) - sliced)
+    return name; // its slices
+  // Outputs of a Loop's body lack the number of the iteration.
+  const int output = isLoop ? operand - 1 : operand;
+  if (output < 0 || output >= static_cast<int>(body->outputs.size()))
+    return "";
+  std::string made = body->outputs[output].name;
+  for (auto node = body->nodes.rbegin(); node != body->nodes.rend(); ++node)
+    if (node->op == "Identity" && node->outputs[0] == made)
+      made = node->inputs[0];
+  return made == name ? name : "";
+}
+
 void Uses::collect(const std::vector<Node> &nodes, Table &into, int depth) {
   for (const Node &node : nodes) {
-    for (size_t i = 0; i < node.inputs.size(); ++i)
-      if (!node.inputs[i].empty())
-        follow(node, static_cast<int>(i), into[node.inputs[i]], depth);
     for (const Attribute &a : node.attributes)
       if (a.graph)
         collect(a.graph->nodes, into, depth);
+    for (size_t i = 0; i < node.inputs.size(); ++i)
+      if (!node.inputs[i].empty())
+        follow(node, static_cast<int>(i), into, depth);
   }
 }
 
@@ -45,8 +73,14 @@ const Uses::Table &Uses::tableOf(const Function &function, int depth) {
   return functionTables[&function];
 }
 
-void Uses::follow(const Node &node, int operand, std::vector<Use> &out,
-                  int depth) {
+void Uses::follow(const Node &node, int operand, Table &into, int depth) {
+  std::vector<Use> &out = into[node.inputs[operand]];
+  if (const std::string inside = loopInvariant(node, operand); !inside.empty())
+    if (const auto inner = into.find(inside);
+        inner != into.end() && &inner->second != &out) {
+      out.insert(out.end(), inner->second.begin(), inner->second.end());
+      return;
+    }
   const Function *function =
       depth < kDeepestCall ? calledFunction(model, node) : nullptr;
   if (!function) {

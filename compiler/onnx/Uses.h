@@ -15,8 +15,7 @@ struct Use {
 };
 
 /// The uses of every value, looking into subgraphs and local functions: a value
-/// passed to a function is used where the function uses its parameter, and an
-/// Identity or a Cast is used where its result is.
+/// passed to a function or a loop is used where its body uses the parameter.
 class Uses {
 public:
   explicit Uses(const Model &model);
@@ -28,7 +27,7 @@ public:
 private:
   using Table = std::unordered_map<std::string, std::vector<Use>>;
   void collect(const std::vector<Node> &nodes, Table &table, int depth);
-  void follow(const Node &node, int operand, std::vector<Use> &out, int depth);
+  void follow(const Node &node, int operand, Table &into, int depth);
   const Table &tableOf(const Function &function, int depth);
 
   const Model &model;

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Training steps of model families at real shapes, pipec beside PyTorch eager in the same run, same threads.
 
-Usage: families_vs_torch.py [--only REGEX] [--threads 1] [--steps 2] [--markdown]
+Usage: families_vs_torch.py [--only REGEX] [--threads 1] [--steps 2] [--markdown] [--keep DIR [--prepare]]
 
 Needs torch, torchvision, transformers, onnx, onnxscript, numpy (PyPI) and build/bin (or PIPEC_BIN). One line a family:
 samples/s of both (median step), and the ratio; for a ratio below 1, where pipec's time goes, by Linux's perf where it
 is installed: the share of each library routine, and of all generated kernels together. Both sides take turns in short
-pieces; on a machine that does other work the numbers are worth little.
+pieces; on a machine that does other work the numbers are worth little. --keep leaves models and plans in DIR and takes
+them from there again; with --prepare that is all it does.
 """
 import argparse
 import collections
@@ -45,7 +46,7 @@ def vision(name, batch):
 
 for model, size in (("alexnet", 16), ("vgg16", 4), ("resnet50", 8), ("densenet121", 4), ("mobilenet_v2", 8),
                     ("mobilenet_v3_small", 8), ("efficientnet_b0", 4), ("convnext_tiny", 4), ("swin_t", 4),
-                    ("vit_b_16", 2), ("shufflenet_v2_x1_0", 8), ("regnet_y_400mf", 8)):
+                    ("vit_b_16", 2), ("shufflenet_v2_x1_0", 8), ("regnet_y_400mf", 8), ("resnext50_32x4d", 4)):
     vision(model, size)
 
 
@@ -82,6 +83,53 @@ def lstm():
         def forward(self, input_ids):
             return self.output(self.cells(self.embedding(input_ids))[0])
     return Lstm()
+
+
+@family("speech-gru", "cross-entropy", 8, ("sound", "float", (100, 80)), ("labels", 42, (100,)))
+def speech():
+    import torch
+
+    class Speech(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.cells, self.output = torch.nn.GRU(80, 256, 3, batch_first=True, bidirectional=True), torch.nn.Linear(512, 42)
+
+        def forward(self, sound):
+            return self.output(self.cells(sound)[0])
+    return Speech()
+
+
+@family("t5-small", "cross-entropy", 4, ("input_ids", 32128, (64,)), ("decoder_input_ids", 32128, (64,)),
+        ("labels", 32128, (64,)))
+def t5():
+    import transformers as t
+    return logits_of(t.T5ForConditionalGeneration(t.T5Config(
+        vocab_size=32128, d_model=512, d_ff=2048, num_layers=6, num_heads=8, tie_word_embeddings=False, use_cache=False)),
+        "input_ids", "decoder_input_ids")
+
+
+@family("deeplab-v3", "cross-entropy", 2, ("input", "float", (3, 192, 192)), ("labels", 21, (192, 192)))
+def deeplab():
+    import torch
+    import torchvision
+
+    class Pixels(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.model = torchvision.models.segmentation.deeplabv3_mobilenet_v3_large(weights=None, weights_backbone=None)
+
+        def forward(self, x):
+            return self.model(x)["out"]
+    return Pixels()
+
+
+@family("dcgan-generator", "mse", 16, ("noise", "float", (100, 1, 1)), ("labels", "float", (3, 64, 64)))
+def generator():
+    from torch import nn
+    sizes, layers = (100, 512, 256, 128, 64), []
+    for at, (a, b) in enumerate(zip(sizes, sizes[1:])):
+        layers += [nn.ConvTranspose2d(a, b, 4, 2 if at else 1, 1 if at else 0, bias=False), nn.BatchNorm2d(b), nn.ReLU(True)]
+    return nn.Sequential(*layers, nn.ConvTranspose2d(64, 3, 4, 2, 1), nn.Tanh())
 
 
 @family("unet", "cross-entropy", 2, ("input", "float", (3, 128, 128)), ("labels", 21, (128, 128)))
@@ -152,8 +200,8 @@ def dlrm():
     return Dlrm()
 
 
-def logits_of(model):
-    """A model of transformers that returns logits alone, without dropout."""
+def logits_of(model, *names):
+    """A model of transformers that takes inputs by position and returns logits alone."""
     import torch
 
     class Logits(torch.nn.Module):
@@ -161,8 +209,8 @@ def logits_of(model):
             super().__init__()
             self.model = model
 
-        def forward(self, input_ids):
-            return self.model(input_ids=input_ids).logits
+        def forward(self, *inputs):
+            return self.model(**dict(zip(names or ("input_ids",), inputs))).logits
     return Logits()
 
 
@@ -188,7 +236,9 @@ def prepare(name, folder):
     names = [key for key in arrays if key != "labels"]
     example = tuple(torch.from_numpy(arrays[key][:batch]) for key in names)
     path = f"{folder}/model.onnx"
-    if exporter == "dynamo":
+    if os.path.exists(path):
+        pass
+    elif exporter == "dynamo":
         torch.onnx.export(model.eval(), example, path, dynamo=True, opset_version=18, input_names=names,
                           output_names=["logits"], external_data=True, verbose=False)
     else:
@@ -213,6 +263,10 @@ def torch_seconds(name, model, arrays, threads, steps):
             value = F.cross_entropy(out[:, :-1].flatten(0, 1), part["input_ids"][:, 1:].flatten())
         elif loss == "bce":
             value = F.binary_cross_entropy_with_logits(out, part["labels"])
+        elif loss == "mse":
+            value = F.mse_loss(out, part["labels"])
+        elif out.dim() == 3:
+            value = F.cross_entropy(out.flatten(0, 1), part["labels"].flatten())
         else:
             value = F.cross_entropy(out, part["labels"])
         value.backward()
@@ -222,6 +276,8 @@ def torch_seconds(name, model, arrays, threads, steps):
 
 
 def compile_plan(name, folder):
+    if os.path.exists(f"{folder}/plan"):
+        return
     loss = FAMILIES[name][1]
     loss += "" if loss == "next-token" else ":label=labels"
     subprocess.run([f"{BIN}/pipec", f"{folder}/model.onnx", "--cpus", "1", "--microbatches", "1", "--loss", loss,
@@ -262,6 +318,8 @@ def main():
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--steps", type=int, default=2)
     parser.add_argument("--markdown", action="store_true")
+    parser.add_argument("--keep", metavar="DIR")
+    parser.add_argument("--prepare", action="store_true")
     options = parser.parse_args()
     if options.markdown:
         print("| family | batch | PyTorch samples/s | pipec samples/s | ratio | where the time goes, below 1 |\n"
@@ -270,10 +328,14 @@ def main():
         if not re.search(options.only, name):
             continue
         batch = FAMILIES[name][2]
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = os.path.join(options.keep or temporary, name)
+            os.makedirs(folder, exist_ok=True)
             try:
                 model, arrays = prepare(name, folder)
                 compile_plan(name, folder)
+                if options.prepare:
+                    continue
                 # Turns, so that what else the machine does meets both.
                 pairs = [(torch_seconds(name, model, arrays, options.threads, options.steps),
                           pipec_seconds(folder, options.threads, options.steps)) for _ in range(2)]

@@ -64,9 +64,9 @@ def value(name, kind, shape, metadata=None):
     return message + b"".join(field(4, field(1, k) + field(2, v)) for k, v in (metadata or {}).items())
 
 
-def model(nodes, tensors, inputs, outputs, opset=18, values=(), metadata=None):
+def model(nodes, tensors, inputs, outputs, opset=18, values=(), metadata=None, producer=""):
     graph = b"".join(field(1, n) for n in nodes) + field(2, "g") + b"".join(field(5, t) for t in tensors)
     graph += b"".join(field(11, i) for i in inputs) + b"".join(field(12, o) for o in outputs)
     graph += b"".join(field(13, v) for v in values)
     graph += b"".join(field(16, field(1, k) + field(2, v)) for k, v in (metadata or {}).items())
-    return field(1, 8) + field(7, graph) + field(8, field(2, opset))
+    return field(1, 8) + field(2, producer) + field(7, graph) + field(8, field(2, opset))

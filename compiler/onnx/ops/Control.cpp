@@ -53,6 +53,16 @@ static Val stack(NodeContext &c, const std::vector<Val> &values, int64_t axis) {
   return c.e.concat(rows, axis);
 }
 
+/// A scalar as the body's input declares it: a vector of one element in files
+/// of some exporters.
+static Val asDeclared(NodeContext &c, const Val &scalar, const Graph &body,
+                      size_t input) {
+  const bool isVector = input < body.inputs.size() &&
+                        body.inputs[input].shape &&
+                        body.inputs[input].shape->size() == 1;
+  return isVector ? c.e.reshape(scalar, {1}) : scalar;
+}
+
 /// Inputs: trip count, condition, carried values. Body: iteration, condition,
 /// carried values to condition, carried values, scan outputs.
 void importLoop(NodeContext &c) {
@@ -73,8 +83,9 @@ void importLoop(NodeContext &c) {
     if (i >= kMostIterations)
       c.fail("it runs more than " + std::to_string(kMostIterations) +
              " iterations");
-    std::vector<Val> arguments{nn::Literal::scalarInt(c.e.getContext(), i),
-                               condition};
+    const Val count = nn::Literal::scalarInt(c.e.getContext(), i);
+    std::vector<Val> arguments{asDeclared(c, count, body, 0),
+                               asDeclared(c, condition, body, 1)};
     arguments.insert(arguments.end(), carried.begin(), carried.end());
     const std::vector<Val> results = c.importer.runSubgraph(body, arguments);
     goes = knownCondition(c, results[0], "condition");

@@ -40,7 +40,9 @@ FOLDED = {("funnel", "dynamo"): "the exporter folds biases times the scale of th
           ("contrastive", "dynamo"): "the exporter folds exp(temperature): the scale trains, not its logarithm",
           ("clip", "dynamo"): "the exporter folds exp(logit_scale): the scale trains, not its logarithm",
           ("partial-convolution", "dynamo"): "the exporter folds the masked kernel: what the mask hid trains",
-          ("partial-convolution", "torchscript"): "the exporter folds the masked kernel: what the mask hid trains"}
+          ("partial-convolution", "torchscript"): "the exporter folds the masked kernel: what the mask hid trains",
+          ("discriminator", "dynamo"): "the exporter folds weights times their scales: the products train",
+          ("discriminator", "torchscript"): "the exporter folds weights times their scales: the products train"}
 
 
 # ------------------------------------------------------------------------------------------- PyTorch
@@ -281,6 +283,7 @@ def cell(text):
 
 
 def table():
+    import elsewhere
     facts = json.loads(FACTS.read_text())
     exports = [which for which in EXPORTS.split(",") if any(which in row["exports"] for row in facts.values())]
     counts = collections.Counter(cell(row["exports"].get(which)) for row in facts.values() for which in exports)
@@ -298,7 +301,7 @@ def table():
         lines.append(f"| {row['group']} | {name} | " + " | ".join(
             cell(row["exports"].get(which)) for which in exports) + " |")
         notes += [f"* {name}, {which}: {text}" for which, text in row["exports"].items() if cell(text) in ("✗", "other weights")]
-    return "\n".join(lines + [""] * bool(notes) + notes) + "\n"
+    return "\n".join(lines + [""] * bool(notes) + notes) + "\n" + elsewhere.table()
 
 
 def main():

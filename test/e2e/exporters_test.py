@@ -1,0 +1,58 @@
+"""What the files of exporters say by their names and their metadata: what is a constant of the code, what was folded."""
+import json
+import unittest
+
+import onnx_writer as onnx
+from pipeline import PipelineTest, call
+
+SIGNATURE = "pkg.torch.export.ExportedProgram.graph_signature"
+FOLDED = "pkg.onnxscript.optimizer.folded_from"
+
+
+class ExportersTest(PipelineTest):
+    def report(self, nodes, tensors, **more):
+        path = self.fresh(".onnx")
+        path.write_bytes(onnx.model(nodes, tensors, [onnx.value("x", onnx.FLOAT, (2, 3))],
+                                    [onnx.value("y", onnx.FLOAT, (2, 3))], **more))
+        answer = call("pipec-import", path, "--report")
+        self.check_exit(answer, 0)
+        return json.loads(answer.stdout)
+
+    def chain(self, names, producer=""):
+        """x plus or times each tensor, one after the other; which of them train."""
+        values = ["x", *("v%d" % i for i in range(1, len(names))), "y"]
+        nodes = [onnx.node("Mul" if i % 2 else "Sub", [values[i], name], [values[i + 1]]) for i, name in enumerate(names)]
+        tensors = [onnx.tensor(name, onnx.FLOAT, shape, [1 + i for i in range(shape[-1])]) for name, shape in names.items()]
+        return self.report(nodes, tensors, producer=producer)["trainable"]
+
+    def test_constants_of_tensorflow(self):
+        names = {"net/scale/ReadVariableOp:0": (3,), "net/normalization/Sub/y:0": (1, 3), "net/div/truediv_recip:0": (1, 3),
+                 "net/Const_2:0": (3,), "const_fold_opt__12": (1, 1), "const_fold_opt__13": (3,)}
+        variables = ["net/scale/ReadVariableOp:0", "const_fold_opt__13"]
+        self.assertEqual(self.chain(names, "tf2onnx"), variables)
+        self.assertEqual(self.chain(names), [name for name in names if name != "const_fold_opt__12"])
+
+    def test_constants_of_paddle(self):
+        self.assertEqual(self.chain({"linear.w_0": (3,), "auto.cast.4": (1,), "helper.constant.1": (1,), "scale": (1,)}),
+                         ["linear.w_0", "scale"])
+
+    def test_folded_batch_norms_by_the_signature(self):
+        nodes = [onnx.node("MatMul", ["x", "w"], ["y"])]
+        tensors = [onnx.tensor("w", onnx.FLOAT, (3, 3), range(9))]
+        for line, said in (("b: BUFFER target='norm.running_mean'", True), ("b: BUFFER target='table'", False)):
+            notes = self.report(nodes, tensors, metadata={SIGNATURE: line})["notes"]
+            self.assertEqual(any(note.startswith("batch norms are folded") for note in notes), said, notes)
+
+    def test_computed_weights(self):
+        nodes = [onnx.node("MatMul", ["x", "v1"], ["a"]), onnx.node("MatMul", ["a", "v2"], ["y"])]
+        tensors = [onnx.tensor(name, onnx.FLOAT, (3, 3), range(9)) for name in ("v1", "v2")]
+        for source, said in (("['net.w', 'scale']", True), ("['net.w']", False)):
+            values = [onnx.value(name, onnx.FLOAT, (3, 3), {FOLDED: source}) for name in ("v1", "v2")]
+            notes = self.report(nodes, tensors, values=values, metadata={SIGNATURE: "p: PARAMETER target='net.w'"})["notes"]
+            text = "the exporter computed 'v1' (and 1 more) from the parameter 'net.w' and other numbers: what stands in " \
+                "the file trains, not the parameter. To keep the computation, export with optimize=False"
+            self.assertEqual(text in notes, said, notes)
+
+
+if __name__ == "__main__":
+    unittest.main()
