@@ -136,7 +136,7 @@ void declare(CLI::App &app, ScheduleOptions &o, Typed &typed) {
   app.add_option("--effort", r.effort,
                  "how long searched schedules are looked for: 10 takes about "
                  "ten times as long as 1 (the default) and finds shorter ones "
-                 "where memory is tight");
+                 "where memory is tight, longer ones never");
   app.add_option("--warmup", typed.warmup,
                  "1f1b: forwards before the first backward, per stage");
   app.add_option("--replicas", typed.replicas,

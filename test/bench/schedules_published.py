@@ -228,10 +228,10 @@ def low_memory(ours, cells):
 def low_text(ours, cells, title):
     own, less, (below, impossible, count) = low_memory(ours, cells)
     return (f"{title}Low memory at real costs\n\nMakespan bubbles, memory in microbatches of a device (1F1B "
-            "needs P): the published figure, that of `auto`, that of\n`auto --effort 10` (ten times as long), and the "
-            "lower bound over all orders on all placements that `auto` searches. First\nat the memory that the published "
-            f"V-Half and V-Min need.\n\n{own.text()}\n\nThen at exactly 1/2 and 1/3 of 1F1B's memory, which is less than V-Half "
-            "(P/2 + 1) and V-Min (P/2 at P = 4 and 8)\nneed: beside their figures, which are of more memory. A star marks where "
+            "needs P): the published figure, that of `auto`, that of\n`auto --effort 10` (about ten times as long, never "
+            "worse), and the lower bound over all orders on all placements that `auto`\nsearches. First at the memory "
+            f"that the published V-Half and V-Min need.\n\n{own.text()}\n\nThen at exactly 1/2 and 1/3 of 1F1B's memory, "
+            "which is less than V-Half (P/2 + 1) and V-Min (P/2 at P = 4 and 8)\nneed: beside their figures, which are of more memory. A star marks where "
             "no order can reach the published figure:\nan activation is held at least for the way to the last stage and "
             "back, and at real costs a device that holds only P/3\nat a time cannot hold what a period of pure work brings "
             f"in, whatever the order.\n\n{less.text()}\n\nBelow the published figure: {below[0]} of {count} at P/2 and {below[1]} "

@@ -142,9 +142,9 @@ def text(program, heading="", quick=False):
             f"above 1 is caches.\n\n{closed.text()}\n\n"
             "A search is O(P M) a pass over an order; the number of passes is bounded by a budget of task visits that\n"
             "grows with the problem up to a most, so that time grows slower than the problem until single passes\n"
-            "outweigh the budget; `--effort` scales it. Fitted over P = 4 … 32, M = 32 … 256; seconds include the start of the\n"
-            "process. Within limits `auto` takes up to three times as long, up to 20,000 tasks: it then also makes the searches\n"
-            "of the named schedules that it must not be behind.\n\n"
+            "outweigh the budget; `--effort` scales it, and more never does worse: there is a search for each power of ten up to\n"
+            "it. Fitted over P = 4 … 32, M = 32 … 256; seconds include the start of the process. Within limits `auto` takes up to\n"
+            "three times as long, up to 20,000 tasks: it then also makes the searches of the named schedules that it must not be\nbehind.\n\n"
             f"{searched.text()}\n")
 
 

@@ -21,11 +21,19 @@ struct VBlock {
 VBlock vMinBlock(int p, int i);
 VBlock vHalfBlock(int p, int i);
 
+/// What is done to a repeated block at unit cost without raising the peak.
+enum class Squeeze {
+  None,
+  Gaps, ///< those at both ends are closed
+  /// Tasks go forwards into gaps; then, after a device's last forward, weight
+  /// gradients wait where others need what comes after them.
+  WeightsLast,
+};
+
 /// The block repeated for every microbatch, weight gradients in the free slots
-/// in order. With `squeeze`, gaps at both ends are closed at unit cost without
-/// raising the peak: the published V-Min and V-Half.
+/// in order. Squeezed: the published V-Min and V-Half, or better.
 Schedule repeatBlock(const ScheduleRequest &request, VBlock (*block)(int, int),
-                     bool squeeze = true);
+                     Squeeze squeeze);
 
 /// A block of whole backwards on a V, repeated: 1F1B-V. There are several of
 /// equal memory, told apart by `variant` (from 0, any number).

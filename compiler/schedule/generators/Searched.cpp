@@ -300,20 +300,31 @@ Schedule makeAuto(const ScheduleRequest &request) {
   search::SearchOptions options;
   options.families = autoFamilies(request.chunks);
   checkCosts(request, options);
+  const std::vector<Alone> named = NamedAlone(request).all;
+  search::Known known;
+  options.known = named.empty() ? nullptr : &known;
+  auto cost = [&](const search::Found &found) {
+    return found.result.cost(request.metric);
+  };
+  std::vector<double> limit = request.costs.limit;
+  limit.resize(request.devices, search::kNever);
   auto best = search::findBest(request, options);
-  for (const Alone &alone : NamedAlone(request).all) {
+  for (const Alone &alone : named) {
     const double bound = search::lowerBound(search::makeProblem(
         request, search::placementOf(alone.family, request.devices)));
-    if (best && best->result.cost(request.metric) <= bound * (1 + 1e-12))
+    if (best && cost(*best) <= bound * (1 + 1e-12))
       continue;
     search::SearchOptions own{{alone.family}};
     own.effort = alone.effort;
-    auto found = search::findBest(alone.request, own);
-    if (!found || (best && found->result.cost(request.metric) >=
-                               best->result.cost(request.metric)))
-      continue;
-    if (fitsLimits(found->schedule, request))
-      best = std::move(found);
+    own.known = &known;
+    // What is better for another request need not be better for this one, and
+    // more effort must not lose what less has found.
+    own.completeOnly = alone.request.metric != request.metric ||
+                       alone.request.costs.limit != limit;
+    for (search::Found &found : search::findEach(alone.request, own))
+      if ((!best || cost(found) < cost(*best)) &&
+          fitsLimits(found.schedule, request))
+        best = std::move(found);
   }
   if (!best)
     doesNotFit("auto", request);

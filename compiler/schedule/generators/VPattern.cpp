@@ -18,6 +18,7 @@
 #include "compiler/schedule/search/Justify.h"
 
 #include <algorithm>
+#include <deque>
 #include <numeric>
 
 namespace pipec::schedule {
@@ -179,13 +180,94 @@ Schedule wholeBackwardsV(const ScheduleRequest &request, int variant) {
   return schedule;
 }
 
+namespace {
+
+/// Builds a device's list again: late weight gradients where the others, which
+/// start at given times, leave room in time or take it in memory.
+class LateWeights {
+public:
+  LateWeights(const search::Problem &problem, int device)
+      : p(problem), device(device) {}
+
+  void put(search::Task t, double at) {
+    while (!waiting.empty() && (ends(waiting.front()) <= at + kRounding ||
+                                !p.fits(held + rowOf(t).memory, device)))
+      takeWaiting();
+    take(t, at);
+  }
+  void wait(search::Task weight) { waiting.push_back(weight); }
+  std::vector<search::Task> finish() {
+    while (!waiting.empty())
+      takeWaiting();
+    return std::move(list);
+  }
+
+private:
+  static constexpr double kRounding = 1e-9;
+
+  const search::Row &rowOf(search::Task t) const { return p.rows[p.rowOf(t)]; }
+  double ends(search::Task t) const { return freeAt + rowOf(t).time; }
+  void take(search::Task t, double at) {
+    freeAt = std::max(freeAt, at) + rowOf(t).time;
+    held += rowOf(t).memory;
+    list.push_back(t);
+  }
+  void takeWaiting() {
+    take(waiting.front(), freeAt);
+    waiting.pop_front();
+  }
+
+  const search::Problem &p;
+  const int device;
+  double freeAt = 0, held = 0;
+  std::deque<search::Task> waiting;
+  std::vector<search::Task> list;
+};
+
+} // namespace
+
+/// Makes the weight gradients after a device's last forward late.
+static search::Order weightsLast(const search::Problem &p,
+                                 const search::Order &order) {
+  std::vector<bool> late(p.taskIds(), false);
+  search::Order others(p.devices);
+  for (int d = 0; d < p.devices; ++d) {
+    bool forwards = false;
+    for (std::size_t i = order[d].size(); i-- > 0;) {
+      const search::Task t = order[d][i];
+      const int kind = p.rowOf(t) % 3;
+      forwards = forwards || kind == 0;
+      late[t] = kind == 2 && !forwards;
+      if (!late[t])
+        others[d].push_back(t);
+    }
+    std::reverse(others[d].begin(), others[d].end());
+  }
+  std::vector<double> starts;
+  search::evaluate(p, others, &starts);
+  search::Order result;
+  for (int d = 0; d < p.devices; ++d) {
+    LateWeights list(p, d);
+    for (search::Task t : others[d]) {
+      list.put(t, starts[t]);
+      if (p.rowOf(t) % 3 != 1)
+        continue;
+      const search::Task weight = p.task(p.rowOf(t) + 1, p.microbatchOf(t));
+      if (late[weight])
+        list.wait(weight);
+    }
+    result.push_back(list.finish());
+  }
+  return result;
+}
+
 Schedule repeatBlock(const ScheduleRequest &request, VBlock (*block)(int, int),
-                     bool squeeze) {
+                     Squeeze squeeze) {
   int p = request.devices;
   Schedule schedule = begin(request, zigzagPlacement(p, 2));
   for (int d = 0; d < p; ++d)
     schedule.order[d] = fillSlots(block(p, d), p, d, request.microbatches);
-  if (!squeeze)
+  if (squeeze == Squeeze::None)
     return schedule;
   ScheduleRequest unit;
   unit.devices = p;
@@ -200,7 +282,9 @@ Schedule repeatBlock(const ScheduleRequest &request, VBlock (*block)(int, int),
   }
   problem.limit.assign(p, peak);
   search::Result result;
-  order = search::improve(problem, order, 4, result);
+  order = squeeze == Squeeze::Gaps
+              ? search::improve(problem, order, 4, result)
+              : weightsLast(problem, search::justify(problem, order, false));
   schedule.order = search::toSchedule(problem, order).order;
   return schedule;
 }

@@ -274,4 +274,15 @@ Order unroll(const Problem &p, const Block &block) {
   return order;
 }
 
+Order fittingBlock(const Problem &p, const BlockOptions &options) {
+  for (const Block &block : makeBlocks(p, options)) {
+    bool fits = true;
+    for (int d = 0; d < p.devices; ++d)
+      fits = fits && p.fits(block.peak[d], d);
+    if (fits)
+      return unroll(p, block);
+  }
+  return {};
+}
+
 } // namespace pipec::schedule::search

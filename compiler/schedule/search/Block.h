@@ -30,4 +30,7 @@ double blockEffort(const Problem &problem, const BlockOptions &options);
 /// The block for every microbatch, as an order.
 Order unroll(const Problem &problem, const Block &block);
 
+/// The unrolled block of the least waiting that fits; empty when none does.
+Order fittingBlock(const Problem &problem, const BlockOptions &options);
+
 } // namespace pipec::schedule::search

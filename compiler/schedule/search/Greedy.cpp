@@ -108,8 +108,8 @@ void Greedy::shares() {
 Order Greedy::run() {
   if (!prepare())
     return {};
-  while (agenda.time() < kNever)
-    decide(agenda.device(), agenda.time());
+  for (auto at = agenda.next(); at.time < kNever; at = agenda.next())
+    decide(at.device, at.time);
   if (placed != p.tasks())
     return {};
   return std::move(order);
@@ -237,5 +237,33 @@ void Greedy::start(int d, int kind, int stage, double now) {
 Order greedy(const Problem &problem, const Policy &policy) {
   return Greedy(problem, policy).run();
 }
+
+using Between = Policy::Between;
+using Pick = Policy::Pick;
+
+/// Found by a cover over some hundred instances (sizes, costs, limits, both
+/// metrics): each brings the best result after improvement somewhere, the first
+/// ones most often.
+constexpr Policy kPolicies[] = {
+    {Between::Alternate, Pick::Oldest, Pick::Oldest, 0, 1, 0, 0},
+    {Between::ForwardFirst, Pick::Oldest, Pick::Deepest, 0, 0, 0, 1},
+    {Between::Alternate, Pick::Oldest, Pick::Deepest, 0, 0.5, 0, 0.5},
+    {Between::BackwardFirst, Pick::Shallowest, Pick::Oldest, 0, 1, 0, 0.5},
+    {Between::BackwardFirst, Pick::Oldest, Pick::Deepest, 0, 0.5, 0, 0.8},
+    {Between::BackwardFirst, Pick::Oldest, Pick::Oldest, 0, 1, 0, 0},
+    {Between::ForwardFirst, Pick::Oldest, Pick::Deepest, 0, 0, 0, 0.5},
+    {Between::Alternate, Pick::Oldest, Pick::Oldest, 1, 1, 0, 0.8},
+    {Between::ForwardFirst, Pick::Oldest, Pick::Oldest, 0, 0, 0, 0.8},
+    {Between::Alternate, Pick::Oldest, Pick::Oldest, 0, 0, 0, 1},
+    {Between::BackwardFirst, Pick::Shallowest, Pick::Deepest, 0, 0, 0, 0.5},
+    {Between::BackwardFirst, Pick::Shallowest, Pick::Deepest, 0, 0, 0, 0.8},
+    {Between::BackwardFirst, Pick::Shallowest, Pick::Oldest, 0, 0, 0, 1},
+    {Between::BackwardFirst, Pick::Shallowest, Pick::Oldest, 1, 0, 0, 0},
+    {Between::Alternate, Pick::Oldest, Pick::Oldest, 0, 0, 0, 0.5},
+    {Between::ForwardFirst, Pick::Shallowest, Pick::Oldest, 1, 1, 0, 1},
+    {Between::ForwardFirst, Pick::Shallowest, Pick::Deepest, 0, 1, 0, 0.5},
+};
+
+std::span<const Policy> policies() { return kPolicies; }
 
 } // namespace pipec::schedule::search

@@ -3,6 +3,8 @@
 
 #include "compiler/schedule/search/Problem.h"
 
+#include <span>
+
 namespace pipec::schedule::search {
 
 /// How a device chooses among the tasks that are ready.
@@ -28,5 +30,8 @@ struct Policy {
 /// weight gradient to fill a gap, or waits. Never exceeds the limits and never
 /// deadlocks; returns an empty order when a limit cannot hold one microbatch.
 Order greedy(const Problem &problem, const Policy &policy);
+
+/// Different ones that are worth a try, the most promising first.
+std::span<const Policy> policies();
 
 } // namespace pipec::schedule::search

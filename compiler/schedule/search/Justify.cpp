@@ -28,14 +28,24 @@ struct Head {
   int position = 0; ///< in the device's list
   int row = 0, taken = 0;
   int after = -1, before = -1; ///< heads of the same stage
+  int feeds = -1;              ///< head that takes its results
+  int device = 0;
   bool waits = false;
+  double hop = 0; ///< to the head it feeds
 };
 
 /// A place in a device's list of tasks not yet taken, which is linked.
 struct Link {
   int next = 0, previous = 0;
+  Task task = 0;
   int head = 0;      ///< of the task's row
   double memory = 0; ///< what the task adds
+};
+
+/// What is looked up of a task together.
+struct Place {
+  double arrival = kNever; ///< of what it waits for
+  int position = 0;        ///< in its device's list
 };
 
 struct Device {
@@ -45,11 +55,10 @@ struct Device {
 
 /// What passes allocate, kept from one to the next.
 struct Buffers {
-  std::vector<double> arrival, starts; ///< by task
-  std::vector<double> offset;  ///< device -> its clock behind the others
-  std::vector<int> positionOf; ///< by task
-  std::vector<int> headOf;     ///< by row
-  std::vector<int> firstHead;  ///< by device
+  std::vector<Place> places;  ///< by task
+  std::vector<double> offset; ///< device -> its clock behind the others
+  std::vector<int> headOf;    ///< by row
+  std::vector<int> firstHead; ///< by device
   std::vector<Device> devices;
   std::vector<Head> heads;
   std::vector<Link> links;
@@ -63,8 +72,8 @@ public:
         shake(shake), times(times), order(order), result(p.devices),
         offset(buffers.offset), devices(buffers.devices), heads(buffers.heads),
         links(buffers.links), headOf(buffers.headOf),
-        firstHead(buffers.firstHead), positionOf(buffers.positionOf),
-        arrival(buffers.arrival), starts(buffers.starts), agenda(p.devices) {}
+        firstHead(buffers.firstHead), places(buffers.places),
+        agenda(p.devices) {}
   Order run(Result *result);
 
 private:
@@ -72,7 +81,6 @@ private:
   void prepareHeads();
   void prepareLinks();
   void entries();
-  void finish(double to);
   Task taskOf(const Head &h) const {
     return p.task(h.row, backwards ? p.microbatches - 1 - h.taken : h.taken);
   }
@@ -82,13 +90,17 @@ private:
       h.ready = kNever;
       return;
     }
-    const Task t = taskOf(h);
-    h.position = positionOf[t];
-    h.ready = h.waits ? arrival[t] : 0;
+    const Place &place = places[taskOf(h)];
+    h.position = place.position;
+    h.ready = h.waits ? place.arrival : 0;
   }
   void decide(int d, double now);
   bool roomToPull(int d, int position, double change) const;
+  double latest(const Head &h, Task t) const {
+    return times->end - times->starts[t] - h.time;
+  }
   void take(int d, int position, double now);
+  void feed(const Head &from, Task t, double end);
   bool chance(double rate);
   int anyReady(int d, double now);
 
@@ -105,29 +117,26 @@ private:
   std::vector<Link> &links;
   std::vector<int> &headOf;
   std::vector<int> &firstHead;
-  std::vector<int> &positionOf;
-  std::vector<double> &arrival;
-  std::vector<double> &starts; ///< when times are wanted
+  std::vector<Place> &places;
   Agenda agenda;
 };
 
 void Pass::prepare() {
-  arrival.assign(p.taskIds(), kNever);
-  positionOf.resize(p.taskIds());
+  places.assign(p.taskIds(), {});
   offset.assign(p.devices, 0);
   if (times)
-    starts.resize(p.taskIds());
+    times->starts.resize(p.taskIds());
   devices.assign(p.devices, {});
   for (int d = 0; d < p.devices; ++d) {
     if (backwards)
       devices[d].held = p.residue[d];
-    for (std::size_t i = 0; i < order[d].size(); ++i)
-      positionOf[order[d][i]] = static_cast<int>(i);
     result[d].reserve(order[d].size());
     agenda.set(d, 0);
   }
   prepareHeads();
   prepareLinks();
+  for (Head &h : heads)
+    refresh(h);
   if (p.metric == Metric::Span)
     entries();
 }
@@ -142,37 +151,44 @@ void Pass::prepareHeads() {
       headOf[row] = static_cast<int>(heads.size());
       Head &h = heads.emplace_back();
       h.row = row;
+      h.device = d;
       h.time = rows[row].time;
       h.memory = rows[row].memory;
       h.waits = rows[row].waits;
+      h.hop = rows[row].hop;
     }
   }
   firstHead.push_back(static_cast<int>(heads.size()));
-  for (Head &h : heads)
+  for (Head &h : heads) {
+    if (int feeds = rows[h.row].feeds; feeds >= 0)
+      h.feeds = headOf[feeds];
     if (int after = rows[h.row].after; after >= 0) {
       h.after = headOf[after];
       heads[h.after].before = headOf[h.row];
     }
-  for (Head &h : heads)
-    refresh(h);
+  }
 }
 
 void Pass::prepareLinks() {
-  links.clear();
+  std::size_t all = 0;
+  for (const auto &list : order)
+    all += list.size() + 1;
+  links.resize(all);
+  Link *link = links.data();
   for (int d = 0; d < p.devices; ++d) {
     const int n = static_cast<int>(order[d].size());
-    devices[d].links = static_cast<int>(links.size());
+    devices[d].links = static_cast<int>(link - links.data());
     devices[d].size = n;
-    for (int i = 0; i <= n; ++i) {
+    for (int i = 0; i <= n; ++i, ++link) {
       const int after = i == n ? 0 : i + 1, before = i == 0 ? n : i - 1;
-      Link &link = links.emplace_back();
-      link.next = backwards ? before : after;
-      link.previous = backwards ? after : before;
+      link->next = backwards ? before : after;
+      link->previous = backwards ? after : before;
       if (i == n)
         continue;
-      const int row = p.rowOf(order[d][i]);
-      link.head = headOf[row];
-      link.memory = rows[row].memory;
+      link->task = order[d][i];
+      link->head = headOf[p.rowOf(link->task)];
+      link->memory = heads[link->head].memory;
+      places[link->task].position = i;
     }
   }
 }
@@ -200,8 +216,8 @@ void Pass::entries() {
 
 Order Pass::run(Result *cost) {
   prepare();
-  while (agenda.time() < kNever)
-    decide(agenda.device(), agenda.time());
+  for (auto at = agenda.next(); at.time < kNever; at = agenda.next())
+    decide(at.device, at.time);
   double from = kNever, to = 0, span = 0, end = 0;
   for (int d = 0; d < p.devices; ++d) {
     Device &dev = devices[d];
@@ -217,19 +233,8 @@ Order Pass::run(Result *cost) {
   if (cost)
     *cost = {to - from, span, true};
   if (times)
-    finish(end);
+    times->end = end, times->known = true;
   return std::move(result);
-}
-
-/// Turns start times into the latest starts of the pass the other way, which
-/// may use each task's time up to where this pass has put it.
-void Pass::finish(double end) {
-  times->latest.swap(starts);
-  for (std::size_t row = 0; row < rows.size(); ++row)
-    for (int k = 0; k < p.microbatches; ++k) {
-      double &t = times->latest[p.task(static_cast<int>(row), k)];
-      t = end - t - rows[row].time;
-    }
 }
 
 void Pass::decide(int d, double now) {
@@ -241,12 +246,13 @@ void Pass::decide(int d, double now) {
   if (shake && now >= shake->from && now < shake->to && chance(shake->rate))
     if (int position = anyReady(d, now); position >= 0)
       return take(d, position, now);
-  double turn = heads[list[first].head].ready;
+  const Head &head = heads[list[first].head];
+  double turn = head.ready;
   if (turn <= now)
     return take(d, first, now);
   // Tasks may fill the gap, and with known latest starts reach beyond it.
-  if (times && !times->latest.empty())
-    turn = std::max(turn, times->latest[order[d][first]]);
+  if (times && times->known)
+    turn = std::max(turn, latest(head, list[first].task));
   double wake = kNever;
   int best = -1;
   for (int i = firstHead[d]; i < firstHead[d + 1]; ++i) {
@@ -307,33 +313,35 @@ void Pass::take(int d, int position, double now) {
   Device &dev = devices[d];
   Link *list = &links[dev.links];
   const Link &link = list[position];
-  const Task t = order[d][position];
+  const Task t = link.task;
   list[link.previous].next = link.next;
   list[link.next].previous = link.previous;
   Head &own = heads[link.head];
-  const Row &row = rows[own.row];
   if (result[d].empty())
     dev.first = now;
   if (times)
-    starts[t] = now;
-  dev.held += row.memory;
-  double end = dev.freeAt = now + row.time;
+    times->starts[t] = now;
+  dev.held += link.memory;
+  const double end = dev.freeAt = now + own.time;
   ++own.taken;
   refresh(own);
   if (own.before >= 0)
     refresh(heads[own.before]);
   result[d].push_back(t);
   agenda.set(d, end);
-  if (row.feeds < 0)
-    return;
-  double at = end + row.hop;
-  int to = rows[row.feeds].device;
-  Task fed = p.task(row.feeds, p.microbatchOf(t));
-  arrival[fed] = at;
-  Head &consumer = heads[headOf[row.feeds]];
-  if (consumer.taken < p.microbatches && taskOf(consumer) == fed)
-    refresh(consumer);
-  agenda.sooner(to, std::max(at, devices[to].freeAt));
+  if (own.feeds >= 0)
+    feed(own, t, end);
+}
+
+/// What the task has made arrives where it is waited for.
+void Pass::feed(const Head &from, Task t, double end) {
+  Head &to = heads[from.feeds];
+  const double at = end + from.hop;
+  const Task fed = p.task(to.row, p.microbatchOf(t));
+  places[fed].arrival = at;
+  if (to.taken < p.microbatches && taskOf(to) == fed)
+    refresh(to);
+  agenda.sooner(to.device, std::max(at, devices[to.device].freeAt));
 }
 
 } // namespace
@@ -364,7 +372,7 @@ Order improve(const Problem &problem, const Order &order, int rounds,
     // Every other round only true gaps are filled: slack used up in one round
     // is given back in the next.
     if (round % 2)
-      times.latest.clear();
+      times.known = false;
     current = justify(problem, current, false, &r, nullptr, &times);
     if (current.empty())
       break;

@@ -12,11 +12,13 @@ struct Shake {
   double from = 0, to = kNever; ///< when, in time as the pass goes
 };
 
-/// Carried from a pass to the next one in the other direction.
+/// Carried from a pass to the next one in the other direction: where the one
+/// has put a task is how late the other may start it without making the order
+/// longer.
 struct Times {
-  /// By task: when it may start at the latest without making the order longer.
-  /// In: for this pass, empty when not known. Out: for the pass that follows.
-  std::vector<double> latest;
+  std::vector<double> starts; ///< by task, in the time of the pass before
+  double end = 0;             ///< of that pass
+  bool known = false;         ///< off: this pass keeps to true gaps
 };
 
 /// Runs the order; where a device would wait, the first task of its list that

@@ -121,7 +121,10 @@ Order toOrder(const Problem &p, const Schedule &schedule) {
   return order;
 }
 
-Result evaluate(const Problem &p, const Order &order) {
+Result evaluate(const Problem &p, const Order &order,
+                std::vector<double> *starts) {
+  if (starts)
+    starts->assign(p.taskIds(), kNever);
   std::vector<double> arrival(p.taskIds(), kNever), freeAt(p.devices, 0),
       first(p.devices, 0);
   std::vector<std::size_t> next(p.devices, 0);
@@ -143,6 +146,8 @@ Result evaluate(const Problem &p, const Order &order) {
       }
       if (next[d] == 0)
         first[d] = begin;
+      if (starts)
+        (*starts)[t] = begin;
       freeAt[d] = begin + row.time;
       if (row.feeds < 0)
         continue;
@@ -178,6 +183,22 @@ bool fits(const Problem &p, const Order &order) {
     }
   }
   return true;
+}
+
+LeastLimit leastLimit(const Problem &p) {
+  LeastLimit least;
+  double worst = -kNever;
+  for (int d = 0; d < p.devices; ++d) {
+    double needed = 0;
+    for (int row : p.rowsOf[d])
+      needed +=
+          row % 3 == 0 ? p.rows[row].memory : std::max(0.0, p.rows[row].memory);
+    if (needed - p.limit[d] > worst) {
+      worst = needed - p.limit[d];
+      least = {d, needed};
+    }
+  }
+  return least;
 }
 
 } // namespace pipec::schedule::search

@@ -82,8 +82,18 @@ struct Result {
 };
 
 /// As-soon-as-possible execution. Not fitting and infinite on a deadlock.
-Result evaluate(const Problem &problem, const Order &order);
+/// `starts`, when given: by task.
+Result evaluate(const Problem &problem, const Order &order,
+                std::vector<double> *starts = nullptr);
 /// Whether the memory after every task is within the limits.
 bool fits(const Problem &problem, const Order &order);
+
+/// The least limit any schedule of this request needs on the device that needs
+/// most beyond its limit: one microbatch at a time.
+struct LeastLimit {
+  int device = 0;
+  double needed = 0;
+};
+LeastLimit leastLimit(const Problem &problem);
 
 } // namespace pipec::schedule::search

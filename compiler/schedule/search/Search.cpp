@@ -17,32 +17,6 @@ namespace pipec::schedule::search {
 
 namespace {
 
-using Between = Policy::Between;
-using Pick = Policy::Pick;
-
-/// Found by a cover over some hundred instances (sizes, costs, limits, both
-/// metrics): each brings the best result after improvement somewhere, the first
-/// ones most often.
-constexpr Policy kPolicies[] = {
-    {Between::Alternate, Pick::Oldest, Pick::Oldest, 0, 1, 0, 0},
-    {Between::ForwardFirst, Pick::Oldest, Pick::Deepest, 0, 0, 0, 1},
-    {Between::Alternate, Pick::Oldest, Pick::Deepest, 0, 0.5, 0, 0.5},
-    {Between::BackwardFirst, Pick::Shallowest, Pick::Oldest, 0, 1, 0, 0.5},
-    {Between::BackwardFirst, Pick::Oldest, Pick::Deepest, 0, 0.5, 0, 0.8},
-    {Between::BackwardFirst, Pick::Oldest, Pick::Oldest, 0, 1, 0, 0},
-    {Between::ForwardFirst, Pick::Oldest, Pick::Deepest, 0, 0, 0, 0.5},
-    {Between::Alternate, Pick::Oldest, Pick::Oldest, 1, 1, 0, 0.8},
-    {Between::ForwardFirst, Pick::Oldest, Pick::Oldest, 0, 0, 0, 0.8},
-    {Between::Alternate, Pick::Oldest, Pick::Oldest, 0, 0, 0, 1},
-    {Between::BackwardFirst, Pick::Shallowest, Pick::Deepest, 0, 0, 0, 0.5},
-    {Between::BackwardFirst, Pick::Shallowest, Pick::Deepest, 0, 0, 0, 0.8},
-    {Between::BackwardFirst, Pick::Shallowest, Pick::Oldest, 0, 0, 0, 1},
-    {Between::BackwardFirst, Pick::Shallowest, Pick::Oldest, 1, 0, 0, 0},
-    {Between::Alternate, Pick::Oldest, Pick::Oldest, 0, 0, 0, 0.5},
-    {Between::ForwardFirst, Pick::Shallowest, Pick::Oldest, 1, 1, 0, 1},
-    {Between::ForwardFirst, Pick::Shallowest, Pick::Deepest, 0, 1, 0, 0.5},
-};
-
 constexpr double kMostTasks = 4e6;
 
 struct Candidate {
@@ -55,7 +29,10 @@ struct Candidate {
 
 class Search {
 public:
-  Search(const ScheduleRequest &request, const SearchOptions &options);
+  /// Lays a search of effort `whole` out and does as much of it as `effort`
+  /// suffices for.
+  Search(const ScheduleRequest &request, const SearchOptions &options,
+         double whole, double effort);
   std::optional<Found> run();
 
 private:
@@ -68,7 +45,7 @@ private:
   double cost(const Candidate &c) const {
     return c.result.cost(request.metric);
   }
-  bool left() const { return spent < budget; }
+  bool left() const { return spent < budget && spent < end; }
   /// Whether nothing on a placement can be better than the best so far.
   bool hopeless(int index) const {
     return instances[index].bound >= least * (1 - 1e-12);
@@ -76,9 +53,17 @@ private:
   void charge(const Problem &p, double passes) { spent += passes * p.tasks(); }
 
   void seeds();
+  void publishedSeed(int index, const std::string &name,
+                     const std::string &variant,
+                     const std::function<std::optional<Schedule>()> &make);
   void publishedSeeds(int index);
+  void zigzagSeeds(int index);
+  void patternSeed(int index, VBlock (*block)(int, int), Squeeze squeeze);
+  void patterns();
   void policySeeds(int from, int to);
   void blockSeeds(int index);
+  Order once(int index, const std::string &name, bool limited,
+             const std::function<Order()> &make) const;
   void add(int index, Order order, const std::string &origin);
   void sort();
   void spread(std::size_t keep);
@@ -91,13 +76,17 @@ private:
   std::vector<Instance> instances;
   std::vector<Candidate> pool;
   bool fused, exact;
+  Known *known;
   int created = 0;
   double least = kNever; ///< cost of the best candidate
   double spent = 0, budget = 0;
+  double end = 0; ///< of an effort that does not suffice for the budget
 };
 
-Search::Search(const ScheduleRequest &request, const SearchOptions &options)
-    : request(request), fused(options.fused), exact(options.prove) {
+Search::Search(const ScheduleRequest &request, const SearchOptions &options,
+               double whole, double effort)
+    : request(request), fused(options.fused),
+      exact(options.prove && effort >= whole), known(options.known) {
   double largest = 0;
   // Placements with few stages are enough where the others are too large.
   auto tasks = [&](const Family &f) {
@@ -118,8 +107,17 @@ Search::Search(const ScheduleRequest &request, const SearchOptions &options)
     largest = std::max<double>(largest, instances.back().problem.tasks());
   }
   constexpr double kLeast = 3e5, kPerTask = 130, kMost = 5e6;
-  budget = request.effort * options.effort *
-           std::clamp(kPerTask * largest, kLeast, kMost);
+  const double unit =
+      options.effort * std::clamp(kPerTask * largest, kLeast, kMost);
+  budget = whole * unit;
+  end = effort * unit;
+}
+
+/// What `make` gives, made once for all searches that share what is known.
+Order Search::once(int index, const std::string &name, bool limited,
+                   const std::function<Order()> &make) const {
+  const Problem &p = instances[index].problem;
+  return known ? known->order(p, name, limited, make) : make();
 }
 
 void Search::add(int index, Order order, const std::string &origin) {
@@ -135,44 +133,84 @@ void Search::add(int index, Order order, const std::string &origin) {
   pool.push_back(std::move(c));
 }
 
-void Search::publishedSeeds(int index) {
+void Search::publishedSeed(
+    int index, const std::string &name, const std::string &variant,
+    const std::function<std::optional<Schedule>()> &make) {
   const Instance &instance = instances[index];
+  Order order = once(index, name + variant, false, [&] {
+    const std::optional<Schedule> schedule = make();
+    return schedule ? toOrder(instance.problem, *schedule) : Order();
+  });
+  if (!order.empty())
+    add(index, std::move(order), name);
+}
+
+void Search::publishedSeeds(int index) {
+  const Family &f = instances[index].family;
   // Those with late weight gradients first: in a very large problem there may
   // be effort for one only.
   for (bool split : {true, false})
     for (const ScheduleRow &row : schedules())
       if (row.splitBackward == split && (left() || pool.empty()))
-        if (auto schedule = published(row.name, request, instance.family))
-          add(index, toOrder(instance.problem, *schedule), row.name);
+        publishedSeed(index, row.name, "",
+                      [&] { return published(row.name, request, f); });
   if (!left())
     return;
-  const Family &f = instance.family;
   if (f.chunks == 1 && !fused)
     for (double factor : {1.25, 1.5, 1.75, 2.25, 2.5, 3.0})
-      add(index, toOrder(instance.problem, zbHandcrafted(request, factor)),
-          "zb-h");
-  if (f.layout != Layout::Zigzag || f.chunks != 2)
-    return;
-  constexpr int kWholeVariants = 24;
-  for (int variant = 0; fused && variant < kWholeVariants && left(); ++variant)
-    add(index, toOrder(instance.problem, wholeBackwardsV(request, variant)),
-        "1f1b-v");
-  add(index, toOrder(instance.problem, zbVClosedForm(request)), "zb-v");
-  for (auto block : {vMinBlock, vHalfBlock})
-    for (bool squeeze : {false, true})
-      add(index,
-          toOrder(instance.problem, repeatBlock(request, block, squeeze)),
-          block == vMinBlock ? "v-min" : "v-half");
+      publishedSeed(index, "zb-h", std::to_string(factor),
+                    [&] { return zbHandcrafted(request, factor); });
+  if (f.layout == Layout::Zigzag && f.chunks == 2)
+    zigzagSeeds(index);
 }
 
+void Search::zigzagSeeds(int index) {
+  constexpr int kWholeVariants = 24;
+  for (int variant = 0; fused && variant < kWholeVariants && left(); ++variant)
+    publishedSeed(index, "1f1b-v", std::to_string(variant),
+                  [&] { return wholeBackwardsV(request, variant); });
+  publishedSeed(index, "zb-v", " for equal times",
+                [&] { return zbVClosedForm(request); });
+  for (auto block : {vMinBlock, vHalfBlock})
+    for (auto squeeze : {Squeeze::None, Squeeze::Gaps})
+      patternSeed(index, block, squeeze);
+}
+
+void Search::patternSeed(int index, VBlock (*block)(int, int),
+                         Squeeze squeeze) {
+  publishedSeed(index, block == vMinBlock ? "v-min" : "v-half",
+                " squeezed " + std::to_string(static_cast<int>(squeeze)),
+                [&] { return repeatBlock(request, block, squeeze); });
+}
+
+/// The published patterns at their best. As seeds they would mislead more often
+/// than help; after the search they make sure that it is not behind them.
+void Search::patterns() {
+  const std::size_t before = pool.size();
+  for (std::size_t i = 0; i < instances.size(); ++i)
+    if (const Family &f = instances[i].family;
+        f.layout == Layout::Zigzag && f.chunks == 2)
+      for (auto block : {vMinBlock, vHalfBlock})
+        patternSeed(static_cast<int>(i), block, Squeeze::WeightsLast);
+  if (pool.size() > before)
+    sort();
+}
+
+/// The first policy whatever is left where limits may leave nothing else.
 void Search::policySeeds(int from, int to) {
   for (int policy = from; policy < to; ++policy)
-    for (std::size_t i = 0; i < instances.size() && left(); ++i) {
+    for (std::size_t i = 0; i < instances.size(); ++i) {
       const Problem &p = instances[i].problem;
-      if (hopeless(static_cast<int>(i)))
+      const int index = static_cast<int>(i);
+      const bool limited = std::ranges::any_of(
+          p.limit, [](double limit) { return limit < kNever; });
+      if (hopeless(index) || !(left() || (policy == 0 && limited)))
         continue;
       charge(p, 1);
-      add(static_cast<int>(i), greedy(p, kPolicies[policy]), "list scheduling");
+      add(index,
+          once(index, "policy " + std::to_string(policy), true,
+               [&] { return greedy(p, policies()[policy]); }),
+          "list scheduling");
     }
 }
 
@@ -189,25 +227,20 @@ void Search::blockSeeds(int index) {
   int taken = 0;
   for (int step = 0; step < kPeriods && taken < kTaken && left(); ++step) {
     spent += blockEffort(p, options);
-    std::vector<Block> blocks = makeBlocks(p, options);
-    auto fitting = std::ranges::find_if(blocks, [&](const Block &block) {
-      for (int d = 0; d < p.devices; ++d)
-        if (!p.fits(block.peak[d], d))
-          return false;
-      return true;
-    });
+    Order order = once(index, "block " + std::to_string(step), true,
+                       [&] { return fittingBlock(p, options); });
     options.period += kStep;
-    if (fitting == blocks.end())
+    if (order.empty())
       continue;
     ++taken;
-    add(index, unroll(p, *fitting), "building block");
+    add(index, std::move(order), "building block");
   }
 }
 
 void Search::seeds() {
   for (std::size_t i = 0; i < instances.size(); ++i)
     publishedSeeds(static_cast<int>(i));
-  int n = static_cast<int>(std::size(kPolicies));
+  int n = static_cast<int>(policies().size());
   double whole = budget;
   budget = spent + 0.25 * (whole - std::min(spent, whole));
   policySeeds(0, 3);
@@ -251,7 +284,8 @@ void Search::refine(std::size_t keep, int rounds) {
     const Problem &p = instances[c.problem].problem;
     int passes = 0;
     Result result;
-    Order order = improve(p, c.order, rounds, result, &passes);
+    Order order = known ? known->improve(p, c.order, rounds, result, passes)
+                        : improve(p, c.order, rounds, result, &passes);
     charge(p, passes);
     if (result.cost(request.metric) < cost(c) * (1 - 1e-9)) {
       c.order = std::move(order);
@@ -328,9 +362,11 @@ std::optional<Found> Search::run() {
   refine(24, 1);
   refine(8, 2);
   refine(4, 4);
+  if (!pool.empty())
+    shakeUp();
+  patterns();
   if (pool.empty())
     return std::nullopt;
-  shakeUp();
   if (exact)
     prove();
   Candidate &best = pool[0];
@@ -346,9 +382,28 @@ std::vector<std::vector<int>> placementOf(const Family &family, int devices) {
              : loopedPlacement(devices, family.chunks);
 }
 
+std::vector<Found> findEach(const ScheduleRequest &request,
+                            const SearchOptions &options) {
+  constexpr double kStep = 10;
+  std::vector<Found> each;
+  for (double whole = 1;; whole *= kStep) {
+    const double effort = std::min(whole, request.effort);
+    if (options.completeOnly && effort < whole)
+      return each;
+    if (auto found = Search(request, options, whole, effort).run())
+      each.push_back(std::move(*found));
+    if (request.effort <= whole)
+      return each;
+  }
+}
+
 std::optional<Found> findBest(const ScheduleRequest &request,
                               const SearchOptions &options) {
-  return Search(request, options).run();
+  std::vector<Found> each = findEach(request, options);
+  if (each.empty())
+    return std::nullopt;
+  auto cost = [&](const Found &f) { return f.result.cost(request.metric); };
+  return std::move(*std::ranges::min_element(each, {}, cost));
 }
 
 std::optional<Schedule> published(const char *name,
@@ -373,22 +428,6 @@ std::optional<Schedule> published(const char *name,
   } catch (const Failure &) {
     return std::nullopt; // sizes it does not serve
   }
-}
-
-LeastLimit leastLimit(const Problem &p) {
-  LeastLimit least;
-  double worst = -kNever;
-  for (int d = 0; d < p.devices; ++d) {
-    double needed = 0;
-    for (int row : p.rowsOf[d])
-      needed +=
-          row % 3 == 0 ? p.rows[row].memory : std::max(0.0, p.rows[row].memory);
-    if (needed - p.limit[d] > worst) {
-      worst = needed - p.limit[d];
-      least = {d, needed};
-    }
-  }
-  return least;
 }
 
 } // namespace pipec::schedule::search

@@ -1,6 +1,7 @@
 //===- Search.h - the best order found in a fixed effort --------*- C++ -*-===//
 #pragma once
 
+#include "compiler/schedule/search/Known.h"
 #include "compiler/schedule/search/Problem.h"
 
 #include <optional>
@@ -24,6 +25,10 @@ struct SearchOptions {
   double effort = 1;
   /// Small problems end with branch and bound.
   bool prove = true;
+  /// Leaves out the search that the effort does not suffice for.
+  bool completeOnly = false;
+  /// Shared by searches of one request. It changes nothing but their time.
+  Known *known = nullptr;
 };
 
 struct Found {
@@ -35,7 +40,14 @@ struct Found {
 /// Seeds (published orders, list scheduling under many policies, building
 /// blocks), improvement of the best of them, and a local search around the
 /// winner. Nothing depends on time or on addresses: the effort is a number of
-/// task visits. Nothing when no order meets the limits.
+/// task visits. A longer search is not always a better one, so there is one for
+/// each power of ten up to the effort, and the next one as far as the effort
+/// goes: what a lower effort finds, a higher one finds, too. None when no order
+/// meets the limits.
+std::vector<Found> findEach(const ScheduleRequest &request,
+                            const SearchOptions &options);
+
+/// The best of them under the request's metric.
 std::optional<Found> findBest(const ScheduleRequest &request,
                               const SearchOptions &options);
 
@@ -44,13 +56,5 @@ std::optional<Found> findBest(const ScheduleRequest &request,
 std::optional<Schedule> published(const char *name,
                                   const ScheduleRequest &request,
                                   const Family &family);
-
-/// The least limit any schedule of this request needs on the device that needs
-/// most beyond its limit: one microbatch at a time.
-struct LeastLimit {
-  int device = 0;
-  double needed = 0;
-};
-LeastLimit leastLimit(const Problem &problem);
 
 } // namespace pipec::schedule::search

@@ -4,6 +4,7 @@
 #include "compiler/schedule/Csv.h"
 #include "compiler/schedule/Simulator.h"
 #include "compiler/schedule/Verifier.h"
+#include "compiler/schedule/generators/Published.h"
 #include "compiler/schedule/search/Bounds.h"
 #include "compiler/schedule/search/Exact.h"
 #include "support/Failure.h"
@@ -214,6 +215,90 @@ TEST(Search, EffortBuysShorterOrders) {
     EXPECT_STREQ(failure.what(),
                  "1f1b is not searched, effort has no place there");
   }
+}
+
+// Costs of the 6.2B profile, where a search of four times the effort ends with
+// a longer order.
+TEST(Search, MoreEffortIsNeverWorse) {
+  ScheduleRequest request;
+  request.devices = 4;
+  request.microbatches = 4;
+  request.costs.forward.assign(4, 29718);
+  request.costs.backwardInput.assign(4, 29444);
+  request.costs.backwardWeight.assign(4, 19927);
+  request.costs.comm = {527};
+  request.costs.memoryForward.assign(4, 1);
+  request.costs.memoryInput.assign(4, -21. / 37);
+  request.costs.memoryWeight.assign(4, -16. / 37);
+  for (double limit : {3, 4}) {
+    request.costs.limit.assign(4, limit);
+    double least = kNever;
+    for (double effort : {0.2, 0.5, 1., 2., 4.}) {
+      request.effort = effort;
+      Schedule schedule = generate("auto", request);
+      Timeline line = simulate(schedule, costsFor(schedule, request));
+      EXPECT_LE(line.makespan, least * (1 + 1e-12)) << limit << " " << effort;
+      least = line.makespan;
+    }
+  }
+}
+
+// What very large problems leave no effort for is done all the same.
+TEST(Search, NoEffortIsEnoughForAnOrderThatFits) {
+  ScheduleRequest request;
+  request.devices = 8;
+  request.microbatches = 32;
+  request.effort = 1e-9;
+  const double serial = 3. * request.devices * request.microbatches;
+  for (const char *name : {"auto", "zb", "zb-v", "v-half", "v-min", "v-flex"})
+    for (double limit : {2, 3, 5}) {
+      request.costs.limit.assign(8, limit);
+      Schedule schedule = generate(name, request);
+      Timeline line = simulate(schedule, costsFor(schedule, request));
+      EXPECT_LE(line.maxPeak(), limit) << name;
+      EXPECT_LT(line.makespan, 0.8 * serial) << name << " " << limit;
+    }
+}
+
+TEST(Search, VHalfIsNotBehindItsPattern) {
+  ScheduleRequest request;
+  request.devices = 8;
+  request.microbatches = 24;
+  request.metric = Metric::Span;
+  request.costs.forward = {18, 20, 17, 19, 18, 21, 18, 17};
+  request.costs.backwardInput = {17, 18, 19, 18, 17, 20, 18, 17};
+  request.costs.backwardWeight = {9, 8, 9, 10, 9, 9, 8, 9};
+  request.costs.comm = {1};
+  auto span = [&](const Schedule &schedule) {
+    return simulate(schedule, costsFor(schedule, request)).span;
+  };
+  for (auto squeeze : {Squeeze::None, Squeeze::Gaps, Squeeze::WeightsLast}) {
+    const Schedule pattern = repeatBlock(request, vHalfBlock, squeeze);
+    EXPECT_TRUE(verify(pattern).empty());
+    request.effort = 1e-9;
+    if (squeeze == Squeeze::WeightsLast)
+      EXPECT_LE(span(generate("v-half", request)), span(pattern));
+    request.effort = 1;
+    EXPECT_LE(span(generate("v-half", request)), span(pattern));
+  }
+}
+
+// 0.1701 and 0.3353 of the step are idle as published; the orders depend on
+// no costs.
+TEST(Search, PatternsReachThePublishedFigures) {
+  ScheduleRequest request;
+  request.devices = 8;
+  request.microbatches = 24;
+  request.costs.forward.assign(8, 18522);
+  request.costs.backwardInput.assign(8, 18086);
+  request.costs.backwardWeight.assign(8, 9337);
+  request.costs.comm = {601};
+  auto bubble = [&](VBlock (*block)(int, int)) {
+    Schedule pattern = repeatBlock(request, block, Squeeze::WeightsLast);
+    return simulate(pattern, costsFor(pattern, request)).bubbleSpan();
+  };
+  EXPECT_LE(bubble(vHalfBlock), 0.1701);
+  EXPECT_LE(bubble(vMinBlock), 0.3353);
 }
 
 TEST(Search, SmallProblemsEndOptimal) {
