@@ -68,8 +68,21 @@ static std::vector<std::string> listedNames(const std::string &text) {
   return names;
 }
 
+/// Whether the exporter computed with numbers to make a value, by the operator
+/// that the dynamo exporter named it after ("exp", "mul_12") and by what it was
+/// made from; a parameter that was only moved or reshaped trains as it is.
+static bool wasComputed(llvm::StringRef value, size_t sources) {
+  const llvm::StringRef op =
+      value.rtrim("0123456789").rtrim('_'); // "unsqueeze_1"
+  static const std::set<llvm::StringRef> moves = {
+      "t",       "transpose", "permute", "view",     "reshape", "unsqueeze",
+      "squeeze", "expand",    "slice",   "_to_copy", "clone",   "select"};
+  return !moves.count(op) && (sources > 1 || op != "val");
+}
+
 static std::optional<Classification>
-byMetadata(const Metadata &metadata, const std::set<std::string> &targets) {
+byMetadata(const std::string &value, const Metadata &metadata,
+           const std::set<std::string> &targets) {
   if (const std::string *kind = lookup(metadata, kKind)) {
     const bool trains = kind->find("PARAMETER") != std::string::npos;
     return Classification{trains ? Role::Weight : Role::Buffer,
@@ -83,7 +96,7 @@ byMetadata(const Metadata &metadata, const std::set<std::string> &targets) {
     if (targets.count(name)) {
       Classification c{Role::Weight,
                        "the exporter folded it from the parameter " + name};
-      if (sources.size() > 1)
+      if (wasComputed(value, sources.size()))
         c.computedFrom = name;
       return c;
     }
@@ -574,7 +587,7 @@ std::vector<Classification> classify(const Model &model,
     Classification c;
     std::optional<Classification> said;
     if (const auto m = metadata.find(t.name); m != metadata.end())
-      said = byMetadata(*m->second, targets);
+      said = byMetadata(t.name, *m->second, targets);
     if (!isFloating(t.type))
       c = {Role::Buffer, "not floating-point"};
     else if (statistics.count(t.name))

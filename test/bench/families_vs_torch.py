@@ -253,6 +253,7 @@ def torch_seconds(name, model, arrays, threads, steps):
     import torch.nn.functional as F
     _, loss, batch, _, _ = FAMILIES[name]
     torch.set_num_threads(threads)
+    torch.set_flush_denormal(True) # as pipec has it: a comparison of kernels
     optimizer, seconds = torch.optim.SGD(model.train().parameters(), lr=1e-3, momentum=0.9), []
     for step in range(steps + 1):
         start = time.perf_counter()

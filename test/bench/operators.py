@@ -36,6 +36,15 @@ def call(program, *words):
 # Running the node tests.
 
 
+def as_array(x):
+    """Arrays as they are; also of NumPy's scalars, and of the tensors that some cases hold as ONNX has them."""
+    import numpy as np
+    import onnx
+    if isinstance(x, onnx.TensorProto):
+        return onnx.numpy_helper.to_array(x)
+    return np.asarray(x) if isinstance(x, np.generic) else x
+
+
 def cases():
     """(case, inputs, outputs) of the cases whose tensors NumPy and pipec both have."""
     import numpy as np
@@ -46,7 +55,9 @@ def cases():
             continue
         if len(case.data_sets) != 1:
             continue
-        inputs, outputs = case.data_sets[0]
+        if "training_dropout" in case.name and "zero_ratio" not in case.name:
+            continue # expects the numbers that NumPy draws
+        inputs, outputs = ([as_array(x) for x in side] for side in case.data_sets[0])
         if all(isinstance(x, np.ndarray) and x.dtype in types for x in [*inputs, *outputs]):
             yield case, inputs, outputs
 

@@ -44,13 +44,17 @@ class ExportersTest(PipelineTest):
             self.assertEqual(any(note.startswith("batch norms are folded") for note in notes), said, notes)
 
     def test_computed_weights(self):
-        nodes = [onnx.node("MatMul", ["x", "v1"], ["a"]), onnx.node("MatMul", ["a", "v2"], ["y"])]
-        tensors = [onnx.tensor(name, onnx.FLOAT, (3, 3), range(9)) for name in ("v1", "v2")]
-        for source, said in (("['net.w', 'scale']", True), ("['net.w']", False)):
-            values = [onnx.value(name, onnx.FLOAT, (3, 3), {FOLDED: source}) for name in ("v1", "v2")]
+        """The operator that a folded value is named after tells a product from a transposed copy."""
+        for first, source, said in (("mul", "['net.w', 'scale']", True), ("val_3", "['net.w', 'val_1']", True),
+                                    ("exp_1", "['net.w']", True), ("val_3", "['net.w']", False),
+                                    ("unsqueeze_1", "['net.w', 'val_1']", False)):
+            names = [first, "mul_9"]
+            nodes = [onnx.node("MatMul", ["x", names[0]], ["a"]), onnx.node("MatMul", ["a", names[1]], ["y"])]
+            tensors = [onnx.tensor(name, onnx.FLOAT, (3, 3), range(9)) for name in names]
+            values = [onnx.value(name, onnx.FLOAT, (3, 3), {FOLDED: source}) for name in names]
             notes = self.report(nodes, tensors, values=values, metadata={SIGNATURE: "p: PARAMETER target='net.w'"})["notes"]
-            text = "the exporter computed 'v1' (and 1 more) from the parameter 'net.w' and other numbers: what stands in " \
-                "the file trains, not the parameter. To keep the computation, export with optimize=False"
+            text = "the exporter computed '%s' (and 1 more) from the parameter 'net.w' and other numbers: what stands in " \
+                "the file trains, not the parameter. To keep the computation, export with optimize=False" % first
             self.assertEqual(text in notes, said, notes)
 
 

@@ -161,6 +161,22 @@ class SmallModelsTest(PipelineTest):
                 self.check_exit(call("pipec-run", plan, "--data", "x=%s" % x, "--output", "y=%s" % y, "--quiet"), 0)
                 self.assertEqual(list(struct.unpack(packing, y.read_bytes()[-struct.calcsize(packing):])), want)
 
+    def test_training_scatters_as_inference_does(self):
+        """Which elements are written is counted, where training takes tiny numbers for 0."""
+        model = self.model("g (float[4,3] x, int64[4,1] i) => (float loss) <float[3,2] w = {1, 2, 3, 4, 5, 6}, "
+                           "float[4,5] old = {%s}> { v = MatMul(x, w)  f = ReduceMax <axes = [1]> (v)"
+                           "  s = ScatterElements <axis = 1> (old, i, f)  q = Mul(s, s)  loss = ReduceMean <keepdims = 0> (q) }"
+                           % ",".join("0.5" for _ in range(20)))
+        data = self.data(x=(4, 3))
+        data["i"] = self.fresh(".npy")
+        write_npy(data["i"], "<i8", (4, 1), struct.pack("<4q", 0, 3, 1, 4))
+        rows = [[0.1 * ((7 * (3 * r + j)) % 13) - 0.6 for j in range(3)] for r in range(4)]
+        best = [max(sum(row[j] * (2 * j + k + 1) for j in range(3)) for k in range(2)) for row in rows]
+        plan = self.compile(model, "--cpus", 1, "--microbatches", 1, "--loss", "output", "--optimizer", "sgd:lr=0.1")
+        losses = self.train(plan, data, 2).losses
+        self.assertAlmostEqual(losses[0], (sum(b * b for b in best) + 16 * 0.25) / 20, places=5)
+        self.assertNotEqual(losses[0], losses[1])
+
     def test_roots_of_zero_have_no_slope(self):
         """Norms and deviations of equal values, as exporters write them."""
         for power in ("Sqrt(s)", "Pow(s, h)", "Pow(s, q)", "Pow(s, t)"):

@@ -139,10 +139,11 @@ static Val scatterInto(NodeContext &c, const Val &x, const Val &positions,
                                e.cast(updates, work), 0);
   if (reduction == "add")
     return e.add(x, e.cast(sum, element));
-  const Type i32 = IntegerType::get(e.getContext(), 32);
-  const RankedTensorType counts = RankedTensorType::get({x.dim(0)}, i32);
+  // As floats, which every target's kernel adds.
+  const Type f32 = Float32Type::get(e.getContext());
+  const RankedTensorType counts = RankedTensorType::get({x.dim(0)}, f32);
   const Val hits = e.scatterAdd(
-      counts, positions, e.splat(withElement(positions.type, i32), 1), 0);
+      counts, positions, e.splat(withElement(positions.type, f32), 1), 0);
   SmallVector<int64_t> column(x.getRank(), 1);
   column[0] = x.dim(0);
   const Val written =

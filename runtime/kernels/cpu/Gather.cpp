@@ -120,9 +120,18 @@ extern "C" void pipec_gather(const PipecGather *d, const void *table,
 
 extern "C" void pipec_scatter_add(const PipecGather *d, const void *ids,
                                   const void *dy, void *table_grad) {
-  if (d->dtype == PIPEC_F64)
+  switch (d->dtype) {
+  case PIPEC_F32:
+    return scatterIds<float>(*d, ids, dy, table_grad);
+  case PIPEC_F64:
     return scatterIds<double>(*d, ids, dy, table_grad);
-  scatterIds<float>(*d, ids, dy, table_grad);
+  case PIPEC_I32:
+    return scatterIds<int32_t>(*d, ids, dy, table_grad);
+  case PIPEC_I64:
+    return scatterIds<int64_t>(*d, ids, dy, table_grad);
+  case PIPEC_I8:
+    return scatterIds<int8_t>(*d, ids, dy, table_grad);
+  }
 }
 
 extern "C" int32_t pipec_take_fault(int64_t *id, int64_t *axis) {

@@ -40,8 +40,8 @@
 extern "C" {
 #endif
 
-/* Element types. Contractions, pooling and scatter-add take F32 and F64 (F64 is
- * for gradient checks: correct, not fast); gather moves any of them. */
+/* Element types. Contractions and pooling take F32 and F64 (F64 is for gradient
+ * checks: correct, not fast); gather and scatter-add any of them but BF16. */
 enum PipecType {
   PIPEC_F32 = 0,
   PIPEC_F64 = 1,
@@ -232,7 +232,7 @@ typedef struct PipecGather {
 void pipec_gather(const PipecGather *d, const void *table, const void *ids,
                   void *y);
 /* table_grad[o, ids[i], :] += dy[o, i, :], in ascending i for every element, so
- * repeated ids have one result. F32 and F64. dy has y's shape. */
+ * repeated ids have one result. Any dtype. dy has y's shape. */
 void pipec_scatter_add(const PipecGather *d, const void *ids, const void *dy,
                        void *table_grad);
 

@@ -1,4 +1,7 @@
 """Networks on images: torchvision's in small, and what it has not."""
+import pathlib
+import sys
+
 import torch
 import torch.nn.functional as F
 import torchvision.models as tv
@@ -48,6 +51,14 @@ def vgg():
 def resnet():
     return classifier(tv.ResNet(tv.resnet.Bottleneck, [1, 1, 1, 1], num_classes=10, width_per_group=8, groups=2), 64,
                       optimizer="sgd:lr=0.001")
+
+
+@family(C, "amoebanet-d")
+def amoebanet():
+    """The full-size model of examples/classic, with fewer cells and filters."""
+    sys.path.append(str(pathlib.Path(__file__).resolve().parents[3] / "examples" / "classic"))
+    from models import AmoebaNet
+    return classifier(AmoebaNet(3, 32, 10), 128, optimizer="sgd:lr=0.0001", batch=6)
 
 
 family(C, "densenet")(lambda: classifier(tv.DenseNet(8, (2, 2, 2), 16, num_classes=10), 64))

@@ -41,6 +41,7 @@ FOLDED = {("funnel", "dynamo"): "the exporter folds biases times the scale of th
           ("clip", "dynamo"): "the exporter folds exp(logit_scale): the scale trains, not its logarithm",
           ("partial-convolution", "dynamo"): "the exporter folds the masked kernel: what the mask hid trains",
           ("partial-convolution", "torchscript"): "the exporter folds the masked kernel: what the mask hid trains",
+          ("actor-critic", "dynamo"): "the exporter folds exp(spread): the spread trains, not its logarithm",
           ("discriminator", "dynamo"): "the exporter folds weights times their scales: the products train",
           ("discriminator", "torchscript"): "the exporter folds weights times their scales: the products train"}
 

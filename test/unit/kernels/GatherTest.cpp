@@ -92,6 +92,23 @@ TEST(Gather, IntegersAndBytes) {
   EXPECT_EQ(wordsOut[0], 9);
 }
 
+template <typename T> void addsIntegers(PipecType type, T large) {
+  const int64_t ids[] = {2, 0, 2};
+  const T dy[] = {large, 1, 1};
+  T grad[3] = {};
+  const PipecGather d = {type, PIPEC_I64, 1, 3, 1, 3};
+  pipec_scatter_add(&d, ids, dy, grad);
+  EXPECT_EQ(grad[0], 1);
+  EXPECT_EQ(grad[1], 0);
+  EXPECT_EQ(grad[2], large + 1);
+}
+
+TEST(Gather, IntegersAreAddedAsIntegers) {
+  addsIntegers<int8_t>(PIPEC_I8, 100);
+  addsIntegers<int32_t>(PIPEC_I32, (1 << 24) + 2);
+  addsIntegers<int64_t>(PIPEC_I64, (int64_t(1) << 53) + 2);
+}
+
 TEST(Gather, OutOfRangeIsSeenAndHarmless) {
   const float table[] = {1, 2, 3};
   const int64_t ids[] = {0, 3, -4};
