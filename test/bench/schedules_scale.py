@@ -144,7 +144,8 @@ def text(program, heading="", quick=False):
             "grows with the problem up to a most, so that time grows slower than the problem until single passes\n"
             "outweigh the budget; `--effort` scales it, and more never does worse: there is a search for each power of ten up to\n"
             "it. Fitted over P = 4 … 32, M = 32 … 256; seconds include the start of the process. Within limits `auto` takes up to\n"
-            "three times as long, up to 20,000 tasks: it then also makes the searches of the named schedules that it must not be\nbehind.\n\n"
+            "three times as long, where tasks are few (6 P M at most 600) five times: up to 20,000 tasks it then also makes the\n"
+            "searches of the named schedules that it must not be behind.\n\n"
             f"{searched.text()}\n")
 
 

@@ -232,10 +232,6 @@ private:
     const search::Family v = kV.families[0];
     const Limits &limit = request.costs.limit;
     const Limits none(request.devices, search::kNever);
-    // Named schedules are made under either metric, and what is best in one
-    // can be better in the other, too.
-    for (Metric metric : {Metric::Makespan, Metric::Span})
-      add(v, kV.effort, limit, metric);
     Limits above = none, below;
     for (int microbatches : zigzagMemory(request.devices)) {
       const Limits own = limitsOf(request, microbatches, none);
@@ -244,10 +240,22 @@ private:
       else if (below.empty())
         below = limitsOf(request, microbatches, limit);
     }
-    if (above != limit && (above != none || freeAsBound(v)))
-      add(v, kV.effort, above, request.metric);
+    // Beyond all of theirs could be the peaks of a free v-flex.
+    std::vector<Limits> limits = {above};
     if (!below.empty())
-      add(v, kV.effort, below, request.metric);
+      limits.push_back(below);
+    constexpr int kSmall = 600; // tasks; beyond, more searches seldom help
+    const bool small = 6 * request.devices * request.microbatches <= kSmall;
+    if (small && above != none)
+      limits.push_back(none);
+    // Named schedules are made under either metric, and what is best in one
+    // can be better in the other, too.
+    for (Metric metric : {Metric::Makespan, Metric::Span}) {
+      add(v, kV.effort, limit, metric);
+      for (const Limits &own : limits)
+        if (own != limit && (small || metric == request.metric))
+          add(v, kV.effort, own, metric);
+    }
   }
 
   /// Whether `more` is the limits or beyond them, but for what a peak is
