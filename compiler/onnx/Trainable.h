@@ -30,7 +30,7 @@ struct Classification {
   bool masters = false; ///< frozen, and f32 as where it trains
   /// A parameter that the exporter computed it from, with further tensors.
   std::string computedFrom;
-  int uses = 0;         ///< inputs of nodes that read it, subgraphs included
+  int uses = 0; ///< inputs of nodes that read it, subgraphs included
 };
 
 /// The names of the parameters that the dynamo exporter was given, if it says.

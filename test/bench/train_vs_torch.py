@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Whole training steps, pipec beside PyTorch in the same run: GPT-2 124M and ResNet-50 on CPU.
 
-Usage: train_vs_torch.py [--models gpt2,resnet50] [--threads 1,2] [--steps 3] [--compile] [--bf16] [--ranks 2] [--markdown]
+Usage: train_vs_torch.py [--models gpt2,resnet50] [--threads 1,2] [--steps 3] [--compile] [--bf16] [--ranks 2]
+                         [--markdown]
 Needs torch, transformers, torchvision, numpy (PyPI) and this tree's build/bin (or PIPEC_BIN). Prints one line a
 measurement: samples/s (median step), the ratio to PyTorch eager with the same threads, and the peak memory.
---compile adds torch.compile; --bf16 adds PyTorch under autocast and ours with --precision bf16; --ranks R adds R processes of one thread each: PyTorch's DDP and pipelining (1F1B), and
-ours, with the pipeline's own overhead: step time beyond what the schedule's bubble and the measured busy time explain.
+--compile adds torch.compile; --bf16 adds PyTorch under autocast and ours with --precision bf16; --ranks R adds R
+processes of one thread each: PyTorch's DDP and pipelining (1F1B), and ours, with the pipeline's own overhead: step time
+beyond what the schedule's bubble and the measured busy time explain.
 GPT-2: 12 layers, width 768, T = 128, vocabulary 50257, microbatch 4 x 4, AdamW, next-token loss. ResNet-50:
 224 x 224, microbatch 8 x 2, SGD with momentum, cross-entropy. Both sides take turns; on a machine that does other
 work the numbers are worth little.

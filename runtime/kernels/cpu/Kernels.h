@@ -25,8 +25,8 @@
  *    an infinite weight).
  *  - The loops are compiled for x86-64-v4 (AVX-512), v3 (AVX2) and baseline,
  *    and chosen by the processor. v4 and v3 give the same bits; the baseline
- * has no fused multiply-add and differs in rounding, and so do products of bf16
- *    where the processor has an instruction for them (AVX512-BF16).
+ *    has no fused multiply-add and rounds otherwise, and so do products of
+ *    bf16 where the processor has an instruction for them (AVX512-BF16).
  *    PIPEC_KERNELS=v4|v3|baseline in the environment lowers the choice (for
  *    tests; v4 is without AVX512-BF16).
  *  - Functions called from inside pipec_parallel run on the calling thread.
@@ -102,8 +102,7 @@ typedef struct PipecMatmul {
   int64_t m, n, k;
   int64_t lda, ldb, ldc;
   int32_t batch_rank;
-  int32_t
-      wide; /* c is PIPEC_F32 where a and b are PIPEC_BF16; always on CPUs */
+  int32_t wide; /* c of PIPEC_BF16 is PIPEC_F32; always so on CPUs */
   int64_t batch[4], stride_a[4], stride_b[4], stride_c[4];
 } PipecMatmul;
 

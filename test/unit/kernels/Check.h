@@ -55,7 +55,7 @@ private:
   std::unique_ptr<unsigned char[], Free> memory;
 };
 
-/// A number of eight bits.
+/// A number of eight significant bits.
 struct Bf16 {
   uint16_t bits;
   Bf16() = default;

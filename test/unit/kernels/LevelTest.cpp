@@ -32,7 +32,8 @@ template <typename T = float>
 void addMatmul(Digest &digest, int64_t m, int64_t n, int64_t k, bool ta,
                bool tb, int64_t batch) {
   PipecMatmul d = {};
-  d.dtype = d.wide = sizeof(T) == 2 ? PIPEC_BF16 : PIPEC_F32;
+  d.dtype = sizeof(T) == 2 ? PIPEC_BF16 : PIPEC_F32;
+  d.wide = d.dtype == PIPEC_BF16;
   d.transpose_a = ta, d.transpose_b = tb;
   d.m = m, d.n = n, d.k = k;
   d.lda = ta ? m : k, d.ldb = tb ? k : n, d.ldc = n;

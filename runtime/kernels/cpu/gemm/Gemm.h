@@ -164,8 +164,8 @@ constexpr int64_t kSmallWork = int64_t(1) << 22, kShortDepth = 16;
 /// Bytes of buffers that each thread keeps from its first product on.
 int64_t threadWorkspaceBytes();
 
-/// Buffers of the calling thread for packing outside of a product: at least
-/// `kScratchElements` doubles, 64-byte aligned.
+/// A buffer of the calling thread for what sources make while they pack, and
+/// for convolutions: at least `kScratchElements` doubles, 64-byte aligned.
 constexpr int64_t kScratchElements = 16384;
 template <typename T> T *threadScratch();
 

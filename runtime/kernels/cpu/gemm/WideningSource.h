@@ -16,6 +16,9 @@ public:
 
   void pack(float *dst, int64_t width, int64_t first, int64_t count, int64_t k0,
             int64_t kc) const override {
+    static_assert(64 * kDepth * sizeof(float) <=
+                      kScratchElements * sizeof(double),
+                  "more than a tile's columns");
     widened(first, count, k0, kc).pack(dst, width, 0, count, 0, kc);
   }
 
@@ -23,7 +26,7 @@ public:
   void packBand(float *dst, int64_t first, int64_t last, int64_t k0,
                 int64_t kc) const override {
     constexpr int64_t lines = kScratchElements / kDepth / 8 * 8;
-    static_assert(lines >= 8, "a tile's rows");
+    static_assert(lines >= 8, "whole tiles' rows, of any level");
     for (int64_t i = first; i < last; i += lines) {
       const int64_t count = std::min(lines, last - i);
       widened(i, count, k0, kc)
