@@ -60,10 +60,11 @@ def table():
     rows = json.loads(FACTS.read_text())
     matching = sum(row["result"] == "matches" for row in rows.values())
     lines = ["", "## Other exporters", "",
-             "Written from `test/bench/zoo/elsewhere.py`'s last run over the models that `keras_models.py`, `paddle_models.py`",
-             "and `script_models.py` beside it make: small networks as tf2onnx, Keras, Paddle, spox, ndonnx, onnxscript and",
-             "scripts write them, trained as above and held against the losses that their own framework computes (PyTorch's for",
-             "scripts; *the file by onnx2torch*, where the exporter folded batch norms: PyTorch's losses of the file).",
+             "Written from `test/bench/zoo/elsewhere.py`'s last run over the models that `keras_models.py`, `jax_models.py`,",
+             "`paddle_models.py` and `script_models.py` beside it make: small networks as tf2onnx, Keras, jax2onnx, Paddle, spox,",
+             "ndonnx, onnxscript and scripts write them, trained as above and held against the losses that their own framework",
+             "computes (PyTorch's for scripts; *the file by onnx2torch*, where the exporter folded batch norms: PyTorch's losses",
+             "of the file).",
              f"{matching} of {len(rows)} match.", "", "| exporter | model | losses of | |", "|---|---|---|---|"]
     for name, row in sorted(rows.items(), key=lambda item: (item[1]["exporter"], item[0])):
         result = "✓" if row["result"] == "matches" else row["result"]
