@@ -79,6 +79,23 @@ size_t ParsedJson::lineOf(const Json &value) const {
   return 1;
 }
 
+void ParsedJson::refuseUnknown(const Json &object,
+                               const std::vector<std::string> &names,
+                               const std::string &what, Exit code) const {
+  if (!object.is_object())
+    return;
+  for (const auto &[name, value] : object.items()) {
+    if (std::find(names.begin(), names.end(), name) != names.end())
+      continue;
+    std::string known;
+    for (const std::string &one : names)
+      known += (known.empty() ? "" : ", ") + one;
+    throw Failure(code, origin + ":" + std::to_string(lineOf(value)) + ": " +
+                            what + " has no member \"" + name +
+                            "\"; there are: " + known);
+  }
+}
+
 ParsedJson parseJson(const std::string &text, const std::string &origin,
                      Exit code) {
   size_t values = 0;

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include <string>
+#include <vector>
 
 namespace pipec {
 
@@ -17,6 +18,14 @@ struct ParsedJson {
 
   /// Line of a value inside `root`, from 1.
   size_t lineOf(const nlohmann::ordered_json &value) const;
+
+  /// Throws Failure(code) as "origin:line: reason" when `object`, inside
+  /// `root`, is an object with a member that is none of `names`: most likely a
+  /// slip of the pen, which would be believed to have an effect. `what` says
+  /// whose member it is.
+  void refuseUnknown(const nlohmann::ordered_json &object,
+                     const std::vector<std::string> &names,
+                     const std::string &what, Exit code) const;
 };
 
 /// Throws Failure(code) as "origin:line: reason" for text that is not JSON, a

@@ -1,6 +1,7 @@
 //===- CalibrateCommand.cpp - `pipec calibrate` ---------------------------===//
 #include "compiler/driver/CalibrateCommand.h"
 
+#include "compiler/driver/MeasureGenerated.h"
 #include "compiler/driver/MeasureKernels.h"
 #include "compiler/driver/Planning.h"
 #include "report/Format.h"
@@ -73,6 +74,14 @@ plan::Topology machine(const std::string &grid) {
   return topologyOf(options);
 }
 
+/// Routines of the library and kernels that are generated.
+std::vector<plan::KernelSample> measureAll(const Workers &workers, int share) {
+  auto samples = measureRoutines(workers, share);
+  for (plan::KernelSample &sample : measureGenerated(workers, share))
+    samples.push_back(std::move(sample));
+  return samples;
+}
+
 /// A file that appears whole or not at all; a path that cannot be written is
 /// refused before anything is measured.
 class ClusterFile {
@@ -129,18 +138,27 @@ int calibrateCommand(int argc, char **argv) {
   std::optional<ClusterFile> file;
   if (!output.empty())
     file.emplace(output);
-  auto samples = measureKernels(std::min(topology.cores, topology.serverSize()),
-                                topology.device.threads);
-  topology.device = plan::fitDevice(topology.device, samples);
-  // One thread's costs while as many run as the machine's ranks will have.
   const int threads = topology.device.threads;
   const int ranks = std::min(topology.cores, topology.serverSize());
-  auto alone = measureRoutines(ranks * threads, 1, 1);
+  const int64_t own = ownCacheBytes(), near = own / 4, far = 3 * own;
+  auto samples = measureKernels({ranks, threads, far});
+  topology.device = plan::fitDevice(topology.device, samples);
+  topology.device.tile = productTile();
+  // One thread's costs while as many run as the machine's ranks will have: with
+  // operands that are in a core's own cache, and that are not.
+  plan::DeviceModel away = topology.device;
+  plan::fitKernels(away, measureAll({ranks * threads, 1, far}, 1), {});
+  auto alone = measureAll({ranks * threads, 1, near}, 1);
   std::vector<plan::KernelSample> together;
   if (threads > 1)
-    together = measureRoutines(ranks, threads, 3);
+    together = measureAll({ranks, threads, near}, 3);
   plan::fitKernels(topology.device, alone, together);
+  topology.device.farKernels = away.kernels;
+  topology.device.ownCacheBytes = static_cast<double>(own);
   topology.device.receiveSeconds = measureNap();
+  // A message is seen between two looks, on the average in their middle.
+  topology.levels.back().latency = topology.device.receiveSeconds / 2;
+  topology.levels.back().bandwidth = measureMessages();
   topology.device.name = "calibrated-cpu";
   topology.device.describe = "measured by pipec calibrate";
   const std::string text = plan::writeTopology(topology);

@@ -8,6 +8,7 @@
 #include "compiler/driver/PlanBuilder.h"
 #include "compiler/driver/PlanFolder.h"
 #include "compiler/driver/Planning.h"
+#include "compiler/driver/WithinLimit.h"
 #include "compiler/onnx/Import.h"
 #include "compiler/plan/PlanDot.h"
 #include "compiler/plan/WhatIf.h"
@@ -82,13 +83,8 @@ void writeText(const std::string &path, const std::string &text) {
     throw Failure(Exit::CannotWrite, "cannot write " + path);
 }
 
-/// A plan is there, and takes more than a device has.
-struct OverLimit {
-  int64_t bytes, limit;
-  int rank, slices;
-  bool exact;         ///< not an estimate of the planner's
-  bool again = false; ///< by a planner that was given less than the limit
-};
+/// Models of more operators: their code is not planned ahead of being made.
+constexpr size_t kMostPlanned = 6000;
 
 class Compiler {
 public:
@@ -119,6 +115,25 @@ public:
     if (options.emit == "pipe")
       return emitText(*module);
     return generate();
+  }
+
+  /// Bytes of the fullest device of the plan that would be made; -1 for a model
+  /// too large to tell.
+  int64_t peak() {
+    if (purpose == Purpose::Train)
+      checkOptimizer();
+    if (purpose != Purpose::Infer)
+      loss = lossChoice(options);
+    facts.topology = topologyOf(options);
+    DiagnosticCollector collector(context, diagnostics);
+    std::vector<int64_t> workspace;
+    if (!import() || !checkPieces() || !makeDecision(std::nullopt))
+      throw Failure(Exit::Usage, "no plan");
+    if (!isPlanned())
+      return -1;
+    if (!lowerToTasks() || !findWorkspace(workspace))
+      throw Failure(Exit::Usage, "no plan");
+    return fullest(planFor(workspace)).bytes;
   }
 
   /// The plan that evaluates what `training` trains: on as many ranks.
@@ -238,7 +253,11 @@ private:
     original = OwningOpRef<ModuleOp>(cast<ModuleOp>(module->clone()));
     plan::CostGraph graph;
     const bool trains = purpose == Purpose::Train;
-    if (failed(costGraph(*module, trains, facts.topology.device, graph)))
+    CostRequest request{trains, options.microbatches};
+    if (trains)
+      request.optimizer = {options.optimizer, optimizerSettings()};
+    request.devices = facts.topology.devices();
+    if (failed(costGraph(*module, request, facts.topology.device, graph)))
       return false;
     facts.microbatchSize = microbatchSize();
     if (trains)
@@ -263,9 +282,7 @@ private:
     std::string recompute = decision.recompute            ? "full"
                             : options.recompute == "none" ? "none"
                                                           : "selective";
-    std::vector<std::string> values;
-    for (auto &[name, value] : settings)
-      values.push_back(name + "=" + roundTrip(value));
+    const std::vector<std::string> values = optimizerSettings();
     bool split = false;
     for (const auto &order : decision.schedule.order)
       for (const schedule::Action &action : order)
@@ -283,6 +300,13 @@ private:
            phase("memory", memory) && phase("update", [&](PassManager &pm) {
              addUpdatePhase(pm, options.optimizer, values);
            });
+  }
+
+  std::vector<std::string> optimizerSettings() const {
+    std::vector<std::string> values;
+    for (auto &[name, value] : settings)
+      values.push_back(name + "=" + roundTrip(value));
+    return values;
   }
 
   template <typename AddPasses>
@@ -354,9 +378,10 @@ private:
   int generate();
   int printDryRun();
   void showPlan(const plan::Plan &plan);
-  void checkMemory(const plan::Plan &plan, bool exact) const;
-  plan::Plan planFor(const std::vector<int64_t> &workspace, bool exact = true);
-  std::vector<int64_t> plannedWorkspace() const;
+  OverLimit fullest(const plan::Plan &plan) const;
+  plan::Plan planFor(const std::vector<int64_t> &workspace);
+  bool isPlanned() const;
+  bool findWorkspace(std::vector<int64_t> &workspace);
   std::map<std::string, std::string> foldedTensors();
 
   const CompileOptions &options;
@@ -373,25 +398,19 @@ private:
   int dumped = 0;
 };
 
-/// The planner counts neither what generated code works in nor what is under
-/// way between stages, nor keys and values that go from piece to piece.
-void Compiler::checkMemory(const plan::Plan &plan, bool exact) const {
-  if (purpose == Purpose::Evaluate) // on the devices of the training
-    return;
-  const int64_t limit = deviceLimit(options, facts.topology);
+/// What the fullest device holds, and what it may.
+OverLimit Compiler::fullest(const plan::Plan &plan) const {
+  OverLimit most{0, deviceLimit(options, facts.topology), 0, decision.slices};
   std::map<std::pair<int, int>, int64_t> onDevice;
-  OverLimit over{limit, limit, 0, decision.slices, exact};
   for (const plan::Rank &rank : plan.ranks) {
     const int64_t bytes = onDevice[{rank.host, rank.device}] += rank.peak_bytes;
-    if (bytes > over.bytes)
-      over.bytes = bytes, over.rank = rank.rank;
+    if (bytes > most.bytes)
+      most.bytes = bytes, most.rank = rank.rank;
   }
-  if (over.bytes > limit)
-    throw over;
+  return most;
 }
 
-plan::Plan Compiler::planFor(const std::vector<int64_t> &workspace,
-                             bool exact) {
+plan::Plan Compiler::planFor(const std::vector<int64_t> &workspace) {
   const schedule::Schedule order = schedule::unrollSlices(decision.schedule);
   PlanInputs inputs{*original,          *module, options,
                     *decision.strategy, order,   decision.request,
@@ -412,7 +431,10 @@ plan::Plan Compiler::planFor(const std::vector<int64_t> &workspace,
     try {
       plan::Plan plan = buildPlan(inputs);
       plan::checkExecution(plan);
-      checkMemory(plan, exact);
+      const OverLimit most = fullest(plan);
+      // An evaluation is on the devices of the training.
+      if (purpose != Purpose::Evaluate && most.bytes > most.limit)
+        throw most;
       return plan;
     } catch (const Failure &failure) {
       if (failure.code == Exit::NoFit ||
@@ -548,10 +570,13 @@ int Compiler::generate() {
   std::optional<PlanFolder> folder;
   if (options.emit.empty())
     folder.emplace(output);
-  if (folder)
-    planFor(plannedWorkspace(), false); // too large: known before code is made
   std::string text;
   std::vector<int64_t> workspace;
+  if (folder) { // too large: known before code is made
+    if (!findWorkspace(workspace))
+      return report();
+    planFor(workspace);
+  }
   if (!compileStages(folder ? &*folder : nullptr, workspace, text))
     return report();
   if (!folder)
@@ -584,54 +609,45 @@ void Compiler::showPlan(const plan::Plan &plan) {
     writeText(options.dot, planDot(decision.request.graph, decision.result));
   std::vector<plan::WhatIfRow> rows;
   if (!options.whatIf.empty())
-    rows = plan::whatIf(decision.request, options.whatIf);
+    rows = plan::whatIf(decision.request, decision.result, options.whatIf);
   if (options.quiet)
     return;
   printPlan(plan, options.format == "json",
             rows.empty() ? nullptr : &decision.result, rows);
 }
 
-/// The plan without code, with the planner's estimate of workspaces.
+/// The plan without code.
 int Compiler::printDryRun() {
-  if (!lowerToTasks())
+  std::vector<int64_t> workspace;
+  if (!lowerToTasks() || !findWorkspace(workspace))
     return report();
-  showPlan(planFor(plannedWorkspace()));
+  showPlan(planFor(workspace));
   return 0;
 }
 
-std::vector<int64_t> Compiler::plannedWorkspace() const {
-  std::vector<int64_t> workspace;
+bool Compiler::isPlanned() const {
+  return decision.request.graph.nodes.size() <= kMostPlanned;
+}
+
+/// What the code of each stage will work in; of a large model the planner's
+/// estimate.
+bool Compiler::findWorkspace(std::vector<int64_t> &workspace) {
+  workspace.clear();
   for (int piece = 0; piece < decision.slices; ++piece)
     for (const plan::StagePlan &stage : decision.result.stages)
       workspace.push_back(stage.memory.workspace / decision.slices);
-  return workspace;
-}
-
-Failure tooLarge(const OverLimit &over) {
-  std::string message =
-      "nothing fits in memory: the smallest plan found needs " +
-      report::bytes(over.bytes) + " on rank " + std::to_string(over.rank) +
-      ", " + report::bytes(over.bytes - over.limit) + " more than the " +
-      report::bytes(over.limit) + " there are; it " +
-      (over.again ? "would" : "may") + " fit with --memory-limit " +
-      std::to_string(over.bytes) +
-      "; or give more stages, smaller microbatches, --recompute full or "
-      "another strategy";
-  if (over.slices > 1)
-    message += ", or a smaller --slices";
-  return Failure(Exit::NoFit, message);
-}
-
-/// Tries before a plan is said not to fit: down to a quarter of the limit.
-constexpr int kMostTries = 8;
-
-/// The next of 4/4, 5/4, 6/4, 7/4 of a power of two.
-int64_t nextLower(int64_t bytes) {
-  int64_t power = 1;
-  while (2 * power < bytes)
-    power *= 2;
-  const int64_t step = std::max<int64_t>(1, power / 4);
-  return std::max<int64_t>(1, (bytes - 1) / step * step);
+  if (!isPlanned())
+    return true;
+  for (auto stage : module->getOps<ModuleOp>()) {
+    const auto number = stage->getAttrOfType<IntegerAttr>(pipe::kStageAttr);
+    std::vector<target::TaskCode> tasks;
+    if (failed(target::planStage(forGpus() ? "cuda" : "cpu", stage, {}, tasks)))
+      return false;
+    int64_t &bytes = workspace[number.getInt()] = 0;
+    for (const target::TaskCode &task : tasks)
+      bytes = std::max(bytes, task.workspaceBytes);
+  }
+  return true;
 }
 
 } // namespace
@@ -644,28 +660,15 @@ int compileCommand(int argc, char **argv) {
   context.loadDialect<func::FuncDialect, nn::NNDialect, pipe::PipeDialect>();
   context.disableMultithreading();
   const Purpose purpose = options.forwardOnly ? Purpose::Infer : Purpose::Train;
-  // The planner gets less than the limit until what it finds fits in all of it:
-  // quarters of powers of two, the same ones whatever the limit, so that a plan
-  // found under one is found under another.
-  std::optional<OverLimit> least;
-  for (int64_t tries = 1, given = 0;; ++tries) {
-    try {
-      return Compiler(options, purpose, context).run();
-    } catch (const OverLimit &over) {
-      const bool again = given > 0 && over.exact;
-      if (!least || again > least->again ||
-          (again == least->again && over.bytes < least->bytes))
-        least = over, least->again = again;
-      given = nextLower(given > 0 ? given : over.limit);
-    } catch (const Failure &failure) {
-      if (!least || failure.code != Exit::NoFit)
-        throw;
-      throw tooLarge(*least);
-    }
-    if (tries == kMostTries)
-      throw tooLarge(*least);
-    options.memoryMargin = least->limit - given;
-  }
+  auto compile = [&](const CompileOptions &o) -> int64_t {
+    return Compiler(o, purpose, context).run();
+  };
+  auto plan = [&](CompileOptions o) {
+    o.quiet = true;
+    o.dumpDirectory.clear();
+    return Compiler(o, purpose, context).peak();
+  };
+  return static_cast<int>(withinLimitOrAdvice(options, compile, plan));
 }
 
 } // namespace pipec

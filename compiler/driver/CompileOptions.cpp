@@ -114,8 +114,6 @@ void check(const CompileOptions &o) {
                                "all else is the same for every chip");
   if (o.microbatches < 1 || o.microbatches > 1000000)
     throw Failure(Exit::Usage, "--microbatches must be between 1 and 1000000");
-  if (!std::isfinite(o.clipNorm))
-    throw Failure(Exit::Usage, "--clip-norm must be a finite number above 0");
   plan::planner(o.planner);
   if (o.planner != "auto" && !o.stageFile.empty())
     throw Failure(Exit::Usage, "--planner " + o.planner +
@@ -123,6 +121,18 @@ void check(const CompileOptions &o) {
                                    "stages by hand leave nothing to plan");
   if (!o.whatIf.empty())
     plan::whatIfAxes(o.whatIf);
+}
+
+/// CLI11's own check names its bound with all of its 309 digits.
+CLI::Validator aboveZero() {
+  return CLI::Validator(
+      [](const std::string &text) -> std::string {
+        char *end = nullptr;
+        const double value = std::strtod(text.c_str(), &end);
+        const bool good = end != text.c_str() && !*end && std::isfinite(value);
+        return good && value > 0 ? "" : "must be a finite number above 0";
+      },
+      "NUMBER > 0");
 }
 
 /// What has no meaning without training.
@@ -166,7 +176,7 @@ bool parseCompileOptions(int argc, char **argv, CompileOptions &o) {
                  "KIND[:key=value,...]: sgd, adam, adamw (pipec list "
                  "optimizers)");
   app.add_option("--clip-norm", o.clipNorm, "global gradient norm limit")
-      ->check(CLI::PositiveNumber);
+      ->check(aboveZero());
   app.add_option("--strategy", o.strategy,
                  "pipec list strategies; auto: the best synchronous one; "
                  "file:S.csv: an order by hand, a line per rank");

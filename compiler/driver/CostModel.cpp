@@ -8,8 +8,9 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/driver/CostModel.h"
 
-#include "compiler/driver/MeasureKernels.h"
+#include "compiler/driver/RoutineWork.h"
 
+#include "compiler/driver/TaskCosts.h"
 #include "dialects/nn/NN.h"
 #include "dialects/pipe/Pipe.h"
 #include "passes/Graph.h"
@@ -26,7 +27,8 @@ using namespace pipec::nn;
 namespace pipec {
 namespace {
 
-constexpr llvm::StringLiteral kNode = "pipe.node";
+/// Models of more nodes are priced by their operators alone.
+constexpr size_t kMostPlanned = 6000;
 
 plan::OpKind kindOf(Operation *op) {
   if (isa<MatmulOp>(op))
@@ -54,7 +56,7 @@ int64_t elements(ArrayRef<int64_t> sizes) {
                          std::multiplies<>());
 }
 
-plan::KernelWork workOf(MatmulOp op) {
+plan::KernelWork workOf(MatmulOp op, const plan::ProductTile &tile) {
   ArrayRef<int64_t> a = tensorType(op.getA()).getShape(),
                     y = tensorType(op.getY()).getShape();
   plan::ProductShape shape;
@@ -63,12 +65,13 @@ plan::KernelWork workOf(MatmulOp op) {
   shape.k = a[a.size() - (op.getTransposeA() ? 2 : 1)];
   shape.transposeA = op.getTransposeA();
   shape.transposeB = op.getTransposeB();
-  return plan::productWork(shape);
+  return plan::productWork(shape, tile);
 }
 
 /// `x` is the input side, `y` the output side.
 template <typename Op>
-plan::KernelWork workOf(Op op, Value x, Value w, Value y, PipecConvKind which) {
+plan::KernelWork workOf(Op op, Value x, Value w, Value y, PipecConvKind which,
+                        const plan::ProductTile &tile) {
   ArrayRef<int64_t> in = tensorType(x).getShape(),
                     out = tensorType(y).getShape(),
                     kernel = tensorType(w).getShape();
@@ -84,30 +87,31 @@ plan::KernelWork workOf(Op op, Value x, Value w, Value y, PipecConvKind which) {
     d.stride[i] = op.getStrides()[i], d.dilation[i] = op.getDilations()[i];
     d.pad_lo[i] = op.getPadsLow()[i], d.pad_hi[i] = op.getPadsHigh()[i];
   }
-  return convolutionWork(d, which);
+  return routineWork(d, which, tile);
 }
 
 /// What the kernel library is asked for; no kernel for what it is not.
-plan::KernelWork workOf(Operation *op) {
+plan::KernelWork workOf(Operation *op, const plan::ProductTile &tile) {
   if (auto product = dyn_cast<MatmulOp>(op))
-    return workOf(product);
+    return workOf(product, tile);
   if (auto conv = dyn_cast<ConvOp>(op))
     return workOf(conv, conv.getX(), conv.getW(), conv.getY(),
-                  PIPEC_CONV_FORWARD);
+                  PIPEC_CONV_FORWARD, tile);
   if (auto conv = dyn_cast<ConvGradInputOp>(op))
     return workOf(conv, conv.getDx(), conv.getW(), conv.getDy(),
-                  PIPEC_CONV_BACKWARD_INPUT);
+                  PIPEC_CONV_BACKWARD_INPUT, tile);
   if (auto conv = dyn_cast<ConvGradWeightOp>(op))
     return workOf(conv, conv.getX(), conv.getDw(), conv.getDy(),
-                  PIPEC_CONV_BACKWARD_WEIGHT);
+                  PIPEC_CONV_BACKWARD_WEIGHT, tile);
   return {};
 }
 
 class GraphBuilder {
 public:
-  GraphBuilder(ModuleOp module, bool trains, const plan::DeviceModel &device,
-               plan::CostGraph &graph)
-      : module(module), trains(trains), device(device), graph(graph) {}
+  GraphBuilder(ModuleOp module, const CostRequest &request,
+               const plan::DeviceModel &device, plan::CostGraph &graph)
+      : module(module), request(request), trains(request.trains),
+        device(device), graph(graph) {}
 
   LogicalResult run() {
     OwningOpRef<ModuleOp> copy(cast<ModuleOp>(module->clone()));
@@ -120,7 +124,9 @@ public:
     addWeights(*copy, main);
     addStashes(main);
     addPins(main);
-    return success();
+    if (!knowsCalls(device) || nodes.size() > kMostPlanned)
+      return success();
+    return priceCalls(*copy, main);
   }
 
 private:
@@ -146,6 +152,49 @@ private:
     return second.run(copy);
   }
 
+  /// Puts the times of generated code in place of the operators' own.
+  LogicalResult priceCalls(ModuleOp copy, func::FuncOp main) {
+    Builder b(copy.getContext());
+    for (Operation &op : main.front().without_terminator()) {
+      op.setAttr(kOpStage, b.getI64IntegerAttr(0));
+      if (!op.hasAttr(kPart))
+        mark(&op, isBackward(&op) ? Part::BackwardWeight : Part::Forward);
+    }
+    FailureOr<TaskCosts> costs =
+        taskCosts(copy, nodes.size(), request.optimizer, device,
+                  plan::farShare(device, workingSet()));
+    if (failed(costs))
+      return failure();
+    for (auto [node, seconds] : llvm::zip_equal(graph.nodes, costs->nodes)) {
+      node.forwardSeconds = seconds[0];
+      node.backwardInputSeconds = seconds[1];
+      node.backwardWeightSeconds = seconds[2];
+    }
+    int64_t bytes = 0;
+    for (const plan::CostWeight &weight : graph.weights)
+      bytes += weight.trainable ? weight.bytes : 0;
+    if (bytes > 0)
+      graph.updateSecondsPerByte =
+          (costs->update + request.microbatches * costs->track) / bytes;
+    return success();
+  }
+
+  /// Bytes that a device goes through before it comes back to the first: its
+  /// weights and their gradients, and what two microbatches keep.
+  double workingSet() const {
+    double bytes = 0;
+    for (const plan::CostWeight &weight : graph.weights)
+      bytes += static_cast<double>(weight.bytes) * (weight.trainable ? 2 : 1);
+    for (const plan::CostStash &stash : graph.stashes)
+      bytes += 2 * static_cast<double>(stash.bytes);
+    return bytes / request.devices;
+  }
+
+  static void mark(Operation *op, Part part) {
+    op->setAttr(kPart, Builder(op->getContext())
+                           .getI64IntegerAttr(static_cast<int64_t>(part)));
+  }
+
   static int64_t nodeOf(Operation *op) {
     auto attr = op->getAttrOfType<IntegerAttr>(kNode);
     return attr ? attr.getInt() : -1;
@@ -156,7 +205,7 @@ private:
     if (!costed || (costed.flops() == 0 && costed.bytesMoved() == 0))
       return 0;
     if (!device.kernels.empty() && dtypeOf(op) == plan::DType::F32)
-      if (auto known = plan::kernelSeconds(device, workOf(op)))
+      if (auto known = plan::kernelSeconds(device, workOf(op, device.tile)))
         return *known;
     // Elementwise work is fused: its operands come from registers, so that
     // only about a result's worth of bytes moves; launches are shared too (a
@@ -213,8 +262,10 @@ private:
              !ofWeights.contains(nodeOf(user))))
           waitedFor.insert(&op);
       plan::CostNode &node = graph.nodes[nodeOf(&op)];
-      (waitedFor.contains(&op) ? node.backwardInputSeconds
-                               : node.backwardWeightSeconds) += seconds(&op);
+      const bool waits = waitedFor.contains(&op);
+      mark(&op, waits ? Part::BackwardInput : Part::BackwardWeight);
+      (waits ? node.backwardInputSeconds : node.backwardWeightSeconds) +=
+          seconds(&op);
     }
   }
 
@@ -293,7 +344,8 @@ private:
   }
 
   ModuleOp module;
-  bool trains;
+  const CostRequest &request;
+  const bool trains;
   const plan::DeviceModel &device;
   plan::CostGraph &graph;
   SmallVector<Operation *> nodes;
@@ -301,10 +353,10 @@ private:
 
 } // namespace
 
-LogicalResult costGraph(ModuleOp module, bool trains,
+LogicalResult costGraph(ModuleOp module, const CostRequest &request,
                         const plan::DeviceModel &device,
                         plan::CostGraph &graph) {
-  return GraphBuilder(module, trains, device, graph).run();
+  return GraphBuilder(module, request, device, graph).run();
 }
 
 } // namespace pipec

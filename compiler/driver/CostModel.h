@@ -2,17 +2,27 @@
 //-*-===//
 #pragma once
 
+#include "compiler/driver/TaskCosts.h"
 #include "compiler/plan/CostGraph.h"
 #include "compiler/plan/DeviceModel.h"
 #include "mlir/IR/BuiltinOps.h"
 
 namespace pipec {
 
+/// What is priced beside the model itself.
+struct CostRequest {
+  bool trains = false;
+  int microbatches = 1; ///< of a step, which running statistics follow
+  OptimizerChoice optimizer{};
+  int devices = 1; ///< among which the model is divided
+};
+
 /// Costs of `module` (attached, one nn.weight a use, no stages yet) on
-/// `device`: node i is modelNodes(main)[i]. With `trains` the backward pass is
-/// priced from the gradient graph itself, made on a copy. Fails after a
+/// `device`: node i is modelNodes(main)[i]. What trains is priced from the
+/// gradient graph itself, made on a copy; where a calibration knows what calls
+/// cost, from the code that would be generated (TaskCosts.h). Fails after a
 /// diagnostic when the model has no gradient.
-mlir::LogicalResult costGraph(mlir::ModuleOp module, bool trains,
+mlir::LogicalResult costGraph(mlir::ModuleOp module, const CostRequest &request,
                               const plan::DeviceModel &device,
                               plan::CostGraph &graph);
 

@@ -1,16 +1,22 @@
 //===- MeasureKernels.cpp - times of the CPU kernels on this machine ------===//
 #include "compiler/driver/MeasureKernels.h"
 
+#include "compiler/driver/MeasuredMemory.h"
+#include "compiler/driver/RoutineWork.h"
+
 #include "runtime/kernels/cpu/Kernels.h"
 #include "support/Nap.h"
 
 #include <algorithm>
 #include <barrier>
+#include <cstring>
 #include <ctime>
 #include <functional>
 #include <memory>
 #include <new>
+#include <sys/uio.h>
 #include <thread>
+#include <unistd.h>
 
 extern "C" void omp_set_num_threads(int);
 
@@ -19,57 +25,12 @@ namespace {
 
 using plan::OpKind;
 
-struct Free {
-  void operator()(float *p) const {
-    ::operator delete[](p, std::align_val_t(64));
-  }
-};
-using Array = std::unique_ptr<float[], Free>;
-
-/// Small numbers, all different from 0: no path is taken for its data.
-Array makeArray(int64_t n) {
-  Array a(new (std::align_val_t(64)) float[static_cast<size_t>(n) + 16]);
-  uint32_t state = 12345;
-  for (int64_t i = 0; i < n; ++i) {
-    state = state * 1664525u + 1013904223u;
-    a[i] = static_cast<float>(static_cast<int32_t>(state)) * 0x1p-31f;
-  }
-  return a;
-}
-
 /// Work that is timed: each worker makes its own operands, then repeats it.
 struct Job {
   OpKind kind;
   double flops, bytes;
   plan::KernelWork work;
-  std::function<std::function<void()>()> make;
-};
-
-/// Operands of a job, several times over, so that a repetition finds them where
-/// a pipeline does: in the cache that cores share, not in a core's own.
-class Operands {
-public:
-  explicit Operands(const std::vector<int64_t> &sizes) : sizes(sizes) {
-    int64_t elements = 1;
-    for (int64_t size : sizes)
-      elements += size;
-    constexpr int64_t kFootprint = 3 << 18; // 3 MiB
-    const int64_t copies = std::clamp<int64_t>(kFootprint / elements, 1, 256);
-    for (int64_t i = 0; i < copies; ++i)
-      for (int64_t size : sizes)
-        arrays.push_back(makeArray(size));
-  }
-  /// The next copy's arrays.
-  const Array *next() {
-    const Array *first = &arrays[at];
-    at = (at + sizes.size()) % arrays.size();
-    return first;
-  }
-
-private:
-  std::vector<int64_t> sizes;
-  std::vector<Array> arrays;
-  size_t at = 0;
+  std::function<std::function<void()>(int64_t footprint)> make;
 };
 
 /// Of one thread, the time it has a core: what else runs on the machine does
@@ -103,26 +64,9 @@ double timeOne(const std::function<void()> &work, int threads, double budget) {
   return times[times.size() / 2];
 }
 
-/// Seconds of a repetition, the mean over the workers.
-double measure(const Job &job, int workers, int threads, double budget) {
-  std::vector<double> times(static_cast<size_t>(workers));
-  std::barrier start(workers);
-  auto work = [&](int worker) {
-    omp_set_num_threads(threads);
-    auto body = job.make();
-    start.arrive_and_wait();
-    times[static_cast<size_t>(worker)] = timeOne(body, threads, budget);
-  };
-  std::vector<std::thread> others;
-  for (int w = 1; w < workers; ++w)
-    others.emplace_back(work, w);
-  work(0);
-  for (std::thread &other : others)
-    other.join();
-  double mean = 0;
-  for (double t : times)
-    mean += t / workers;
-  return mean;
+double measure(const Job &job, const Workers &workers, double budget) {
+  return measureCalls([&] { return job.make(workers.footprint); }, workers,
+                      budget);
 }
 
 //===----------------------------------------------------------------------===//
@@ -133,7 +77,8 @@ Job product(const plan::ProductShape &s) {
   const int64_t a = s.batch * s.m * s.k, b = s.batch * s.k * s.n,
                 c = s.batch * s.m * s.n;
   return {OpKind::MatMul, 2.0 * static_cast<double>(s.batch * s.m * s.n * s.k),
-          4.0 * static_cast<double>(a + b + c), plan::productWork(s), [=] {
+          4.0 * static_cast<double>(a + b + c),
+          plan::productWork(s, productTile()), [=](int64_t footprint) {
             PipecMatmul d = {};
             d.transpose_a = s.transposeA, d.transpose_b = s.transposeB;
             d.m = s.m, d.n = s.n, d.k = s.k;
@@ -143,7 +88,8 @@ Job product(const plan::ProductShape &s) {
             d.batch[0] = s.batch;
             d.stride_a[0] = s.m * s.k, d.stride_b[0] = s.k * s.n;
             d.stride_c[0] = s.m * s.n;
-            auto arrays = std::make_shared<Operands>(std::vector{a, b, c});
+            auto arrays =
+                std::make_shared<Operands>(std::vector{a, b, c}, footprint);
             return [=] {
               const Array *next = arrays->next();
               pipec_matmul(&d, next[0].get(), next[1].get(), next[2].get());
@@ -180,7 +126,7 @@ Job convolution(int which, const ConvolutionCase &s) {
           2.0 * static_cast<double>(out) *
               static_cast<double>(d.c * s.kernel * s.kernel),
           4.0 * static_cast<double>(in + out + weights),
-          convolutionWork(d, which), [=] {
+          routineWork(d, which, productTile()), [=](int64_t footprint) {
             auto shape =
                 std::shared_ptr<PipecConv>(new PipecConv(d), [](PipecConv *p) {
                   pipec_release_conv(p);
@@ -188,7 +134,7 @@ Job convolution(int which, const ConvolutionCase &s) {
                 });
             pipec_prepare_conv(shape.get(), which);
             auto arrays = std::make_shared<Operands>(
-                std::vector{in, out, weights, scratch});
+                std::vector{in, out, weights, scratch}, footprint);
             return [=] {
               const Array *next = arrays->next();
               float *x = next[0].get(), *y = next[1].get(), *w = next[2].get(),
@@ -203,13 +149,89 @@ Job convolution(int which, const ConvolutionCase &s) {
           }};
 }
 
+Job copyJob(const PipecCopy &d, int64_t from, int64_t to) {
+  return {OpKind::Copy, 0, 0, routineWork(d), [=](int64_t footprint) {
+            auto arrays =
+                std::make_shared<Operands>(std::vector{from, to}, footprint);
+            return [=] {
+              const Array *next = arrays->next();
+              pipec_copy(&d, next[0].get(), next[1].get());
+            };
+          }};
+}
+
+/// Rows of a table by index, or added to it.
+Job gatherJob(int64_t table, int64_t inner, int64_t ids, bool adds) {
+  PipecGather d = {};
+  d.dtype = PIPEC_F32, d.id_type = PIPEC_I64;
+  d.outer = 1, d.axis = table, d.inner = inner, d.ids = ids;
+  const int64_t cleared = adds ? 4 * table * inner : 0;
+  return {OpKind::Copy, 0, 0, routineWork(d, adds, cleared),
+          [=](int64_t footprint) {
+            auto numbers = std::make_shared<std::vector<int64_t>>();
+            Choices choose;
+            for (int64_t i = 0; i < ids; ++i)
+              numbers->push_back(choose.between(0, table - 1));
+            auto arrays = std::make_shared<Operands>(
+                std::vector{table * inner, ids * inner}, footprint);
+            return [=] {
+              const Array *next = arrays->next();
+              if (adds) {
+                std::memset(next[0].get(), 0, static_cast<size_t>(cleared));
+                pipec_scatter_add(&d, numbers->data(), next[1].get(),
+                                  next[0].get());
+              } else {
+                pipec_gather(&d, next[0].get(), numbers->data(), next[1].get());
+              }
+            };
+          }};
+}
+
+Job poolJob(const char *name, int64_t images, int64_t channels, int64_t size,
+            int64_t window, int64_t stride) {
+  PipecPool d = {};
+  d.spatial_rank = 2, d.n = images, d.c = channels;
+  for (int i = 0; i < 2; ++i) {
+    d.in[i] = size, d.kernel[i] = window, d.stride[i] = stride;
+    d.dilation[i] = 1;
+    d.pad_lo[i] = d.pad_hi[i] = window == 3; // as stems of networks have it
+    d.out[i] = (size + 2 * d.pad_lo[i] - window) / stride + 1;
+  }
+  const int64_t in = images * channels * size * size,
+                out = images * channels * d.out[0] * d.out[1];
+  const std::string kind = name;
+  return {OpKind::Copy, 0, 0, routineWork(d, kind), [=](int64_t footprint) {
+            auto arrays = std::make_shared<Operands>(std::vector{in, out, out},
+                                                     footprint);
+            auto index = std::make_shared<std::vector<int32_t>>(out);
+            for (int64_t i = 0; i < out; ++i) // of each window the first
+              (*index)[i] = static_cast<int32_t>(i % (d.out[0] * d.out[1]) /
+                                                     d.out[1] * stride * size +
+                                                 i % d.out[1] * stride);
+            return [=] {
+              const Array *next = arrays->next();
+              float *x = next[0].get(), *y = next[1].get();
+              if (kind == "max-pool")
+                pipec_max_pool(&d, x, y,
+                               reinterpret_cast<int32_t *>(next[2].get()));
+              else if (kind == "max-pool-grad")
+                pipec_max_pool_grad(&d, y, index->data(), x);
+              else if (kind == "avg-pool")
+                pipec_avg_pool(&d, x, y);
+              else
+                pipec_avg_pool_grad(&d, y, x);
+            };
+          }};
+}
+
 Job addition(int64_t n) {
   return {OpKind::Elementwise,
           static_cast<double>(n),
           12.0 * static_cast<double>(n),
           {},
-          [=] {
-            auto arrays = std::make_shared<Operands>(std::vector{n, n});
+          [=](int64_t footprint) {
+            auto arrays =
+                std::make_shared<Operands>(std::vector{n, n}, footprint);
             return [=] {
               const Array *next = arrays->next();
               pipec_add(next[0].get(), next[1].get(), n);
@@ -220,22 +242,6 @@ Job addition(int64_t n) {
 //===----------------------------------------------------------------------===//
 // Many shapes
 //===----------------------------------------------------------------------===//
-
-/// The same choices on every machine.
-class Choices {
-public:
-  int64_t of(std::initializer_list<int64_t> list) {
-    return list.begin()[between(0, static_cast<int64_t>(list.size()) - 1)];
-  }
-  int64_t between(int64_t low, int64_t high) {
-    state = state * 6364136223846793005ull + 1442695040888963407ull;
-    return low + static_cast<int64_t>((state >> 33) %
-                                      static_cast<uint64_t>(high - low + 1));
-  }
-
-private:
-  uint64_t state = 1;
-};
 
 /// Layers of all widths, attention's many small matrices, and odd sizes.
 std::vector<Job> products(int count) {
@@ -279,8 +285,8 @@ std::vector<Job> convolutions(int count, int path) {
     s.images = choose.of({1, 2, 4, 8, 16});
     s.channels = choose.of({1, 3, 8, 16, 32, 64, 64, 128});
     s.outputs = choose.of({4, 8, 16, 32, 64, 64, 128});
-    s.size = choose.of({4, 7, 8, 14, 16, 28, 32, 56});
-    s.kernel = choose.of({1, 3, 3, 3, 5});
+    s.size = choose.of({2, 4, 4, 7, 8, 14, 16, 28, 32, 56});
+    s.kernel = choose.of({1, 3, 3, 3, 5, 7});
     s.stride = choose.of({1, 1, 1, 2});
     const PipecConv d = descriptorOf(s);
     const int64_t work = s.images * s.channels * s.outputs * d.out[0] *
@@ -294,29 +300,91 @@ std::vector<Job> convolutions(int count, int path) {
   return jobs;
 }
 
+/// Heads out of a projection, matrices turned, parts of a tensor.
+std::vector<Job> copies(int count) {
+  Choices choose;
+  std::vector<Job> jobs;
+  for (int i = 0; i < count; ++i) {
+    const int64_t a = choose.of({1, 4, 8, 16, 32}), b = choose.of({16, 32, 64}),
+                  c = choose.of({2, 4, 8}), d = choose.of({8, 16, 32, 64});
+    PipecCopy copy = {};
+    copy.element_size = 4, copy.rank = 4;
+    const int64_t size[] = {a, c, b, d}, dense[] = {c * b * d, b * d, d, 1},
+                  heads[] = {b * c * d, d, c * d, 1},
+                  turned[] = {b * c * d, d * b, 1, b},
+                  apart[] = {2 * c * b * d, 2 * b * d, 2 * d, 2};
+    const int64_t *from = i % 4 == 0   ? heads
+                          : i % 4 == 1 ? turned
+                          : i % 4 == 2 ? apart
+                                       : dense;
+    for (int k = 0; k < 4; ++k) {
+      copy.size[k] = size[k], copy.src_stride[k] = from[k];
+      copy.dst_stride[k] = i % 4 == 3 ? heads[k] : dense[k];
+    }
+    jobs.push_back(copyJob(copy, 2 * a * b * c * d, a * b * c * d));
+  }
+  return jobs;
+}
+
+std::vector<Job> tables(int count) {
+  Choices choose;
+  std::vector<Job> jobs;
+  for (int i = 0; i < count; ++i)
+    jobs.push_back(gatherJob(choose.of({16, 64, 128, 512, 2048}),
+                             choose.of({8, 16, 32, 64, 128, 256}),
+                             choose.of({8, 32, 64, 128, 256, 512}), i % 2));
+  return jobs;
+}
+
+std::vector<Job> pools(int count) {
+  Choices choose;
+  std::vector<Job> jobs;
+  for (int i = 0; i < count; ++i)
+    for (const char *name :
+         {"max-pool", "max-pool-grad", "avg-pool", "avg-pool-grad"}) {
+      const int64_t size = choose.of({4, 7, 8, 14, 16, 28, 32}),
+                    window = choose.of({2, 2, 3, size});
+      jobs.push_back(poolJob(name, choose.of({1, 2, 4, 8}),
+                             choose.of({1, 8, 16, 32, 64}), size, window,
+                             std::min(window, choose.of({1, 2, 2, 3}))));
+    }
+  return jobs;
+}
+
 } // namespace
 
-plan::KernelWork convolutionWork(const PipecConv &d, int which) {
-  plan::ConvolutionShape s;
-  s.images = d.n, s.channels = d.c, s.outputs = d.o;
-  s.groups = std::max(1, d.groups);
-  s.in = s.out = 1;
-  for (int i = 0; i < d.spatial_rank; ++i)
-    s.in *= d.in[i], s.out *= d.out[i], s.taps *= d.kernel[i];
-  const char *path = "direct";
-  switch (pipec_conv_path(&d, which)) {
-  case PIPEC_CONV_PRODUCT:
-    path = "product";
-    break;
-  case PIPEC_CONV_ROWS:
-    path = "rows";
-    break;
-  case PIPEC_CONV_WINOGRAD:
-    path = "winograd";
-    break;
-  }
-  return plan::convolutionWork(s, static_cast<plan::ConvolutionPass>(which),
-                               path);
+int64_t ownCacheBytes() {
+  const long bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
+  return bytes > 0 ? bytes : int64_t(1) << 20;
+}
+
+plan::ProductTile productTile() {
+  plan::ProductTile tile;
+  pipec_product_tile(&tile.rows, &tile.lanes, &tile.vectors);
+  return tile;
+}
+
+double measureCalls(const std::function<std::function<void()>()> &make,
+                    const Workers &all, double budget) {
+  const int workers = all.count, threads = all.threads;
+  std::vector<double> times(static_cast<size_t>(workers));
+  std::barrier start(workers);
+  auto work = [&](int worker) {
+    omp_set_num_threads(threads);
+    auto body = make();
+    start.arrive_and_wait();
+    times[static_cast<size_t>(worker)] = timeOne(body, threads, budget);
+  };
+  std::vector<std::thread> others;
+  for (int w = 1; w < workers; ++w)
+    others.emplace_back(work, w);
+  work(0);
+  for (std::thread &other : others)
+    other.join();
+  double mean = 0;
+  for (double t : times)
+    mean += t / workers;
+  return mean;
 }
 
 double measureNap() {
@@ -330,7 +398,27 @@ double measureNap() {
   return naps[200];
 }
 
-std::vector<plan::CalibrationSample> measureKernels(int workers, int threads) {
+double measureMessages() {
+  // As Open MPI hands over what is too long to come with its announcement: the
+  // receiver has the kernel copy it out of the sender's memory, which another
+  // core has just written.
+  constexpr size_t kBytes = 256 << 10;
+  std::vector<char> from(kBytes), to(kBytes);
+  std::vector<double> times;
+  for (int i = 0; i < 101; ++i) {
+    std::thread([&] { std::fill(from.begin(), from.end(), char(i)); }).join();
+    iovec out{to.data(), kBytes}, in{from.data(), kBytes};
+    const double begin = seconds(1);
+    if (process_vm_readv(getpid(), &out, 1, &in, 1, 0) !=
+        static_cast<ssize_t>(kBytes))
+      std::memcpy(to.data(), from.data(), kBytes);
+    times.push_back(seconds(1) - begin);
+  }
+  std::nth_element(times.begin(), times.begin() + 50, times.end());
+  return static_cast<double>(kBytes) / times[50];
+}
+
+std::vector<plan::CalibrationSample> measureKernels(const Workers &workers) {
   std::vector<Job> jobs;
   for (int64_t n : {1 << 10, 1 << 14, 1 << 18, 1 << 20, 1 << 23})
     jobs.push_back(addition(n));
@@ -345,20 +433,23 @@ std::vector<plan::CalibrationSample> measureKernels(int workers, int threads) {
   std::vector<plan::CalibrationSample> samples;
   for (const Job &job : jobs)
     samples.push_back({job.kind, plan::DType::F32, job.flops, job.bytes,
-                       measure(job, workers, threads, 0.03)});
+                       measure(job, workers, 0.03)});
   return samples;
 }
 
-std::vector<plan::KernelSample> measureRoutines(int workers, int threads,
+std::vector<plan::KernelSample> measureRoutines(const Workers &workers,
                                                 int share) {
   std::vector<Job> jobs = products(180 / share);
   for (int path : {PIPEC_CONV_PRODUCT, PIPEC_CONV_ROWS, PIPEC_CONV_WINOGRAD})
     for (Job &job :
-         convolutions((path == PIPEC_CONV_PRODUCT ? 60 : 16) / share, path))
+         convolutions((path == PIPEC_CONV_PRODUCT ? 90 : 30) / share, path))
+      jobs.push_back(std::move(job));
+  for (auto *more : {&copies, &tables, &pools})
+    for (Job &job : more(32 / share))
       jobs.push_back(std::move(job));
   std::vector<plan::KernelSample> samples;
   for (const Job &job : jobs)
-    samples.push_back({job.work, measure(job, workers, threads, 0.01)});
+    samples.push_back({job.work, measure(job, workers, 0.006)});
   return samples;
 }
 

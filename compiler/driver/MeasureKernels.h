@@ -4,28 +4,44 @@
 
 #include "compiler/plan/Calibration.h"
 
-#include "runtime/kernels/cpu/Kernels.h"
-
+#include <functional>
 #include <vector>
 
 namespace pipec {
 
-/// Times products, convolutions and passes over memory of several sizes, all
-/// `workers` at once with `threads` threads each, as the ranks of a server run
-/// them: what they share, they share here too. Takes a few seconds.
-std::vector<plan::CalibrationSample> measureKernels(int workers, int threads);
+/// As many as run at once, with so many threads each, as the ranks of a server
+/// do: what they share, they share here too. Operands come again after so many
+/// bytes.
+struct Workers {
+  int count = 1, threads = 1;
+  int64_t footprint = 3 << 20;
+};
+
+/// Times products, convolutions and passes over memory of several sizes. Takes
+/// a few seconds.
+std::vector<plan::CalibrationSample> measureKernels(const Workers &workers);
 
 /// Times routines of many shapes, fewer by a factor of `share`: what
 /// plan::fitKernels takes.
-std::vector<plan::KernelSample> measureRoutines(int workers, int threads,
+std::vector<plan::KernelSample> measureRoutines(const Workers &workers,
                                                 int share);
+
+/// Seconds of a call of what `make` makes, which every worker does for itself;
+/// the mean over the workers of the middle over about `budget` seconds.
+double measureCalls(const std::function<std::function<void()>()> &make,
+                    const Workers &workers, double budget);
+
+/// Bytes a second that a rank copies of another's on the same machine.
+double measureMessages();
+
+/// Of the cache that a core has for itself.
+int64_t ownCacheBytes();
+
+/// Of this machine's products.
+plan::ProductTile productTile();
 
 /// How long a rank that waits for a message sleeps between two looks, the
 /// middle of many (runtime/control/Watch.cpp asks for 20 us), s.
 double measureNap();
-
-/// What the kernel library has to do for a convolution; `which` is a
-/// PipecConvKind.
-plan::KernelWork convolutionWork(const PipecConv &shape, int which);
 
 } // namespace pipec

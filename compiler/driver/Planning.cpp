@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <exception>
 #include <iostream>
 #include <sstream>
 #include <thread>
@@ -352,7 +353,7 @@ static schedule::Schedule foundOrder(const Decision &d) {
 /// The fastest order for the stages' costs, over the ways to cut.
 static Decision decideSearched(const CompileOptions &o, const Decision &asked) {
   std::optional<Decision> best;
-  std::optional<Failure> refusal;
+  std::exception_ptr refusal;
   for (const std::string &schedule : cutFor(*asked.strategy))
     try {
       Decision d = asked;
@@ -369,10 +370,10 @@ static Decision decideSearched(const CompileOptions &o, const Decision &asked) {
       if (!isRefusal(failure))
         throw;
       if (!refusal)
-        refusal.emplace(failure);
+        refusal = std::current_exception();
     }
   if (!best)
-    throw *refusal;
+    std::rethrow_exception(refusal);
   best->schedule = foundOrder(*best);
   return std::move(*best);
 }

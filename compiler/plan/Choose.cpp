@@ -44,12 +44,13 @@ bool better(const Candidate &a, const Candidate &b) {
 std::string describe(const std::string &name, const Candidate &candidate,
                      double best) {
   char text[200];
-  std::snprintf(text, sizeof text,
-                "%.60s, %zu stage%s: %.4g ms a step, %+.1f %%", name.c_str(),
-                candidate.result.stages.size(),
-                candidate.result.stages.size() == 1 ? "" : "s",
-                candidate.result.stepSeconds * 1e3,
-                best > 0 ? 100 * (candidate.seconds / best - 1) : 0.0);
+  std::snprintf(
+      text, sizeof text, "%.60s, %zu stage%s: %.4g ms a step, %+.1f %%",
+      name.c_str(), candidate.result.stages.size(),
+      candidate.result.stages.size() == 1 ? "" : "s",
+      candidate.result.stepSeconds * 1e3,
+      // Equal but for rounding: not better.
+      best > 0 ? std::max(0.0, 100 * (candidate.seconds / best - 1)) : 0.0);
   return text;
 }
 

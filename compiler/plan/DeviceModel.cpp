@@ -147,16 +147,33 @@ double opSeconds(const DeviceModel &device, double flops, double bytes,
   return fixed + (inTurn ? arithmetic + memory : std::max(arithmetic, memory));
 }
 
-std::optional<double> kernelSeconds(const DeviceModel &device,
-                                    const KernelWork &work) {
-  auto known = device.kernels.find(work.kernel);
-  if (known == device.kernels.end())
+static std::optional<double>
+costOf(const std::map<std::string, std::vector<double>> &kernels,
+       const KernelWork &work) {
+  auto known = kernels.find(work.kernel);
+  if (known == kernels.end())
     return std::nullopt;
-  const double alone = std::inner_product(
-      work.amounts.begin(), work.amounts.end(), known->second.begin(), 0.0);
+  return std::inner_product(work.amounts.begin(), work.amounts.end(),
+                            known->second.begin(), 0.0);
+}
+
+std::optional<double> kernelSeconds(const DeviceModel &device,
+                                    const KernelWork &work, double far) {
+  const auto near = costOf(device.kernels, work);
+  if (!near)
+    return std::nullopt;
+  const double away = costOf(device.farKernels, work).value_or(*near);
+  const double alone = *near + far * (away - *near);
   if (device.threads <= 1 || !work.divides)
     return alone;
   return device.forkSeconds + alone / (device.threads * device.forkEfficiency);
+}
+
+double farShare(const DeviceModel &device, double workingSet) {
+  // Not at once: what else is in the cache is never known exactly.
+  return device.ownCacheBytes > 0
+             ? std::clamp(workingSet / device.ownCacheBytes - 0.5, 0.0, 1.0)
+             : 0;
 }
 
 } // namespace pipec::plan

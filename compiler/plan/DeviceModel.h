@@ -53,6 +53,13 @@ struct DeviceModel {
   /// What calibration found of single routines: KernelWork::kernel -> seconds
   /// of each of its amounts, on one thread.
   std::map<std::string, std::vector<double>> kernels;
+  /// The same where operands have left a core's own cache, of so many bytes.
+  std::map<std::string, std::vector<double>> farKernels;
+  double ownCacheBytes = 0;
+  /// What the runtime does around a task, and around a step.
+  double taskSeconds = 0, stepSeconds = 0;
+  /// The tile of products that these costs are of.
+  ProductTile tile;
   /// Of several threads on one routine: the cost of starting them, and what
   /// share of their time is not lost.
   double forkSeconds = 0, forkEfficiency = 1;
@@ -91,8 +98,13 @@ double opSeconds(const DeviceModel &device, double flops, double bytes,
                  OpKind kind, DType dtype);
 
 /// Seconds of a routine on a rank of the device; nothing when it was not
-/// calibrated.
+/// calibrated. `far`: the share of its operands that are not in a core's own
+/// cache.
 std::optional<double> kernelSeconds(const DeviceModel &device,
-                                    const KernelWork &work);
+                                    const KernelWork &work, double far = 0);
+
+/// That share for a program that comes back to its operands after so many
+/// bytes.
+double farShare(const DeviceModel &device, double workingSet);
 
 } // namespace pipec::plan

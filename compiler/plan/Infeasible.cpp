@@ -22,6 +22,34 @@ std::string formatBytes(int64_t bytes) {
   return text;
 }
 
+std::string Remedy::text() const {
+  switch (kind) {
+  case Limit:
+    return "--memory-limit " + std::to_string(amount);
+  case Recompute:
+    return "--recompute auto";
+  case Devices:
+    return std::to_string(amount) + " devices";
+  case Strategy:
+    return "--strategy 1f1b";
+  }
+  return "";
+}
+
+static std::string withRemedies(std::string message,
+                                const std::vector<Remedy> &remedies) {
+  for (size_t i = 0; i < remedies.size(); ++i)
+    message +=
+        (i == 0 ? "; it would fit with " : ", or with ") + remedies[i].text();
+  return message;
+}
+
+NoFit::NoFit(const std::string &shortage, const std::vector<Remedy> &remedies,
+             const std::string &hint)
+    : Failure(Exit::NoFit, withRemedies(shortage, remedies) +
+                               (hint.empty() ? "" : "; " + hint)),
+      shortage(shortage), remedies(remedies), hint(hint) {}
+
 namespace {
 
 /// The smallest limit under which some allowed shape fits.
@@ -82,29 +110,24 @@ void throwNoFit(const PlanRequest &request, const StepModel &model,
       (needed > limit ? formatBytes(needed - limit) + " more than the " +
                             formatBytes(limit) + " there are"
                       : "which this planner does not find");
-  std::string remedies;
-  auto offer = [&](const std::string &text) {
-    remedies +=
-        (remedies.empty() ? "; it would fit with " : ", or with ") + text;
-  };
-  offer("--memory-limit " + std::to_string(needed));
+  std::vector<Remedy> remedies = {{Remedy::Limit, needed}};
   if (request.recompute == Recompute::None && request.cuts.empty()) {
     PlanRequest again = request;
     again.recompute = Recompute::Full;
     if (neededBytes(again, replicas) <= limit)
-      offer("--recompute auto");
+      remedies.push_back({Remedy::Recompute});
   }
   if (request.cuts.empty() && replicas.empty() && request.replicas.empty() &&
       !request.strategy.order && request.strategy.shape != Shape::DataParallel)
     if (int k = stagesThatFit(request, limit))
-      offer(std::to_string(k) + " devices");
+      remedies.push_back({Remedy::Devices, k});
   if (request.strategy.shape == Shape::DataParallel) {
     PlanRequest again = request;
     again.strategy = strategyFacts("1f1b");
     if (neededBytes(again, {}) <= limit)
-      offer("--strategy 1f1b");
+      remedies.push_back({Remedy::Strategy});
   }
-  throw Failure(Exit::NoFit, message + remedies);
+  throw NoFit(message, remedies);
 }
 
 } // namespace pipec::plan

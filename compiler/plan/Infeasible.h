@@ -2,10 +2,30 @@
 #pragma once
 
 #include "compiler/plan/StepModel.h"
+#include "support/Failure.h"
 
 namespace pipec::plan {
 
-/// Throws Failure(Exit::NoFit): the smallest limit under which a plan of this
+/// What would make a plan fit.
+struct Remedy {
+  enum Kind { Limit, Recompute, Devices, Strategy };
+  Kind kind;
+  int64_t amount = 0; ///< bytes of a limit, or devices
+  std::string text() const;
+};
+
+/// Nothing fits (exit 79): in numbers, so that who knows more than the planner
+/// can correct them.
+class NoFit : public Failure {
+public:
+  NoFit(const std::string &shortage, const std::vector<Remedy> &remedies,
+        const std::string &hint = "");
+  const std::string shortage; ///< "nothing fits in memory: … needs …"
+  const std::vector<Remedy> remedies;
+  const std::string hint; ///< what may do besides; may be empty
+};
+
+/// Throws NoFit: the smallest limit under which a plan of this
 /// shape (or, when empty, of any allowed one) would fit, and what else would
 /// make it fit: recomputation, more devices, another strategy.
 [[noreturn]] void throwNoFit(const PlanRequest &request, const StepModel &model,

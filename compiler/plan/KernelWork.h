@@ -23,26 +23,72 @@ struct KernelWork {
   bool divides = false;        ///< among the threads of a rank
 };
 
+/// What a generated kernel does, every instruction as often as it runs. Vectors
+/// count in registers of 64 bytes.
+struct InstructionCounts {
+  double rounds = 0;    ///< of loops
+  double scalars = 0;   ///< instructions on single numbers
+  double vectors = 0;   ///< on vectors, but for those below
+  double divisions = 0; ///< and roots
+  double moves = 0;     ///< between the lanes of a vector
+  double loads = 0, stores = 0;
+  double strided = 0; ///< elements, each with an address of its own
+  double calls = 0;   ///< of library functions, for an element each
+  double touched = 0; ///< bytes of memory, each counted once
+};
+KernelWork generatedWork(const InstructionCounts &counts, bool divides);
+
+/// A strided copy: rows of the innermost loop, and its bytes by how both sides
+/// are walked.
+struct CopyShape {
+  double rows = 0, contiguous = 0, strided = 0, transposed = 0;
+  bool divides = false;
+};
+KernelWork copyWork(const CopyShape &shape);
+
+/// Rows of a table by index, read or (`adds`) added to; `cleared` bytes first.
+struct GatherShape {
+  double rows = 0, bytes = 0, cleared = 0;
+  bool adds = false, divides = false;
+};
+KernelWork gatherWork(const GatherShape &shape);
+
+/// Pooling: windows, and the taps of all of them. `name` as in
+/// kernelAmounts(): "max-pool", "max-pool-grad", "avg-pool", "avg-pool-grad".
+struct PoolShape {
+  double planes = 0, in = 0, out = 0, taps = 0;
+  bool divides = false;
+};
+KernelWork poolWork(const std::string &name, const PoolShape &shape);
+
 /// Routine -> what its amounts are called.
 const std::map<std::string, std::vector<std::string>> &kernelAmounts();
+
+/// What a processor computes of a product at a time, in its registers.
+struct ProductTile {
+  int rows = 4, lanes = 8, vectors = 3;
+  bool operator==(const ProductTile &) const = default;
+};
 
 /// `batch` products of m x k and k x n.
 struct ProductShape {
   int64_t batch = 1, m = 0, n = 0, k = 0;
   bool transposeA = false, transposeB = false;
 };
-KernelWork productWork(const ProductShape &shape);
+KernelWork productWork(const ProductShape &shape, const ProductTile &tile);
 
 /// A convolution of `images` pictures or one of its gradients. `in` and `out`
-/// are positions of a picture, `taps` of the window.
+/// are positions of a picture, `taps` of the window; `inRow` and `outRow`
+/// positions of a line of them, `steps` the product of the strides.
 struct ConvolutionShape {
   int64_t images = 1, channels = 0, outputs = 0, groups = 1;
   int64_t in = 0, out = 0, taps = 1;
+  int64_t inRow = 1, outRow = 1, steps = 1;
 };
 enum class ConvolutionPass { Forward, BackwardInput, BackwardWeight };
 /// `path` as in PipecConvPath (runtime/kernels/cpu/Kernels.h), by its name:
 /// "direct", "product", "rows" or "winograd".
 KernelWork convolutionWork(const ConvolutionShape &shape, ConvolutionPass pass,
-                           const std::string &path);
+                           const std::string &path, const ProductTile &tile);
 
 } // namespace pipec::plan

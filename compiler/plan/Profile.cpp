@@ -65,6 +65,29 @@ const Json &listOf(const Json &root, const char *key,
   return root[key];
 }
 
+/// What nobody reads is named.
+void refuseUnknownMembers(const ParsedJson &file) {
+  const auto refuse = [&](const Json &object,
+                          const std::vector<std::string> &names,
+                          const std::string &what) {
+    file.refuseUnknown(object, names, what, Exit::BadPlan);
+  };
+  refuse(file.root,
+         {"version", "model_sha256", "device", "threads", "precision",
+          "microbatch_size", "stages", "nodes"},
+         "the file");
+  for (const auto &[list, names] :
+       {std::pair<const char *, std::vector<std::string>>{
+            "stages",
+            {"first_node", "last_node", "forward_s", "backward_input_s",
+             "backward_weight_s", "update_s"}},
+        {"nodes",
+         {"id", "forward_s", "backward_input_s", "backward_weight_s"}}})
+    if (file.root.contains(list) && file.root[list].is_array())
+      for (const Json &entry : file.root[list])
+        refuse(entry, names, std::string("an entry of \"") + list + "\"");
+}
+
 void put(Json &entry, const MeasuredTimes &times) {
   entry["forward_s"] = times.forwardSeconds;
   entry["backward_input_s"] = times.backwardInputSeconds;
@@ -141,10 +164,12 @@ double updateRate(const Profile &profile, const CostGraph &graph) {
 } // namespace
 
 Profile parseProfile(const std::string &text, const std::string &origin) {
-  const Json root(parseJson(text, "profile " + origin, Exit::BadPlan).root);
+  const ParsedJson parsed = parseJson(text, "profile " + origin, Exit::BadPlan);
+  const Json &root = parsed.root;
   if (!root.is_object() || !root.contains("version") || root["version"] != 1)
     bad(origin,
         "needs \"version\": 1; write it anew with pipec-run --profile-out");
+  refuseUnknownMembers(parsed);
   Profile profile;
   auto whole = [&](const char *key) {
     return root.contains(key)

@@ -197,9 +197,22 @@ double receiveSeconds(const Topology &topology,
   const size_t from = backward ? s + 1 : s - 1;
   const int64_t bytes =
       backward ? stages[s + 1].receiveGradientBytes : stages[s].receiveBytes;
-  return bytes > kAtOnce && stages[from].devices != stages[s].devices
-             ? topology.device.receiveSeconds
-             : 0;
+  if (bytes <= kAtOnce || stages[from].devices == stages[s].devices ||
+      topology.device.receiveSeconds <= 0)
+    return 0;
+  const Link link = boundaryLink(topology, stages[std::min(from, s)].devices,
+                                 stages[std::max(from, s)].devices);
+  return topology.device.receiveSeconds +
+         static_cast<double>(bytes) / link.bandwidth;
+}
+
+/// What a boundary's message is under way before its receiver can take it:
+/// where that copies the bytes itself, only until it has heard of them.
+static double hopSeconds(const Topology &topology, const Link &link,
+                         int64_t bytes) {
+  return topology.device.receiveSeconds > 0 && bytes > 0
+             ? link.latency
+             : transferSeconds(link, bytes);
 }
 
 schedule::Costs scheduleCosts(const Topology &topology,
@@ -218,7 +231,7 @@ schedule::Costs scheduleCosts(const Topology &topology,
           boundaryLink(topology, stages[s - 1].devices, stages[s].devices);
       int64_t bytes =
           std::max(stages[s].receiveBytes, stages[s].receiveGradientBytes);
-      costs.comm.push_back(transferSeconds(link, bytes / slices));
+      costs.comm.push_back(hopSeconds(topology, link, bytes / slices));
     }
   }
   costs.memoryForward.assign(stages.size(), 0);
@@ -416,8 +429,9 @@ double StepModel::steadyPeriod(const std::vector<StagePlan> &stages) const {
     if (s > 0) {
       Link link =
           boundaryLink(asked.topology, stages[s - 1].devices, stage.devices);
-      double hop = transferSeconds(link, stage.receiveBytes);
-      double back = transferSeconds(link, stage.receiveGradientBytes);
+      double hop = hopSeconds(asked.topology, link, stage.receiveBytes);
+      double back =
+          hopSeconds(asked.topology, link, stage.receiveGradientBytes);
       roundTrip += hop + back;
       int lanes = std::min(stage.replicas, stages[s - 1].replicas);
       period = std::max(period, std::max(hop, back) / lanes);

@@ -100,7 +100,8 @@ private:
 
 /// Seconds that stage `s` waits for what it receives forward (or, `backward`,
 /// for the gradient of what it sends), however early it was sent
-/// (DeviceModel::receiveSeconds); a few bytes come with their announcement.
+/// (DeviceModel::receiveSeconds), and copies it; a few bytes come with their
+/// announcement.
 double receiveSeconds(const Topology &topology,
                       const std::vector<StagePlan> &stages, size_t s,
                       bool backward);

@@ -71,13 +71,17 @@ Link linkInto(const Topology &topology, const PlanResult &result, size_t s) {
   return worst;
 }
 
-double hopOf(const Link &link, int64_t bytes) {
+/// On CPUs that were timed the receiver copies what it takes.
+double hopOf(const PlanRequest &request, const Link &link, int64_t bytes) {
+  const bool copied = request.topology.device.receiveSeconds > 0;
   return bytes == 0
              ? 0
-             : link.latency + static_cast<double>(bytes) / link.bandwidth;
+             : link.latency +
+                   (copied ? 0 : static_cast<double>(bytes) / link.bandwidth);
 }
 
-/// What a stage waits for a message of stage `from`, whenever it was sent.
+/// What a stage waits for a message of stage `from`, whenever it was sent, and
+/// the copy of it.
 double takingOf(const PlanRequest &request, const PlanResult &result, int stage,
                 int from) {
   if (from < 0 || from >= static_cast<int>(result.stages.size()))
@@ -86,9 +90,12 @@ double takingOf(const PlanRequest &request, const PlanResult &result, int stage,
                   &other = result.stages[static_cast<size_t>(from)];
   const int64_t bytes =
       from < stage ? mine.receiveBytes : other.receiveGradientBytes;
-  return mine.devices == other.devices || bytes <= 4096
-             ? 0
-             : request.topology.device.receiveSeconds;
+  const double wait = request.topology.device.receiveSeconds;
+  if (mine.devices == other.devices || bytes <= 4096 || wait <= 0)
+    return 0;
+  const Link link = linkInto(request.topology, result,
+                             static_cast<size_t>(std::max(stage, from)));
+  return wait + static_cast<double>(bytes) / link.bandwidth;
 }
 
 /// Longest paths through list order and data dependencies: walks along every
@@ -103,9 +110,10 @@ public:
         ahead(schedule::forwardsAhead(order)) {
     for (size_t s = 1; s < result.stages.size(); ++s) {
       const Link link = linkInto(request.topology, result, s);
-      hops[s] = hopOf(link, std::max(result.stages[s].receiveBytes,
-                                     result.stages[s].receiveGradientBytes) /
-                                order.slices);
+      hops[s] = hopOf(request, link,
+                      std::max(result.stages[s].receiveBytes,
+                               result.stages[s].receiveGradientBytes) /
+                          order.slices);
       if (result.stages[s - 1].devices[0] != result.stages[s].devices[0])
         latency = std::max(latency, link.latency);
     }
@@ -313,8 +321,8 @@ void checkPeriod(const PlanRequest &request, const PlanResult &result) {
   std::vector<double> there(count, 0), back(count, 0); // into a stage, and back
   for (size_t s = 1; s < count; ++s) {
     const Link link = linkInto(topology, result, s);
-    there[s] = hopOf(link, result.stages[s].receiveBytes);
-    back[s] = hopOf(link, result.stages[s].receiveGradientBytes);
+    there[s] = hopOf(request, link, result.stages[s].receiveBytes);
+    back[s] = hopOf(request, link, result.stages[s].receiveGradientBytes);
   }
   for (size_t s = 0; s < count; ++s) {
     const StagePlan &stage = result.stages[s];

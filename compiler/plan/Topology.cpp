@@ -98,6 +98,29 @@ std::string text(const Json &object, const char *key,
   return object[key].get<std::string>();
 }
 
+/// Costs of every amount of the routines in a member of the device.
+void readCosts(const Json &device, const char *member,
+               const std::string &origin,
+               std::map<std::string, std::vector<double>> &into) {
+  if (!device.contains(member))
+    return;
+  const Json &kernels = device[member];
+  const std::string where = std::string("\"") + member + "\"";
+  if (!kernels.is_object())
+    bad(origin, where + " is not an object such as pipec calibrate writes");
+  for (const auto &[name, costs] : kernels.items()) {
+    auto amounts = kernelAmounts().find(name);
+    if (amounts == kernelAmounts().end())
+      bad(origin, where + " has no kernel \"" + name +
+                      "\"; write the file anew with pipec calibrate");
+    if (!costs.is_object())
+      bad(origin, where + " \"" + name + "\" is not an object");
+    for (const std::string &amount : amounts->second)
+      into[name].push_back(
+          number(costs, amount.c_str(), origin, "\"" + name + "\"") * 1e-9);
+  }
+}
+
 /// Costs of the routines that calibration has timed, of every amount of each.
 void readKernels(const Json &device, const std::string &origin,
                  DeviceModel &d) {
@@ -106,23 +129,26 @@ void readKernels(const Json &device, const std::string &origin,
   if (device.contains("fork_efficiency"))
     d.forkEfficiency =
         positive(device, "fork_efficiency", origin, "\"device\"");
-  if (!device.contains("kernels_ns"))
-    return;
-  const Json &kernels = device["kernels_ns"];
-  if (!kernels.is_object())
-    bad(origin, "\"kernels_ns\" is not an object such as pipec calibrate "
-                "writes");
-  for (const auto &[name, costs] : kernels.items()) {
-    auto amounts = kernelAmounts().find(name);
-    if (amounts == kernelAmounts().end())
-      bad(origin, "\"kernels_ns\" has no kernel \"" + name +
-                      "\"; write the file anew with pipec calibrate");
-    if (!costs.is_object())
-      bad(origin, "\"kernels_ns\" \"" + name + "\" is not an object");
-    for (const std::string &amount : amounts->second)
-      d.kernels[name].push_back(
-          number(costs, amount.c_str(), origin, "\"" + name + "\"") * 1e-9);
+  if (device.contains("tile")) {
+    const Json &tile = device["tile"];
+    if (!tile.is_object())
+      bad(origin, "\"tile\" is not an object such as pipec calibrate writes");
+    auto take = [&](const char *key, int &into) {
+      const double value = positive(tile, key, origin, "\"tile\"");
+      if (value != std::floor(value) || value > 1024)
+        bad(origin, std::string("\"tile\" \"") + key +
+                        "\" must be a whole number up to 1024");
+      into = static_cast<int>(value);
+    };
+    take("rows", d.tile.rows);
+    take("lanes", d.tile.lanes);
+    take("vectors", d.tile.vectors);
   }
+  if (device.contains("own_cache_KiB"))
+    d.ownCacheBytes =
+        1024 * number(device, "own_cache_KiB", origin, "\"device\"");
+  readCosts(device, "kernels_ns", origin, d.kernels);
+  readCosts(device, "far_kernels_ns", origin, d.farKernels);
 }
 
 DeviceModel customDevice(const Json &device, const std::string &origin) {
@@ -174,6 +200,10 @@ DeviceModel customDevice(const Json &device, const std::string &origin) {
   if (device.contains("receive_us"))
     d.receiveSeconds =
         number(device, "receive_us", origin, "\"device\"") * 1e-6;
+  for (auto [key, into] : {std::pair("task_us", &d.taskSeconds),
+                           std::pair("step_us", &d.stepSeconds)})
+    if (device.contains(key))
+      *into = number(device, key, origin, "\"device\"") * 1e-6;
   readKernels(device, origin, d);
   if (device.contains("launch_us"))
     d.launchSeconds = number(device, "launch_us", origin, "\"device\"") * 1e-6;
@@ -183,9 +213,53 @@ DeviceModel customDevice(const Json &device, const std::string &origin) {
   return d;
 }
 
-Json kernelsOf(const DeviceModel &d) {
+/// What nobody reads is named.
+void refuseUnknownMembers(const ParsedJson &file) {
+  using Ordered = nlohmann::ordered_json;
+  const auto refuse = [&](const Ordered &object,
+                          const std::vector<std::string> &names,
+                          const std::string &what) {
+    file.refuseUnknown(object, names, what, Exit::BadPlan);
+  };
+  const auto member = [](const Ordered &object, const char *name) {
+    const auto found = object.is_object() ? object.find(name) : object.end();
+    return found == object.end() ? nullptr : &*found;
+  };
+  refuse(file.root, {"levels", "device", "cores"}, "the file");
+  if (const Ordered *levels = member(file.root, "levels"))
+    for (const Ordered &level : *levels)
+      refuse(level, {"name", "count", "bandwidth_GBps", "latency_us"},
+             "a level");
+  const Ordered *device = member(file.root, "device");
+  if (!device || !device->is_object())
+    return;
+  refuse(*device,
+         {"name", "kind", "memory_GiB", "memory_GBps", "flops", "efficiency",
+          "half_efficiency_flops", "launch_us", "convolution_us", "receive_us",
+          "threads", "fork_us", "fork_efficiency", "tile", "kernels_ns",
+          "far_kernels_ns", "own_cache_KiB", "task_us", "step_us"},
+         "\"device\"");
+  if (const Ordered *flops = member(*device, "flops"))
+    refuse(*flops, {"fp64", "fp32", "tf32", "fp16", "bf16"}, "\"flops\"");
+  if (const Ordered *tile = member(*device, "tile"))
+    refuse(*tile, {"rows", "lanes", "vectors"}, "\"tile\"");
+  if (const Ordered *efficiency = member(*device, "efficiency"))
+    refuse(*efficiency, {"matmul", "convolution", "attention", "memory"},
+           "\"efficiency\"");
+  for (const char *costs : {"kernels_ns", "far_kernels_ns"}) {
+    const Ordered *kernels = member(*device, costs);
+    if (!kernels || !kernels->is_object())
+      continue;
+    for (const auto &[name, costs] : kernels->items())
+      if (auto known = kernelAmounts().find(name);
+          known != kernelAmounts().end())
+        refuse(costs, known->second, "\"" + name + "\"");
+  }
+}
+
+Json kernelsOf(const std::map<std::string, std::vector<double>> &all) {
   Json kernels = Json::object();
-  for (const auto &[name, costs] : d.kernels) {
+  for (const auto &[name, costs] : all) {
     const std::vector<std::string> &amounts = kernelAmounts().at(name);
     for (size_t i = 0; i < costs.size(); ++i)
       kernels[name][amounts[i]] = costs[i] * 1e9;
@@ -218,7 +292,9 @@ Topology shareCores(Topology topology, int cores) {
 }
 
 Topology parseTopology(const std::string &json, const std::string &origin) {
-  const Json root(parseJson(json, "cluster " + origin, Exit::BadPlan).root);
+  const ParsedJson parsed = parseJson(json, "cluster " + origin, Exit::BadPlan);
+  refuseUnknownMembers(parsed);
+  const Json root(parsed.root);
   if (!root.is_object() || !root.contains("levels") ||
       !root["levels"].is_array() || root["levels"].empty())
     bad(origin,
@@ -309,10 +385,21 @@ std::string writeTopology(const Topology &topology) {
         {"memory", d.memoryEfficiency}}}};
   if (d.receiveSeconds > 0)
     root["device"]["receive_us"] = d.receiveSeconds * 1e6;
+  if (d.taskSeconds > 0)
+    root["device"]["task_us"] = d.taskSeconds * 1e6;
+  if (d.stepSeconds > 0)
+    root["device"]["step_us"] = d.stepSeconds * 1e6;
+  if (!d.farKernels.empty()) {
+    root["device"]["own_cache_KiB"] = d.ownCacheBytes / 1024;
+    root["device"]["far_kernels_ns"] = kernelsOf(d.farKernels);
+  }
   if (!d.kernels.empty()) {
     root["device"]["fork_us"] = d.forkSeconds * 1e6;
     root["device"]["fork_efficiency"] = d.forkEfficiency;
-    root["device"]["kernels_ns"] = kernelsOf(d);
+    root["device"]["tile"] = {{"rows", d.tile.rows},
+                              {"lanes", d.tile.lanes},
+                              {"vectors", d.tile.vectors}};
+    root["device"]["kernels_ns"] = kernelsOf(d.kernels);
   }
   return root.dump(2) + "\n";
 }

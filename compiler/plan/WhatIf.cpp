@@ -25,22 +25,39 @@ std::string times(double factor) {
   return text;
 }
 
-void add(std::vector<WhatIfRow> &rows, const std::string &axis,
-         const std::string &value, PlanRequest request) {
+void take(WhatIfRow &row, const PlanResult &result) {
+  row.fits = true;
+  row.stepSeconds = result.stepSeconds;
+  row.samplesPerSecond = result.samplesPerSecond;
+  row.shape = shapeOf(result);
+}
+
+/// The plan that was asked for, where conditions become no worse.
+WhatIfRow asAsked(const PlanResult &own) {
+  WhatIfRow row{"", "", false, 0, 0, "", ""};
+  take(row, own);
+  row.shape += ", as asked";
+  return row;
+}
+
+/// `atLeast`: a plan that these conditions allow as well.
+const WhatIfRow &add(std::vector<WhatIfRow> &rows, const std::string &axis,
+                     const std::string &value, PlanRequest request,
+                     const WhatIfRow *atLeast = nullptr) {
   request.baselines = false;
   WhatIfRow row{axis, value, false, 0, 0, "", ""};
   try {
-    PlanResult result = makePlan(request);
-    row.fits = true;
-    row.stepSeconds = result.stepSeconds;
-    row.samplesPerSecond = result.samplesPerSecond;
-    row.shape = shapeOf(result);
+    take(row, makePlan(request));
   } catch (const Failure &failure) {
     if (failure.code != Exit::NoFit && failure.code != Exit::Usage)
       throw;
     row.note = failure.what();
   }
+  if (atLeast &&
+      (!row.fits || atLeast->samplesPerSecond > row.samplesPerSecond))
+    row = *atLeast, row.axis = axis, row.value = value;
   rows.push_back(std::move(row));
+  return rows.back();
 }
 
 /// The same kind of cluster with `factor` as many devices: the outermost level
@@ -59,11 +76,14 @@ bool scaleDevices(Topology &topology, double factor) {
   return true;
 }
 
-void devices(const PlanRequest &request, std::vector<WhatIfRow> &rows) {
+/// More devices may always be left idle.
+void devices(const PlanRequest &request, const PlanResult &own,
+             std::vector<WhatIfRow> &rows) {
   int before = request.topology.devices();
   // One stage for each device stays one for each.
   bool straight =
       request.stages && *request.stages == before * request.strategy.chunks;
+  WhatIfRow fewer = asAsked(own);
   for (double factor : {0.5, 2.0, 4.0}) {
     PlanRequest asked = request;
     if (!scaleDevices(asked.topology, factor))
@@ -72,20 +92,28 @@ void devices(const PlanRequest &request, std::vector<WhatIfRow> &rows) {
     asked.replicas.clear();
     if (straight || (!request.cuts.empty() && !request.replication))
       asked.stages = asked.topology.devices() * request.strategy.chunks;
-    add(rows, "devices", std::to_string(asked.topology.devices()), asked);
+    const std::string count = std::to_string(asked.topology.devices());
+    if (factor < 1)
+      add(rows, "devices", count, asked);
+    else
+      fewer = add(rows, "devices", count, asked, &fewer);
   }
 }
 
-void bandwidth(const PlanRequest &request, std::vector<WhatIfRow> &rows) {
+void bandwidth(const PlanRequest &request, const PlanResult &own,
+               std::vector<WhatIfRow> &rows) {
+  const WhatIfRow same = asAsked(own);
   for (double factor : {0.1, 0.5, 2.0, 10.0}) {
     PlanRequest asked = request;
     for (Level &level : asked.topology.levels)
       level.bandwidth *= factor;
-    add(rows, "bandwidth", times(factor), asked);
+    // The plan that was asked for is no slower over faster links.
+    add(rows, "bandwidth", times(factor), asked, factor > 1 ? &same : nullptr);
   }
 }
 
-void microbatches(const PlanRequest &request, std::vector<WhatIfRow> &rows) {
+void microbatches(const PlanRequest &request, const PlanResult &own,
+                  std::vector<WhatIfRow> &rows) {
   if (!request.strategy.synchronous)
     return; // a step is one microbatch
   for (double factor : {0.5, 2.0, 4.0}) {
@@ -98,20 +126,24 @@ void microbatches(const PlanRequest &request, std::vector<WhatIfRow> &rows) {
   }
 }
 
-void memory(const PlanRequest &request, std::vector<WhatIfRow> &rows) {
+void memory(const PlanRequest &request, const PlanResult &own,
+            std::vector<WhatIfRow> &rows) {
   if (memoryLimitOf(request) == INT64_MAX)
     return;
+  const WhatIfRow same = asAsked(own);
   for (double factor : {0.5, 2.0}) {
     PlanRequest asked = request;
     asked.memoryLimit = static_cast<int64_t>(
         factor * static_cast<double>(memoryLimitOf(request)));
-    add(rows, "memory", formatBytes(asked.memoryLimit), asked);
+    add(rows, "memory", formatBytes(asked.memoryLimit), asked,
+        factor > 1 ? &same : nullptr);
   }
 }
 
 struct Axis {
   const char *name;
-  void (*vary)(const PlanRequest &, std::vector<WhatIfRow> &);
+  void (*vary)(const PlanRequest &, const PlanResult &,
+               std::vector<WhatIfRow> &);
 };
 
 constexpr Axis kAxes[] = {{"devices", devices},
@@ -148,11 +180,11 @@ std::vector<std::string> whatIfAxes(const std::string &axes) {
   return names;
 }
 
-std::vector<WhatIfRow> whatIf(const PlanRequest &request,
+std::vector<WhatIfRow> whatIf(const PlanRequest &request, const PlanResult &own,
                               const std::string &axes) {
   std::vector<WhatIfRow> rows;
   for (const std::string &name : whatIfAxes(axes))
-    axisNamed(name)->vary(request, rows);
+    axisNamed(name)->vary(request, own, rows);
   return rows;
 }
 
@@ -160,17 +192,22 @@ std::string whatIfTable(const PlanResult &own,
                         const std::vector<WhatIfRow> &rows) {
   std::string out;
   char line[256];
+  // Less than what is printed is no loss: without a sign of its own.
+  auto change = [&](double samples) {
+    const double percent = own.samplesPerSecond > 0
+                               ? 100 * (samples / own.samplesPerSecond - 1)
+                               : 0;
+    return std::abs(percent) < 0.05 ? 0.0 : percent;
+  };
   std::snprintf(line, sizeof line, "%-13s %-10s %12s %12s %8s  %s\n", "what if",
                 "", "step ms", "samples/s", "", "replicas");
   out += line;
   auto print = [&](const std::string &axis, const std::string &value,
                    double step, double samples, const std::string &shape) {
-    std::snprintf(
-        line, sizeof line, "%-13s %-10s %12.5g %12.5g %+7.1f%%  %.80s\n",
-        axis.c_str(), value.c_str(), step * 1e3, samples,
-        own.samplesPerSecond > 0 ? 100 * (samples / own.samplesPerSecond - 1)
-                                 : 0.0,
-        shape.c_str());
+    std::snprintf(line, sizeof line,
+                  "%-13s %-10s %12.5g %12.5g %+7.1f%%  %.80s\n", axis.c_str(),
+                  value.c_str(), step * 1e3, samples, change(samples),
+                  shape.c_str());
     out += line;
   };
   print("as asked", "", own.stepSeconds, own.samplesPerSecond, shapeOf(own));

@@ -22,8 +22,9 @@ struct WhatIfRow {
 /// microbatches, a tenth to ten times the bandwidth, half and twice the memory:
 /// one table. `axes` is a comma-separated choice of these; Failure(Exit::Usage)
 /// for another. A split or replicas given by hand are dropped where the devices
-/// change.
-std::vector<WhatIfRow> whatIf(const PlanRequest &request,
+/// change. More devices, bandwidth or memory are never worse than `own`, the
+/// request's plan: they may be left unused.
+std::vector<WhatIfRow> whatIf(const PlanRequest &request, const PlanResult &own,
                               const std::string &axes);
 
 /// The axes in "devices,bandwidth". Failure(Exit::Usage) for an unknown or

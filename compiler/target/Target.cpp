@@ -32,5 +32,12 @@ mlir::LogicalResult pipec::target::compileStage(llvm::StringRef target,
                                                 llvm::StringRef sharedObject,
                                                 StageCode &result) {
   return createTarget(target)->compileStage(stage, options, sharedObject,
-                                           result);
+                                            result);
+}
+
+mlir::LogicalResult pipec::target::planStage(llvm::StringRef target,
+                                             mlir::ModuleOp stage,
+                                             const TargetOptions &options,
+                                             std::vector<TaskCode> &tasks) {
+  return createTarget(target)->planStage(stage, options, tasks);
 }

@@ -48,6 +48,10 @@ struct StageCode {
 class Target {
 public:
   virtual ~Target() = default;
+  /// What compileStage would say of the tasks, without making code.
+  virtual mlir::LogicalResult planStage(mlir::ModuleOp stage,
+                                        const TargetOptions &options,
+                                        std::vector<TaskCode> &tasks) const = 0;
   /// Compiles every func.func of `stage` with the attribute `pipe.task`. The
   /// module is not changed. An empty `sharedObject` stops after the object.
   /// Errors are diagnostics at the op they concern.
@@ -67,5 +71,9 @@ mlir::LogicalResult compileStage(llvm::StringRef target, mlir::ModuleOp stage,
                                  const TargetOptions &options,
                                  llvm::StringRef sharedObject,
                                  StageCode &result);
+
+mlir::LogicalResult planStage(llvm::StringRef target, mlir::ModuleOp stage,
+                              const TargetOptions &options,
+                              std::vector<TaskCode> &tasks);
 
 } // namespace pipec::target

@@ -239,8 +239,8 @@ class SlicesTest(PipelineTest):
         self.assertIn("--slices", self.refused(golden.model, *words, "--slices", 0, code=USAGE))
         self.assertRegex(self.refused(golden.model, *words, "--strategy", "seq1f1b", "--slices", 24,
                                       "--memory-limit", "2MiB", code=NO_FIT),
-                         "needs .* on rank [0-3], .* more than the 2.00 MiB there are; it may fit with --memory-limit "
-                         r"\d+; .*, or a smaller --slices")
+                         "needs .* on rank [0-3], .* more than the 2.00 MiB there are; it would fit with --memory-limit "
+                         r"\d+; .*, or a smaller --slices, may need less")
         # Nobody gets pieces who has not asked for them.
         plan = read_plan(self.compile(golden.model, *words, "--cpus", 2))
         self.assertEqual(plan["strategy"]["slices"], 1)

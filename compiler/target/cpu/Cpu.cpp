@@ -15,34 +15,61 @@ using namespace pipec;
 using namespace pipec::cpu;
 using namespace pipec::fusion;
 
-LogicalResult cpu::emitStage(ModuleOp stage, ModuleOp code, bool fuse,
-                             const Machine &machine,
-                             target::StageCode &result) {
+LogicalResult
+cpu::planTasks(ModuleOp stage, bool fuse,
+               llvm::function_ref<LogicalResult(TaskPlan &)> use) {
   PlanOptions options;
   options.fuse = fuse;
   options.scratch = libraryScratch;
   for (auto func : stage.getOps<func::FuncOp>())
     widenContractions(func, Bf16Products::Sums);
   settleStash(stage);
-  StageEmitter emitter(code, machine);
   for (auto func : stage.getOps<func::FuncOp>()) {
     auto name = func->getAttrOfType<StringAttr>(pipe::kTaskAttr);
     if (!name)
       continue;
     TaskPlan plan;
-    if (failed(planTask(func, name, options, plan)) ||
-        failed(emitter.emitTask(plan)))
+    if (failed(planTask(func, name, options, plan)) || failed(use(plan)))
       return failure();
-    result.tasks.push_back({plan.name, plan.workspace});
   }
+  return success();
+}
+
+LogicalResult cpu::emitStage(ModuleOp stage, ModuleOp code, bool fuse,
+                             const Machine &machine,
+                             target::StageCode &result) {
+  StageEmitter emitter(code, machine);
+  if (failed(planTasks(stage, fuse, [&](TaskPlan &plan) {
+        result.tasks.push_back({plan.name, plan.workspace});
+        return emitter.emitTask(plan);
+      })))
+    return failure();
   emitter.finish();
   result.kernelCount = emitter.kernelCount();
   return success();
 }
 
+FailureOr<Machine> cpu::machineOf(Location loc, StringRef name) {
+  auto machine = native::createMachine(loc, name);
+  if (failed(machine))
+    return failure();
+  Machine features;
+  features.avx512 = (*machine)->getMCSubtargetInfo()->checkFeatures("+avx512f");
+  return features;
+}
+
 namespace {
 class CpuTarget : public target::Target {
 public:
+  LogicalResult planStage(ModuleOp stage, const target::TargetOptions &options,
+                          std::vector<target::TaskCode> &tasks) const override {
+    OwningOpRef<ModuleOp> source = stage.clone();
+    return planTasks(*source, options.fuse, [&](TaskPlan &plan) {
+      tasks.push_back({plan.name, plan.workspace});
+      return success();
+    });
+  }
+
   LogicalResult compileStage(ModuleOp stage,
                              const target::TargetOptions &options,
                              StringRef sharedObject,

@@ -15,8 +15,10 @@ using namespace mlir;
 using namespace pipec;
 using namespace pipec::cuda;
 
-LogicalResult cuda::emitStage(ModuleOp stage, StageEmitter &emitter, bool fuse,
-                              target::StageCode &result) {
+/// Plans the tasks of `stage`, which it rewrites, and hands each to `use`.
+static LogicalResult
+planTasks(ModuleOp stage, bool fuse,
+          llvm::function_ref<LogicalResult(fusion::TaskPlan &)> use) {
   fusion::PlanOptions options;
   options.fuse = fuse;
   // Libraries bring their own memory.
@@ -34,10 +36,19 @@ LogicalResult cuda::emitStage(ModuleOp stage, StageEmitter &emitter, bool fuse,
       continue;
     fusion::TaskPlan plan;
     if (failed(fusion::planTask(func, name, options, plan)) ||
-        failed(emitter.emitTask(plan)))
+        failed(use(plan)))
       return failure();
-    result.tasks.push_back({plan.name, plan.workspace});
   }
+  return success();
+}
+
+LogicalResult cuda::emitStage(ModuleOp stage, StageEmitter &emitter, bool fuse,
+                              target::StageCode &result) {
+  if (failed(planTasks(stage, fuse, [&](fusion::TaskPlan &plan) {
+        result.tasks.push_back({plan.name, plan.workspace});
+        return emitter.emitTask(plan);
+      })))
+    return failure();
   result.kernelCount = emitter.kernelCount();
   return success();
 }
@@ -60,6 +71,15 @@ static void exportBytes(ModuleOp module, const std::string &name,
 namespace {
 class CudaTarget : public target::Target {
 public:
+  LogicalResult planStage(ModuleOp stage, const target::TargetOptions &options,
+                          std::vector<target::TaskCode> &tasks) const override {
+    OwningOpRef<ModuleOp> source = stage.clone();
+    return planTasks(*source, options.fuse, [&](fusion::TaskPlan &plan) {
+      tasks.push_back({plan.name, plan.workspace});
+      return success();
+    });
+  }
+
   LogicalResult compileStage(ModuleOp stage,
                              const target::TargetOptions &options,
                              StringRef sharedObject,

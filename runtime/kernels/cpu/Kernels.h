@@ -108,6 +108,9 @@ typedef struct PipecMatmul {
 
 void pipec_matmul(const PipecMatmul *d, const void *a, const void *b, void *c);
 
+/* Rows, lanes of a vector and vectors of what is computed at a time in f32. */
+void pipec_product_tile(int32_t *rows, int32_t *lanes, int32_t *vectors);
+
 /*===----------------------------------------------------------------------===
  * Convolution
  *===----------------------------------------------------------------------===*/

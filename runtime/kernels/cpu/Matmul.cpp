@@ -136,3 +136,9 @@ extern "C" void pipec_matmul(const PipecMatmul *d, const void *a, const void *b,
   else
     Product<float>(*d, a, b, c).run();
 }
+
+extern "C" void pipec_product_tile(int32_t *rows, int32_t *lanes,
+                                   int32_t *vectors) {
+  const pipec::cpu::MicroKernels<float> &u = pipec::cpu::microKernels<float>();
+  *rows = u.rows, *lanes = u.lanes, *vectors = u.vectors;
+}

@@ -84,7 +84,7 @@ std::vector<KernelSample> productSamples(const DeviceModel &truth, int count,
     s.m = random.between(1, 300), s.n = random.between(1, 300);
     s.k = random.between(1, 600);
     s.transposeA = random.between(0, 1), s.transposeB = random.between(0, 1);
-    const KernelWork work = productWork(s);
+    const KernelWork work = productWork(s, {});
     samples.push_back({work, *kernelSeconds(truth, work) *
                                  random.real(1 - noise, 1 + noise)});
   }
@@ -97,14 +97,14 @@ std::vector<KernelSample> productSamples(const DeviceModel &truth, int count,
 /// then predicted.
 TEST(Calibration, RoutinesOfManyShapes) {
   DeviceModel truth = deviceModel("cpu");
-  truth.kernels["product"] = {50e-9,  20e-9,   0.7e-9,  0.4e-9,
-                              15e-9,  0.6e-9,  0.05e-9, 0.03e-9,
-                              0.2e-9, 0.25e-9, 0.3e-9,  0.1e-9};
+  truth.kernels["product"] = {50e-9,   20e-9,  0.2e-9,  0.1e-9,  0.4e-9,
+                              15e-9,   1e-9,   0.05e-9, 0.03e-9, 0.2e-9,
+                              0.25e-9, 0.3e-9, 0.1e-9};
   truth.forkSeconds = 2e-6, truth.forkEfficiency = 0.9;
   DeviceModel two = truth;
   two.threads = 2;
   DeviceModel fitted = deviceModel("cpu");
-  EXPECT_FALSE(kernelSeconds(fitted, productWork({1, 8, 8, 8})));
+  EXPECT_FALSE(kernelSeconds(fitted, productWork({1, 8, 8, 8}, {})));
   fitted.threads = 2;
   fitKernels(fitted, productSamples(truth, 400, 0.2),
              productSamples(two, 100, 0.2));
@@ -121,7 +121,8 @@ TEST(Calibration, RoutinesOfManyShapes) {
   DeviceModel few = deviceModel("cpu");
   fitKernels(few, productSamples(truth, 20, 0), {});
   EXPECT_TRUE(few.kernels.empty());
-  EXPECT_THROW(fitKernels(few, {{productWork({1, 8, 8, 8}), 0}}, {}), Failure);
+  EXPECT_THROW(fitKernels(few, {{productWork({1, 8, 8, 8}, {}), 0}}, {}),
+               Failure);
 }
 
 TEST(Calibration, WorkFollowsTheShape) {
@@ -131,27 +132,53 @@ TEST(Calibration, WorkFollowsTheShape) {
     return work.amounts.at(std::find(names.begin(), names.end(), name) -
                            names.begin());
   };
-  // 12 rows are 3 tiles, 48 columns 6 vectors in 2 panels; 64 steps of a small
-  // product go in 4 blocks.
-  const KernelWork small = productWork({2, 12, 48, 64});
-  EXPECT_EQ(amount(small, "step"), 2 * 3 * 6 * 64);
+  // 12 rows are 3 tiles of 4, 48 columns 6 vectors in 2 panels; 64 steps of a
+  // small product go in 4 blocks.
+  const KernelWork small = productWork({2, 12, 48, 64}, {});
+  EXPECT_EQ(amount(small, "step"), 2 * 12 * 6 * 64);
+  EXPECT_EQ(amount(small, "operand"), 2 * 3 * 2 * (4 + 3) * 64);
+  EXPECT_EQ(amount(small, "round"), 2 * 3 * 2 * 64);
   EXPECT_EQ(amount(small, "tile"), 2 * 3 * 2 * 4);
   EXPECT_EQ(amount(small, "edge"), 0);
   EXPECT_EQ(amount(small, "columns in place"), 2 * 48 * 64);
   EXPECT_TRUE(small.divides);
   // A large one in as few as the cache allows; a last vector of 2 of 8.
-  const KernelWork large = productWork({1, 512, 1026, 768, true, true});
+  const KernelWork large = productWork({1, 512, 1026, 768, true, true}, {});
   EXPECT_EQ(amount(large, "tile"), 128 * 43 * 2);
   EXPECT_EQ(amount(large, "edge"), 512 * (3 * 8 - 8 + 2) * 2);
   EXPECT_EQ(amount(large, "rows turned"), 512 * 768);
-  EXPECT_FALSE(productWork({1, 8, 8, 8}).divides);
+  EXPECT_FALSE(productWork({1, 8, 8, 8}, {}).divides);
+  // In tiles of 8 rows and vectors of 16: 12 rows are 8 and 4, 4 vectors two
+  // panels of two.
+  const KernelWork wide = productWork({1, 12, 64, 32}, {8, 16, 3});
+  EXPECT_EQ(amount(wide, "step"), 12 * 4 * 32);
+  EXPECT_EQ(amount(wide, "operand"), 2 * ((8 + 2) + (4 + 2)) * 32);
+  EXPECT_EQ(amount(wide, "round"), 4 * 32);
   // The gradient of the weights goes over all pictures.
   ConvolutionShape conv{4, 16, 32, 1, 64, 64, 9};
   const KernelWork weights =
-      convolutionWork(conv, ConvolutionPass::BackwardWeight, "product");
+      convolutionWork(conv, ConvolutionPass::BackwardWeight, "product", {});
   EXPECT_EQ(weights.kernel, "convolution-backward-weight-product");
-  EXPECT_EQ(amount(weights, "step"), 8 * 18 * 256);
+  EXPECT_EQ(amount(weights, "step"), 32 * 18 * 256);
   EXPECT_EQ(amount(weights, "window"), 16 * 9 * 256);
+  EXPECT_EQ(amount(weights, "put"), 0);
+}
+
+/// What left a core's own cache costs more, the more of it there is.
+TEST(Calibration, OperandsFarAwayCostMore) {
+  DeviceModel d = deviceModel("cpu");
+  d.kernels["gather"] = {0, 1e-9, 0};
+  const KernelWork rows = gatherWork({100, 6400});
+  EXPECT_DOUBLE_EQ(*kernelSeconds(d, rows, 1), 100e-9); // not known: as near
+  d.farKernels["gather"] = {0, 3e-9, 0};
+  EXPECT_DOUBLE_EQ(*kernelSeconds(d, rows), 100e-9);
+  EXPECT_DOUBLE_EQ(*kernelSeconds(d, rows, 0.5), 200e-9);
+  EXPECT_DOUBLE_EQ(*kernelSeconds(d, rows, 1), 300e-9);
+  EXPECT_EQ(farShare(d, 1e9), 0);
+  d.ownCacheBytes = 1e6;
+  EXPECT_EQ(farShare(d, 4e5), 0);
+  EXPECT_DOUBLE_EQ(farShare(d, 1e6), 0.5);
+  EXPECT_EQ(farShare(d, 4e6), 1);
 }
 
 TEST(Profile, ReplacesTimesAndRoundTrips) {
@@ -228,6 +255,12 @@ TEST(Profile, MismatchesAreNamed) {
               times + "}]}"),
       "no times for node 'layer3'");
   has(message(R"({"version":1})"), "no times for node 'layer0'");
+  // What nobody reads is named, with its line.
+  has(message("{\"version\":1,\n\"thread\":2}"),
+      "p.json:2: the file has no member \"thread\"; there are: version");
+  has(message(
+          "{\"version\":1,\"stages\":[\n{\"first_node\":0,\n\"warmup\":0}]}"),
+      "p.json:3: an entry of \"stages\" has no member \"warmup\"");
 }
 
 TEST(WhatIf, TableFollowsTheConditions) {
@@ -239,7 +272,7 @@ TEST(WhatIf, TableFollowsTheConditions) {
   r.memoryLimit = 30'000;
   r.baselines = false;
   PlanResult own = makePlan(r);
-  auto rows = whatIf(r, "devices,bandwidth,microbatches,memory");
+  auto rows = whatIf(r, own, "devices,bandwidth,microbatches,memory");
   auto step = [&](const std::string &axis, const std::string &value) {
     auto it = std::find_if(rows.begin(), rows.end(), [&](const WhatIfRow &row) {
       return row.axis == axis && row.value == value;
@@ -252,6 +285,17 @@ TEST(WhatIf, TableFollowsTheConditions) {
   EXPECT_GT(step("bandwidth", "x0.1"), own.stepSeconds);
   EXPECT_GT(step("microbatches", "16"), own.stepSeconds);
   EXPECT_LE(step("memory", "58.59 KiB"), own.stepSeconds * 1.02);
+  // More of anything may be left unused: never a loss.
+  PlanRequest alone = r; // one node cannot be divided
+  alone.graph = uniformChain(1, 1e-3, 1000, 1000);
+  alone.topology = oneServer(1, 1e6, 1e-6);
+  alone.useAllDevices = true;
+  const PlanResult one = makePlan(alone);
+  for (const WhatIfRow &row : whatIf(alone, one, "devices,bandwidth,memory"))
+    if (row.value == "2" || row.value == "4" || row.value == "x10") {
+      EXPECT_TRUE(row.fits) << row.note;
+      EXPECT_GE(row.samplesPerSecond, one.samplesPerSecond) << row.value;
+    }
   // Two devices or half the memory are too little; the rows say why.
   for (const WhatIfRow &row : rows)
     if (!row.fits) {
@@ -259,9 +303,15 @@ TEST(WhatIf, TableFollowsTheConditions) {
           << row.note;
     }
   std::string table = whatIfTable(own, rows);
+  PlanResult same = own;
+  same.samplesPerSecond *= 1 + 1e-9; // no loss of -0.0 %
+  EXPECT_EQ(whatIfTable(same, {{"devices", "8", true, own.stepSeconds,
+                                own.samplesPerSecond, "1", ""}})
+                .find("-0.0%"),
+            std::string::npos);
   EXPECT_NE(table.find("as asked"), std::string::npos);
   EXPECT_EQ(std::count(table.begin(), table.end(), '\n'),
             static_cast<long>(rows.size()) + 2);
-  EXPECT_THROW(whatIf(r, "weather"), Failure);
-  EXPECT_THROW(whatIf(r, ""), Failure);
+  EXPECT_THROW(whatIf(r, own, "weather"), Failure);
+  EXPECT_THROW(whatIf(r, own, ""), Failure);
 }

@@ -260,6 +260,15 @@ TEST(Planner, RanksWaitForMessages) {
     EXPECT_LT(plan.stepSeconds, free + 30e-4) << strategy;
     // Costs of the stages are those of their work.
     EXPECT_NEAR(plan.stages[1].forwardSeconds, 2e-3, 1e-9);
+    // A receiver copies what it takes: 100,000 bytes in 1 ms keep it from
+    // computing, twice a microbatch in the middle of the pipeline.
+    PlanRequest slow = r;
+    slow.topology = oneServer(4, 1e8, 0);
+    slow.topology.device.receiveSeconds = 1e-4;
+    const PlanResult copies = makePlan(slow);
+    verifyPlan(slow, copies);
+    EXPECT_GT(copies.stepSeconds, plan.stepSeconds + 1.9e-3 * slow.microbatches)
+        << strategy;
     r.graph = uniformChain(8, 1e-3, 4096, 0);
     EXPECT_NEAR(makePlan(r).stepSeconds, free, 1e-6) << strategy;
   }

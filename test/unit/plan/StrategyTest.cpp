@@ -143,6 +143,19 @@ TEST(Strategies, ChooseTakesTheFastest) {
     notFirst += choice.chosen != 0;
   }
   EXPECT_GT(notFirst, 0);
+  // Equal but for rounding, and not better by -0.0 %.
+  PlanRequest even;
+  even.graph = uniformChain(4, 1e-3, 1000, 1000);
+  even.topology = oneServer(2, 1e9, 0);
+  even.microbatches = 2;
+  StrategyChoice equal = chooseStrategy(
+      under(even, {list[0], list[0]}), [](size_t i, const PlanRequest &asked) {
+        OrderedPlan made{asked, makePlan(asked)};
+        made.result.stepSeconds *= 1 - 1e-12 * static_cast<double>(i);
+        return made;
+      });
+  EXPECT_NE(equal.result.runnerUp.find(", +0.0 %"), std::string::npos)
+      << equal.result.runnerUp;
   // Nothing fits: the first strategy's reason.
   PlanRequest tiny;
   tiny.graph = uniformChain(4, 1e-3, 1000, 1000);

@@ -64,13 +64,19 @@ TEST(Topology, FileRoundTrip) {
   EXPECT_DOUBLE_EQ(again.levels[1].bandwidth, t.levels[1].bandwidth);
   EXPECT_EQ(writeTopology(again), writeTopology(t));
   // What calibration found of routines, too.
-  t.device.kernels["product"] = std::vector<double>(12, 2e-9);
+  t.device.kernels["product"] = std::vector<double>(13, 2e-9);
   t.device.kernels["product"][3] = 0.125e-9;
+  t.device.farKernels["gather"] = {1e-9, 2e-9, 4e-9};
+  t.device.ownCacheBytes = 1 << 20;
+  t.device.tile = {8, 16, 3};
   t.device.forkSeconds = 2e-6, t.device.forkEfficiency = 0.75;
   again = parseTopology(writeTopology(t), "again");
   EXPECT_EQ(writeTopology(again), writeTopology(t));
   EXPECT_NEAR(again.device.kernels.at("product").at(3), 0.125e-9, 1e-18);
   EXPECT_DOUBLE_EQ(again.device.forkEfficiency, 0.75);
+  EXPECT_EQ(again.device.tile, t.device.tile);
+  EXPECT_NEAR(again.device.farKernels.at("gather").at(2), 4e-9, 1e-18);
+  EXPECT_EQ(again.device.ownCacheBytes, 1 << 20);
 }
 
 TEST(Topology, BadFilesSayWhere) {
@@ -86,6 +92,11 @@ TEST(Topology, BadFilesSayWhere) {
   };
   EXPECT_NE(message("{").find("c.json"), std::string::npos);
   EXPECT_NE(message("[]").find("levels"), std::string::npos);
+  EXPECT_NE(message("{\"levels\":[{\"count\":1,\n\"latency\":5}]}")
+                .find("c.json:2: a level has no member \"latency\""),
+            std::string::npos);
+  EXPECT_NE(message("{\"core\":1}").find("the file has no member \"core\""),
+            std::string::npos);
   EXPECT_NE(message(R"({"levels":[{"count":2}],"device":"h200"})")
                 .find("bandwidth_GBps"),
             std::string::npos);
@@ -129,6 +140,15 @@ TEST(Topology, BadFilesSayWhere) {
                      "\"product\" is not an object"),
            std::pair(R"("memory_GiB":1,"fork_efficiency":0,)",
                      "\"fork_efficiency\""),
+           std::pair(R"("memory_GiB":1,"tile":8,)", "\"tile\" is not"),
+           std::pair(R"("memory_GiB":1,"tile":{"rows":1.5},)", "whole number"),
+           std::pair("\n\"memory_GB\":1,\"memory_GiB\":1,",
+                     "c.json:2: \"device\" has no member \"memory_GB\"; there "
+                     "are: name, kind, memory_GiB"),
+           std::pair(R"("memory_GiB":1,"efficiency":{"matmult":1},)",
+                     "\"efficiency\" has no member \"matmult\""),
+           std::pair(R"("memory_GiB":1,"kernels_ns":{"gather":{"calls":1}},)",
+                     "\"gather\" has no member \"calls\""),
        })
     EXPECT_NE(device(fields).find(part), std::string::npos) << fields;
   try {

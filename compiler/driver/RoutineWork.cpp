@@ -1,0 +1,114 @@
+//===- RoutineWork.cpp - what a library routine has to do -----------------===//
+#include "compiler/driver/RoutineWork.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace pipec {
+namespace {
+
+int64_t product(const int64_t *sizes, int64_t count) {
+  int64_t n = 1;
+  for (int64_t i = 0; i < count; ++i)
+    n *= sizes[i];
+  return n;
+}
+
+int64_t elementSize(int32_t dtype) {
+  switch (dtype) {
+  case PIPEC_F64:
+  case PIPEC_I64:
+    return 8;
+  case PIPEC_I8:
+    return 1;
+  default:
+    return 4;
+  }
+}
+
+} // namespace
+
+plan::KernelWork routineWork(const PipecConv &d, int which,
+                             const plan::ProductTile &tile) {
+  plan::ConvolutionShape s;
+  s.images = d.n, s.channels = d.c, s.outputs = d.o;
+  s.groups = std::max(1, d.groups);
+  s.in = s.out = 1;
+  for (int i = 0; i < d.spatial_rank; ++i)
+    s.in *= d.in[i], s.out *= d.out[i], s.taps *= d.kernel[i],
+        s.inRow = d.in[i], s.outRow = d.out[i], s.steps *= d.stride[i];
+  const char *path = "direct";
+  switch (pipec_conv_path(&d, which)) {
+  case PIPEC_CONV_PRODUCT:
+    path = "product";
+    break;
+  case PIPEC_CONV_ROWS:
+    path = "rows";
+    break;
+  case PIPEC_CONV_WINOGRAD:
+    path = "winograd";
+    break;
+  }
+  return plan::convolutionWork(s, static_cast<plan::ConvolutionPass>(which),
+                               path, tile);
+}
+
+plan::KernelWork routineWork(const PipecMatmul &d,
+                             const plan::ProductTile &tile) {
+  plan::ProductShape shape;
+  shape.batch = product(d.batch, d.batch_rank);
+  shape.m = d.m, shape.n = d.n, shape.k = d.k;
+  shape.transposeA = d.transpose_a, shape.transposeB = d.transpose_b;
+  return plan::productWork(shape, tile);
+}
+
+plan::KernelWork routineWork(const PipecPool &d, const std::string &name) {
+  plan::PoolShape shape;
+  shape.planes = static_cast<double>(d.n * d.c);
+  shape.in = shape.planes * product(d.in, d.spatial_rank);
+  shape.out = shape.planes * product(d.out, d.spatial_rank);
+  shape.taps = shape.out * product(d.kernel, d.spatial_rank);
+  shape.divides = d.n * d.c > 1 && shape.taps > 65536;
+  return plan::poolWork(name, shape);
+}
+
+plan::KernelWork routineWork(const PipecGather &d, bool adds, int64_t cleared) {
+  plan::GatherShape shape;
+  shape.rows = static_cast<double>(d.outer * d.ids);
+  shape.bytes =
+      shape.rows * static_cast<double>(d.inner * elementSize(d.dtype));
+  shape.cleared = static_cast<double>(cleared);
+  shape.adds = adds;
+  shape.divides = d.outer * d.ids * d.inner > 8192;
+  return plan::gatherWork(shape);
+}
+
+plan::KernelWork routineWork(const PipecCopy &d) {
+  // As runtime/kernels/cpu/Copy.cpp walks it: the loop of the least step in the
+  // destination innermost.
+  int inner = -1;
+  bool unitSource = false;
+  for (int i = 0; i < d.rank; ++i) {
+    if (d.size[i] == 0)
+      return {};
+    if (inner < 0 || std::abs(d.dst_stride[i]) <= std::abs(d.dst_stride[inner]))
+      inner = i;
+    unitSource |= d.src_stride[i] == 1;
+  }
+  const double bytes =
+      static_cast<double>(product(d.size, d.rank) * d.element_size);
+  plan::CopyShape shape;
+  shape.rows = inner < 0 ? 1 : bytes / (d.size[inner] * d.element_size);
+  const int64_t from = inner < 0 ? 1 : d.src_stride[inner],
+                to = inner < 0 ? 1 : d.dst_stride[inner];
+  if (from == 1 && to == 1)
+    shape.contiguous = bytes;
+  else if (to == 1 && from != 0 && unitSource)
+    shape.transposed = bytes, shape.rows = shape.rows / 16;
+  else
+    shape.strided = bytes / d.element_size;
+  shape.divides = bytes / d.element_size > 16384;
+  return plan::copyWork(shape);
+}
+
+} // namespace pipec

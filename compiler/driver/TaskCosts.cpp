@@ -1,0 +1,147 @@
+//===- TaskCosts.cpp - times of the code that a model becomes -------------===//
+#include "compiler/driver/TaskCosts.h"
+
+#include "compiler/driver/UnitWork.h"
+#include "compiler/target/cpu/Cpu.h"
+#include "compiler/target/native/Codegen.h"
+#include "dialects/pipe/Pipe.h"
+#include "passes/Pipelines.h"
+
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Transforms/Passes.h"
+
+using namespace mlir;
+using namespace pipec;
+
+bool pipec::knowsCalls(const plan::DeviceModel &device) {
+  return device.kernels.count("generated") > 0;
+}
+
+namespace {
+
+class TaskPricer {
+public:
+  TaskPricer(const plan::DeviceModel &device, const fusion::Machine &machine,
+             ModuleOp scratch, double far, TaskCosts &costs)
+      : device(device), machine(machine), scratch(scratch), far(far),
+        costs(costs) {}
+
+  LogicalResult run(fusion::TaskPlan &task) {
+    double *step = task.name == "update"  ? &costs.update
+                   : task.name == "track" ? &costs.track
+                                          : nullptr;
+    const TaskCosts before = costs;
+    double unowned = 0;
+    for (const fusion::Unit &unit : task.units) {
+      FailureOr<plan::KernelWork> work =
+          unitWork(unit, scratch, machine, device.tile);
+      if (failed(work))
+        return failure();
+      const double seconds = secondsOf(*work);
+      if (step)
+        *step += seconds;
+      else if (!share(unit, seconds))
+        unowned += seconds;
+    }
+    if (unowned > 0)
+      spread(before, task.name == "forward", unowned);
+    return success();
+  }
+
+private:
+  double secondsOf(const plan::KernelWork &work) const {
+    if (work.kernel.empty())
+      return 0;
+    return plan::kernelSeconds(device, work, far).value_or(0);
+  }
+
+  /// How much of a call an op is.
+  static double weightOf(Operation *op) {
+    double elements = 1;
+    for (Value operand : op->getOperands())
+      elements = std::max(
+          elements,
+          static_cast<double>(nn::tensorType(operand).getNumElements()));
+    const bool dear = isa<nn::ExpOp, nn::LogOp, nn::Log1pOp, nn::TanhOp,
+                          nn::ErfOp, nn::SigmoidOp, nn::SinOp, nn::CosOp>(op);
+    return elements * (dear ? 8 : 1);
+  }
+
+  /// Among the nodes of the unit's ops; false when it has none.
+  bool share(const fusion::Unit &unit, double seconds) {
+    std::vector<std::pair<double *, double>> owners;
+    double total = 0;
+    auto add = [&](Operation *op) {
+      auto node = op->getAttrOfType<IntegerAttr>(kNode);
+      auto part = op->getAttrOfType<IntegerAttr>(kPart);
+      if (!node || !part)
+        return;
+      owners.push_back(
+          {&costs.nodes[node.getInt()][part.getInt()], weightOf(op)});
+      total += owners.back().second;
+    };
+    if (unit.kind == fusion::Unit::Kernel && unit.kernel.group)
+      for (Operation *op : unit.kernel.group->ops)
+        add(op);
+    if (owners.empty() && unit.op)
+      add(unit.op);
+    for (auto [into, weight] : owners)
+      *into += seconds * weight / total;
+    return !owners.empty();
+  }
+
+  /// Copies that no op asks for alone: over all of the task.
+  void spread(const TaskCosts &before, bool forward, double seconds) {
+    double total = 0;
+    auto each = [&](auto visit) {
+      for (size_t i = 0; i < costs.nodes.size(); ++i)
+        for (size_t part = forward ? 0 : 1; part < (forward ? 1u : 3u); ++part)
+          visit(costs.nodes[i][part],
+                costs.nodes[i][part] - before.nodes[i][part]);
+    };
+    each([&](double &, double own) { total += own; });
+    if (total > 0)
+      each([&](double &into, double own) { into += seconds * own / total; });
+    else if (!costs.nodes.empty())
+      costs.nodes.front()[forward ? 0 : 1] += seconds;
+  }
+
+  const plan::DeviceModel &device;
+  const fusion::Machine &machine;
+  ModuleOp scratch;
+  const double far;
+  TaskCosts &costs;
+};
+
+} // namespace
+
+FailureOr<TaskCosts> pipec::taskCosts(ModuleOp module, size_t nodes,
+                                      const OptimizerChoice &optimizer,
+                                      const plan::DeviceModel &device,
+                                      double far) {
+  PassManager passes(module.getContext());
+  passes.addPass(createCanonicalizerPass());
+  passes.addPass(createCSEPass());
+  addSplitPhase(passes, false);
+  addMemoryPhase(passes);
+  if (!optimizer.name.empty())
+    addUpdatePhase(passes, optimizer.name, optimizer.settings);
+  if (failed(passes.run(module)))
+    return failure();
+  native::registerLoweringDialects(*module.getContext());
+  FailureOr<fusion::Machine> machine =
+      cpu::machineOf(module.getLoc(), "native");
+  if (failed(machine))
+    return failure();
+  TaskCosts costs;
+  costs.nodes.assign(nodes, {0, 0, 0});
+  OwningOpRef<ModuleOp> scratch = ModuleOp::create(module.getLoc());
+  TaskPricer pricer(device, *machine, *scratch, far, costs);
+  for (auto stage : module.getOps<ModuleOp>())
+    if (stage->hasAttr(pipe::kStageAttr) &&
+        failed(cpu::planTasks(stage, true, [&](fusion::TaskPlan &task) {
+          return pricer.run(task);
+        })))
+      return failure();
+  return costs;
+}

@@ -1,0 +1,166 @@
+//===- WithinLimit.cpp - plans that keep to the memory there is -----------===//
+#include "compiler/driver/WithinLimit.h"
+
+#include "compiler/plan/Infeasible.h"
+#include "report/Format.h"
+
+#include <optional>
+
+namespace pipec {
+namespace {
+
+/// Tries before a plan is said not to fit: down to a quarter of the limit.
+constexpr int kMostTries = 8;
+/// Limits that are tried before one is named.
+constexpr int kMostTrials = 6;
+
+/// The next of 4/4, 5/4, 6/4, 7/4 of a power of two.
+int64_t nextLower(int64_t bytes) {
+  int64_t power = 1;
+  while (2 * power < bytes)
+    power *= 2;
+  const int64_t step = std::max<int64_t>(1, power / 4);
+  return std::max<int64_t>(1, (bytes - 1) / step * step);
+}
+
+std::string shortageOf(int64_t bytes, const std::string &where, int64_t limit) {
+  return "nothing fits in memory: the smallest plan found needs " +
+         report::bytes(bytes) + " on " + where + ", " +
+         report::bytes(bytes - limit) + " more than the " +
+         report::bytes(limit) + " there are";
+}
+
+plan::NoFit tooLarge(const OverLimit &over) {
+  return plan::NoFit(
+      shortageOf(over.bytes, "rank " + std::to_string(over.rank), over.limit),
+      {{plan::Remedy::Limit, over.bytes}},
+      std::string("more stages, smaller microbatches, --recompute full or "
+                  "another strategy") +
+          (over.slices > 1 ? ", or a smaller --slices," : "") +
+          " may need less");
+}
+
+/// The options with a remedy; nothing where it is more than an option.
+std::optional<CompileOptions> with(const plan::Remedy &remedy,
+                                   CompileOptions options) {
+  switch (remedy.kind) {
+  case plan::Remedy::Limit:
+    options.memoryLimit = remedy.amount;
+    return options;
+  case plan::Remedy::Recompute:
+    options.recompute = "auto";
+    return options;
+  case plan::Remedy::Strategy:
+    options.strategy = "1f1b";
+    return options;
+  case plan::Remedy::Devices:
+    if (!options.clusterFile.empty())
+      return std::nullopt;
+    (options.gpus.empty() ? options.cpus : options.gpus) =
+        std::to_string(remedy.amount);
+    return options;
+  }
+  return std::nullopt;
+}
+
+/// Bytes of the plan that fits under the options; else nothing, and in `least`
+/// the bytes of the smallest plan there was, 0 without one.
+std::optional<int64_t> tried(const CompileOptions &options,
+                             const Attempt &trial, int64_t &least) {
+  least = 0;
+  try {
+    return withinLimit(options, trial);
+  } catch (const plan::NoFit &failure) {
+    for (const plan::Remedy &remedy : failure.remedies)
+      if (remedy.kind == plan::Remedy::Limit)
+        least = remedy.amount;
+  } catch (const Failure &failure) {
+    if (failure.code != Exit::NoFit && failure.code != Exit::Usage)
+      throw;
+  }
+  return std::nullopt;
+}
+
+/// A limit under which there is a plan, from `bytes` on; 0 when none is found,
+/// -1 when the model is too large to look for one.
+int64_t limitThatFits(const CompileOptions &options, int64_t bytes,
+                      const Attempt &trial) {
+  int64_t found = 0;
+  for (int trials = 0; trials < kMostTrials && bytes > 0; ++trials) {
+    int64_t least = 0;
+    const auto peak =
+        tried(*with({plan::Remedy::Limit, bytes}, options), trial, least);
+    if (peak && *peak < 0)
+      return -1;
+    if (!peak && found)
+      break;
+    if (peak) {
+      found = bytes;
+      if (*peak >= bytes)
+        break;
+      bytes = *peak; // which may do by itself
+    } else {
+      bytes = std::max(least, bytes + bytes / 64 + 1);
+    }
+  }
+  return found;
+}
+
+/// `failure` with what has been tried in place of what the planner believes.
+plan::NoFit advised(const CompileOptions &options, const plan::NoFit &failure,
+                    const Attempt &trial) {
+  std::vector<plan::Remedy> remedies;
+  for (plan::Remedy remedy : failure.remedies) {
+    if (remedy.kind == plan::Remedy::Limit) {
+      const int64_t bytes = limitThatFits(options, remedy.amount, trial);
+      if (bytes < 0)
+        return failure;
+      remedy.amount = bytes;
+      if (bytes == 0)
+        continue;
+    } else {
+      const auto changed = with(remedy, options);
+      int64_t least = 0;
+      if (!changed || !tried(*changed, trial, least))
+        continue;
+    }
+    remedies.push_back(remedy);
+  }
+  return plan::NoFit(failure.shortage, remedies, failure.hint);
+}
+
+} // namespace
+
+int64_t withinLimit(CompileOptions options, const Attempt &attempt) {
+  // Quarters of powers of two, the same ones whatever the limit, so that a plan
+  // found under one is found under another.
+  std::optional<OverLimit> least;
+  options.memoryMargin = 0;
+  for (int64_t tries = 1, given = 0;; ++tries) {
+    try {
+      return attempt(options);
+    } catch (const OverLimit &over) {
+      if (!least || over.bytes < least->bytes)
+        least = over;
+      given = nextLower(given > 0 ? given : over.limit);
+    } catch (const Failure &failure) {
+      if (!least || failure.code != Exit::NoFit)
+        throw;
+      throw tooLarge(*least);
+    }
+    if (tries == kMostTries)
+      throw tooLarge(*least);
+    options.memoryMargin = least->limit - given;
+  }
+}
+
+int64_t withinLimitOrAdvice(const CompileOptions &options,
+                            const Attempt &attempt, const Attempt &trial) {
+  try {
+    return withinLimit(options, attempt);
+  } catch (const plan::NoFit &failure) {
+    throw advised(options, failure, trial);
+  }
+}
+
+} // namespace pipec
