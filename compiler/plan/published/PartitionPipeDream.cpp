@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 
 namespace pipec::published {
 
@@ -54,14 +55,15 @@ struct Search {
 [[noreturn]] void pipeDreamDoesNotFit(Search &search, int devices,
                                       double limit) {
   const double least = std::ceil(leastBytes(search.states, devices));
-  // Replicas that keep to servers may need more.
   double enough = std::max(least, limit + 1);
-  PipeDreamPlan plan = search.within(enough);
-  while (!std::isfinite(plan.seconds))
-    plan = search.within(enough = std::ceil(1.25 * enough));
-  const double own = std::ceil(mostBytes(search.states, plan));
-  if (own < enough && std::isfinite(search.within(own).seconds))
-    enough = own;
+  if (search.levels.size() > 1) { // replicas that keep to servers may need more
+    PipeDreamPlan plan = search.within(enough);
+    while (!std::isfinite(plan.seconds))
+      plan = search.within(enough = std::ceil(1.25 * enough));
+    const double own = std::ceil(mostBytes(search.states, plan));
+    if (own < enough && std::isfinite(search.within(own).seconds))
+      enough = own;
+  }
   // Where not every plan was looked at, there may be one.
   const bool proven =
       least > limit || (search.levels.size() == 1 && search.states.complete);
@@ -120,7 +122,10 @@ Partition partitionPipeDream(const PartitionOptions &options) {
   PipeDreamPlan plan = search.within(0);
   if (limit > 0 && mostBytes(states, plan) > limit) {
     states = cutStates(profile, cuts, true);
-    plan = search.within(limit);
+    if (leastBytes(states, devices) <= limit)
+      plan = search.within(limit);
+    else // without a search over every number of machines
+      plan.seconds = std::numeric_limits<double>::infinity();
   }
   if (!std::isfinite(plan.seconds))
     pipeDreamDoesNotFit(search, devices, limit);
