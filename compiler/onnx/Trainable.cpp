@@ -450,9 +450,11 @@ static size_t distanceToPart(const std::string &text, const std::string &name) {
   return best;
 }
 
-/// A remedy that lists the three names that the text may have meant.
+/// A remedy: the three names that the text may have meant.
 static std::string nearestNames(const std::string &text,
                                 const std::vector<std::string> &names) {
+  if (names.empty())
+    return "nothing in it trains; leave the option out";
   std::vector<std::pair<size_t, size_t>> order; // distance, position
   for (size_t i = 0; i < names.size(); ++i)
     order.emplace_back(distanceToPart(text, names[i]), i);

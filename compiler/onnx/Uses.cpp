@@ -23,12 +23,20 @@ Uses::Uses(const Model &model) : model(model) {
   collect(model.graph.nodes, table, 0);
 }
 
-/// What a loop hands to its body in input `operand` in every iteration, by the
-/// body's name of it; empty for other nodes, and for a state, which changes.
-static std::string loopInvariant(const Node &node, int operand) {
+namespace {
+/// A body's name of what a loop hands to it.
+struct Handed {
+  const Graph *body = nullptr;
+  std::string name;
+};
+} // namespace
+
+/// What input `operand` of a loop is in every iteration; no body for other
+/// nodes, and for a state, which changes.
+static Handed loopInvariant(const Node &node, int operand) {
   const bool isLoop = node.op == "Loop", isScan = node.op == "Scan";
   if ((!isLoop && !isScan) || !node.domain.empty())
-    return "";
+    return {};
   const Graph *body = nullptr;
   int64_t sliced = 0;
   for (const Attribute &a : node.attributes) {
@@ -36,29 +44,30 @@ static std::string loopInvariant(const Node &node, int operand) {
     sliced = a.name == "num_scan_inputs" ? a.i : sliced;
   }
   if (!body || operand >= static_cast<int>(body->inputs.size()))
-    return "";
+    return {};
   const std::string &name = body->inputs[operand].name;
   if (isScan && operand >= static_cast<int>(node.inputs.size()) - sliced)
-    return name; // its slices
+    return {body, name}; // its slices
   // Outputs of a Loop's body lack the number of the iteration.
   const int output = isLoop ? operand - 1 : operand;
   if (output < 0 || output >= static_cast<int>(body->outputs.size()))
-    return "";
+    return {};
   std::string made = body->outputs[output].name;
-  for (auto node = body->nodes.rbegin(); node != body->nodes.rend(); ++node)
-    if (node->op == "Identity" && node->outputs[0] == made)
-      made = node->inputs[0];
-  return made == name ? name : "";
+  for (auto copy = body->nodes.rbegin(); copy != body->nodes.rend(); ++copy)
+    if (copy->op == "Identity" && !copy->inputs.empty() &&
+        !copy->outputs.empty() && copy->outputs[0] == made)
+      made = copy->inputs[0];
+  return made == name ? Handed{body, name} : Handed{};
 }
 
 void Uses::collect(const std::vector<Node> &nodes, Table &into, int depth) {
   for (const Node &node : nodes) {
-    for (const Attribute &a : node.attributes)
-      if (a.graph)
-        collect(a.graph->nodes, into, depth);
     for (size_t i = 0; i < node.inputs.size(); ++i)
       if (!node.inputs[i].empty())
         follow(node, static_cast<int>(i), into, depth);
+    for (const Attribute &a : node.attributes)
+      if (a.graph)
+        collect(a.graph->nodes, into, depth);
   }
 }
 
@@ -73,14 +82,27 @@ const Uses::Table &Uses::tableOf(const Function &function, int depth) {
   return functionTables[&function];
 }
 
+/// Of a body alone: bodies of other loops may use the same names.
+const Uses::Table &Uses::tableOf(const Graph &body, int depth) {
+  auto [entry, isNew] = bodyTables.try_emplace(&body);
+  if (isNew) {
+    Table inner;
+    collect(body.nodes, inner, depth);
+    // The map may have grown meanwhile.
+    bodyTables[&body] = std::move(inner);
+  }
+  return bodyTables[&body];
+}
+
 void Uses::follow(const Node &node, int operand, Table &into, int depth) {
   std::vector<Use> &out = into[node.inputs[operand]];
-  if (const std::string inside = loopInvariant(node, operand); !inside.empty())
-    if (const auto inner = into.find(inside);
-        inner != into.end() && &inner->second != &out) {
-      out.insert(out.end(), inner->second.begin(), inner->second.end());
+  if (const Handed handed = loopInvariant(node, operand); handed.body) {
+    const Table &inner = tableOf(*handed.body, depth);
+    if (const auto uses = inner.find(handed.name); uses != inner.end()) {
+      out.insert(out.end(), uses->second.begin(), uses->second.end());
       return;
     }
+  }
   const Function *function =
       depth < kDeepestCall ? calledFunction(model, node) : nullptr;
   if (!function) {

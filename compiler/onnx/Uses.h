@@ -1,5 +1,4 @@
-//===- Uses.h - who reads a value --------------------------------*- C++
-//-*-===//
+//===- Uses.h - who reads a value -------------------------------*- C++ -*-===//
 #pragma once
 
 #include "compiler/onnx/Model.h"
@@ -29,10 +28,12 @@ private:
   void collect(const std::vector<Node> &nodes, Table &table, int depth);
   void follow(const Node &node, int operand, Table &into, int depth);
   const Table &tableOf(const Function &function, int depth);
+  const Table &tableOf(const Graph &body, int depth);
 
   const Model &model;
   Table table;
   std::unordered_map<const Function *, Table> functionTables;
+  std::unordered_map<const Graph *, Table> bodyTables;
   std::unordered_map<std::string, const Node *> producers;
 };
 

@@ -31,6 +31,9 @@ TEST(OpTable, UnknownOperatorsHaveNoRow) {
 TEST(OpTable, WhatIsRefusedHasNoRow) {
   ASSERT_NE(findRefused("NonMaxSuppression"), nullptr);
   EXPECT_EQ(findRefused("Add"), nullptr);
-  for (const char *name : {"ImageDecoder", "NonMaxSuppression", "Unique"})
-    EXPECT_EQ(findOp("", name), nullptr);
+  for (const char *name : {"ImageDecoder", "MaxRoiPool", "Multinomial",
+                           "NonMaxSuppression", "Unique"}) {
+    EXPECT_NE(findRefused(name), nullptr) << name;
+    EXPECT_EQ(findOp("", name), nullptr) << name;
+  }
 }
