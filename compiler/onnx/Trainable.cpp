@@ -293,9 +293,37 @@ static bool reachesRotary(const Uses &uses, const std::string &name) {
   return false;
 }
 
-/// Whether the node multiplies the tensor with what was divided by a root: a
+/// Whether a value is the root of a sum or a mean: a norm or a deviation, not
+/// the root of a size that attention divides its scores by.
+static bool isRootOfSum(const Uses &uses, const std::string &name) {
+  static const std::set<std::string> sums = {"ReduceMean", "ReduceSum",
+                                             "ReduceSumSquare"};
+  static const std::set<std::string> passes = {
+      "Add",      "Cast",      "Clip", "Div",     "Expand",
+      "Identity", "Max",       "Mul",  "Reshape", "Squeeze",
+      "Sub",      "Transpose", "Relu", "Abs",     "Unsqueeze"};
+  const Node *root = uses.producer(name);
+  if (!root || root->op != "Sqrt")
+    return false;
+  std::vector<std::string> work = root->inputs;
+  std::unordered_set<std::string> seen(work.begin(), work.end());
+  while (!work.empty()) {
+    const Node *at = uses.producer(work.back());
+    work.pop_back();
+    if (at && sums.count(at->op))
+      return true;
+    if (at && passes.count(at->op))
+      for (const std::string &input : at->inputs)
+        if (seen.insert(input).second)
+          work.push_back(input);
+  }
+  return false;
+}
+
+/// Whether the node multiplies the tensor with what was divided by a norm: a
 /// normalization written out, whose factors may have several dimensions. They
-/// are all equal before any training; a table of cosines starts with ones.
+/// are all equal before any training; a table of cosines starts with ones, and
+/// a mask is of zeros and ones.
 static bool scalesNormalized(const Model &model, const TensorData &t,
                              const Use &use, const Uses &uses) {
   if (use.node->op != "Mul" || use.node->inputs.size() != 2)
@@ -303,9 +331,9 @@ static bool scalesNormalized(const Model &model, const TensorData &t,
   const Node *by = uses.producer(use.node->inputs[1 - use.operand]);
   if (!by || by->inputs.empty() || (by->op != "Reciprocal" && by->op != "Div"))
     return false;
-  const Node *root = uses.producer(by->inputs.back());
-  return root && root->op == "Sqrt" &&
-         (isUniform(model, t) || firstRowVaries(model, t));
+  return isRootOfSum(uses, by->inputs.back()) &&
+         (isUniform(model, t) ||
+          (firstRowVaries(model, t) && !isZeroOne(model, t)));
 }
 
 /// Whether this use is one that only a weight has.
