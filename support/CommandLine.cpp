@@ -1,34 +1,16 @@
 //===- CommandLine.cpp - one way to read a command line -------------------===//
 #include "support/CommandLine.h"
 
+#include "support/EditDistance.h"
 #include "support/Failure.h"
 #include "support/Version.h"
 
 #include <CLI/CLI.hpp>
 
-#include <algorithm>
 #include <iostream>
-#include <numeric>
-#include <vector>
 
 namespace pipec {
 namespace {
-
-/// Letters to insert, delete or replace to come from one to the other.
-size_t editDistance(const std::string &from, const std::string &to) {
-  std::vector<size_t> row(to.size() + 1);
-  std::iota(row.begin(), row.end(), size_t(0));
-  for (size_t i = 1; i <= from.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= to.size(); ++j) {
-      const size_t replaced = diagonal + (from[i - 1] != to[j - 1]);
-      diagonal = row[j];
-      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row.back();
-}
 
 /// ", did you mean --stages?" where an option's name is close to the first
 /// argument that is none.

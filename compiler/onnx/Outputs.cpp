@@ -216,8 +216,8 @@ static bool hasFoldedBatchNorms(const Model &model) {
 
 static void noteFoldedBatchNorms(const Model &model, Diagnostics &diagnostics) {
   if (hasFoldedBatchNorms(model))
-    diagnostics.note("batch norms are folded into the convolutions of this "
-                     "file; it trains "
+    diagnostics.note("batch norms are folded into the layers before them in "
+                     "this file; it trains "
                      "as a network without them. To keep them, export with "
                      "optimize=False (dynamo) or training=PRESERVE and "
                      "do_constant_folding=False (TorchScript)");
@@ -237,7 +237,7 @@ void Importer::noteComputedWeights() {
               ? ""
               : " (and " + std::to_string(computed.size() - 1) + " more)") +
          " from the parameter '" + classes[computed[0]].computedFrom +
-         "' and other numbers: what stands in the file trains, not the "
+         "': what stands in the file trains, not the "
          "parameter. To keep the computation, export with optimize=False");
 }
 

@@ -2,8 +2,7 @@
 #include "compiler/onnx/Trainable.h"
 #include "compiler/onnx/Derived.h"
 #include "compiler/onnx/Generated.h"
-
-#include "llvm/Support/Regex.h"
+#include "compiler/onnx/Patterns.h"
 
 #include <algorithm>
 #include <cmath>
@@ -457,89 +456,8 @@ static Classification byStructure(const Model &model, const TensorData &t,
 }
 
 //===----------------------------------------------------------------------===//
-// What the user says
+// Everything together
 //===----------------------------------------------------------------------===//
-
-/// How many letters of a part of `name` differ from `text`: Sellers' distance.
-static size_t distanceToPart(const std::string &text, const std::string &name) {
-  std::vector<size_t> column(text.size() + 1);
-  for (size_t i = 0; i <= text.size(); ++i)
-    column[i] = i;
-  size_t best = column.back();
-  for (const char c : name) {
-    size_t diagonal = 0; // a part may begin anywhere
-    for (size_t i = 1; i <= text.size(); ++i) {
-      const size_t replaced = diagonal + (text[i - 1] != c);
-      diagonal = column[i];
-      column[i] = std::min({replaced, column[i] + 1, column[i - 1] + 1});
-    }
-    best = std::min(best, column.back());
-  }
-  return best;
-}
-
-/// A remedy: the three names that the text may have meant.
-static std::string nearestNames(const std::string &text,
-                                const std::vector<std::string> &names) {
-  if (names.empty())
-    return "nothing in it trains; leave the option out";
-  std::vector<std::pair<size_t, size_t>> order; // distance, position
-  for (size_t i = 0; i < names.size(); ++i)
-    order.emplace_back(distanceToPart(text, names[i]), i);
-  std::sort(order.begin(), order.end());
-  if (order.size() > 3)
-    order.resize(3);
-  std::string list;
-  for (const auto &[distance, i] : order)
-    list += (list.empty() ? "" : ", ") + names[i];
-  return "the nearest of its " + std::to_string(names.size()) +
-         " weights: " + list;
-}
-
-namespace {
-/// The regular expressions of one option.
-class Patterns {
-public:
-  Patterns(const char *option, const std::vector<std::string> &texts,
-           Diagnostics &diagnostics)
-      : option(option), texts(texts), matched(texts.size(), false) {
-    for (const std::string &text : texts) {
-      patterns.emplace_back(text);
-      std::string error;
-      if (!patterns.back().isValid(error))
-        diagnostics.add(Exit::Usage,
-                        std::string(option) + " '" + text +
-                            "' is no regular expression: " + error);
-    }
-  }
-  bool match(const std::string &name) {
-    bool any = false;
-    for (size_t i = 0; i < patterns.size(); ++i) {
-      std::string error;
-      if (patterns[i].isValid(error) && patterns[i].match(name))
-        any = matched[i] = true;
-    }
-    return any;
-  }
-  void reportUnmatched(const std::vector<std::string> &names,
-                       Diagnostics &diagnostics) const {
-    for (size_t i = 0; i < patterns.size(); ++i) {
-      std::string error;
-      if (!matched[i] && patterns[i].isValid(error))
-        diagnostics.add(Exit::Usage,
-                        std::string(option) + " '" + texts[i] +
-                            "' matches no weight of the model",
-                        nearestNames(texts[i], names));
-    }
-  }
-
-private:
-  const char *option;
-  const std::vector<std::string> &texts;
-  std::vector<llvm::Regex> patterns;
-  std::vector<bool> matched;
-};
-} // namespace
 
 /// Initializers that are running statistics of a batch norm.
 static std::unordered_set<std::string> runningStatistics(const Uses &uses,

@@ -299,13 +299,13 @@ void Session::report() {
     if (!leads())
       return;
     const Summary summary = summarize(plan, results);
+    const bool idle = state->trains && summary.steps == 0;
     metrics->summary(summary);
     if (!options.trace.empty())
       writeTrace(plan, results, options.trace);
-    if (!options.profileOut.empty())
+    if (!options.profileOut.empty() && !idle)
       writeProfile(plan, results, options.profileOut);
     const report::MeasuredRun run = measured(plan, results);
-    const bool idle = state->trains && summary.steps == 0;
     try {
       if (!options.evaluate && !idle) // whose page is that of the training
         report::writeReport(plan, options.plan + "/report.html", &run);

@@ -53,7 +53,7 @@ class ExportersTest(PipelineTest):
             tensors = [onnx.tensor(name, onnx.FLOAT, (3, 3), range(9)) for name in names]
             values = [onnx.value(name, onnx.FLOAT, (3, 3), {FOLDED: source}) for name in names]
             notes = self.report(nodes, tensors, values=values, metadata={SIGNATURE: "p: PARAMETER target='net.w'"})["notes"]
-            text = "the exporter computed '%s' (and 1 more) from the parameter 'net.w' and other numbers: what stands in " \
+            text = "the exporter computed '%s' (and 1 more) from the parameter 'net.w': what stands in " \
                 "the file trains, not the parameter. To keep the computation, export with optimize=False" % first
             self.assertEqual(text in notes, said, notes)
 

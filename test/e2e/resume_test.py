@@ -46,10 +46,12 @@ class ResumeTest(PipelineTest):
         self.train(plan, golden.data, 4, "--checkpoint", checkpoint)
         flags = [word for name, file in golden.data.items()
                  for word in ("--data", "%s=%s" % (name, file))]
-        done = call("pipec-run", plan, *flags, "--resume", checkpoint, "--steps", 4)
+        done = call("pipec-run", plan, *flags, "--resume", checkpoint, "--steps", 4,
+                    "--profile-out", self.folder / "profile.json")
         self.check_exit(done, 0)
         self.assertEqual(done.stdout, "nothing left to do: the checkpoint in %s has done all 4 steps "
                          "(they count from the very first)\n" % checkpoint)
+        self.assertFalse((self.folder / "profile.json").exists())  # it would be one of zeros
         early = call("pipec-run", plan, *flags, "--resume", checkpoint, "--steps", 3)
         self.check_exit(early, USAGE)
         self.assertIn("the checkpoint is of step 4, behind --steps 3", early.stderr)

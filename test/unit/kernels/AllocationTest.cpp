@@ -39,10 +39,10 @@ namespace {
 
 using namespace pipec::test;
 
-/// Convolutions of every kind of path, and a product.
+/// Convolutions of every kind of path, and products.
 struct Work {
   PipecConv convs[4] = {};
-  PipecMatmul matmul = {};
+  PipecMatmul matmul = {}, narrow = {};
   Buffer<float> a{1 << 20}, b{1 << 20}, c{1 << 20}, scratch{8 << 20};
 
   Work() {
@@ -65,6 +65,8 @@ struct Work {
     }
     matmul.m = matmul.n = matmul.k = 300;
     matmul.lda = matmul.ldb = matmul.ldc = 300;
+    narrow = matmul;
+    narrow.dtype = PIPEC_BF16, narrow.wide = 1;
     Random random(1);
     random.fill(a);
     random.fill(b);
@@ -72,6 +74,7 @@ struct Work {
 
   void run() {
     pipec_matmul(&matmul, a.data(), b.data(), c.data());
+    pipec_matmul(&narrow, a.data(), b.data(), c.data());
     for (PipecConv &d : convs) {
       pipec_conv_forward(&d, a.data(), b.data(), c.data(), scratch.data());
       pipec_conv_backward_input(&d, a.data(), b.data(), c.data(),

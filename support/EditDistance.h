@@ -1,0 +1,16 @@
+//===- EditDistance.h - how far a word is from what was meant ---*- C++ -*-===//
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+namespace pipec {
+
+/// Letters to insert, delete or replace to come from one to the other
+/// (Levenshtein).
+size_t editDistance(const std::string &from, const std::string &to);
+
+/// The same to the nearest part of `name` (Sellers).
+size_t editDistanceToPart(const std::string &text, const std::string &name);
+
+} // namespace pipec
