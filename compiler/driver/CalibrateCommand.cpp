@@ -46,7 +46,9 @@ std::string table(const plan::DeviceModel &device,
       {"kernel", ">FLOP", ">bytes", ">measured", ">model", ">ratio"});
   for (const plan::CalibrationSample &s : samples) {
     double model = plan::opSeconds(device, s.flops, s.bytes, s.kind, s.dtype);
-    table.add({nameOf(s.kind), report::count(static_cast<int64_t>(s.flops)),
+    const char *type = s.dtype == plan::DType::BF16 ? " bf16" : "";
+    table.add({std::string(nameOf(s.kind)) + type,
+               report::count(static_cast<int64_t>(s.flops)),
                report::bytes(static_cast<int64_t>(s.bytes)),
                report::seconds(s.seconds), report::seconds(model),
                report::ratio(model, s.seconds)});

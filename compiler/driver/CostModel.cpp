@@ -65,6 +65,7 @@ plan::KernelWork workOf(MatmulOp op, const plan::ProductTile &tile) {
   shape.k = a[a.size() - (op.getTransposeA() ? 2 : 1)];
   shape.transposeA = op.getTransposeA();
   shape.transposeB = op.getTransposeB();
+  shape.bf16 = dtypeOf(op) == plan::DType::BF16;
   return plan::productWork(shape, tile);
 }
 
@@ -204,7 +205,10 @@ private:
     auto costed = dyn_cast<Costed>(op);
     if (!costed || (costed.flops() == 0 && costed.bytesMoved() == 0))
       return 0;
-    if (!device.kernels.empty() && dtypeOf(op) == plan::DType::F32)
+    const plan::DType dtype = dtypeOf(op);
+    if (!device.kernels.empty() &&
+        (dtype == plan::DType::F32 ||
+         (dtype == plan::DType::BF16 && isa<nn::MatmulOp>(op))))
       if (auto known = plan::kernelSeconds(device, workOf(op, device.tile)))
         return *known;
     // Elementwise work is fused: its operands come from registers, so that

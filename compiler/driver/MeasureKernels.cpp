@@ -77,9 +77,12 @@ Job product(const plan::ProductShape &s) {
   const int64_t a = s.batch * s.m * s.k, b = s.batch * s.k * s.n,
                 c = s.batch * s.m * s.n;
   return {OpKind::MatMul, 2.0 * static_cast<double>(s.batch * s.m * s.n * s.k),
-          4.0 * static_cast<double>(a + b + c),
+          (s.bf16 ? 2.0 : 4.0) * static_cast<double>(a + b) +
+              4.0 * static_cast<double>(c),
           plan::productWork(s, productTile()), [=](int64_t footprint) {
             PipecMatmul d = {};
+            d.dtype = s.bf16 ? PIPEC_BF16 : PIPEC_F32;
+            d.wide = s.bf16;
             d.transpose_a = s.transposeA, d.transpose_b = s.transposeB;
             d.m = s.m, d.n = s.n, d.k = s.k;
             d.lda = s.transposeA ? s.m : s.k, d.ldb = s.transposeB ? s.k : s.n;
@@ -244,11 +247,12 @@ Job addition(int64_t n) {
 //===----------------------------------------------------------------------===//
 
 /// Layers of all widths, attention's many small matrices, and odd sizes.
-std::vector<Job> products(int count) {
+std::vector<Job> products(int count, bool bf16) {
   Choices choose;
   std::vector<Job> jobs;
   while (static_cast<int>(jobs.size()) < count) {
     plan::ProductShape s;
+    s.bf16 = bf16;
     switch (jobs.size() % 4) {
     case 0:
     case 1:
@@ -434,12 +438,19 @@ std::vector<plan::CalibrationSample> measureKernels(const Workers &workers) {
   for (const Job &job : jobs)
     samples.push_back({job.kind, plan::DType::F32, job.flops, job.bytes,
                        measure(job, workers, 0.03)});
+  for (int64_t n : {64, 128, 256, 512}) {
+    const Job job = product({1, n, n, n, false, false, true});
+    samples.push_back({job.kind, plan::DType::BF16, job.flops, job.bytes,
+                       measure(job, workers, 0.03)});
+  }
   return samples;
 }
 
 std::vector<plan::KernelSample> measureRoutines(const Workers &workers,
                                                 int share) {
-  std::vector<Job> jobs = products(180 / share);
+  std::vector<Job> jobs = products(180 / share, false);
+  for (Job &job : products(90 / share, true))
+    jobs.push_back(std::move(job));
   for (int path : {PIPEC_CONV_PRODUCT, PIPEC_CONV_ROWS, PIPEC_CONV_WINOGRAD})
     for (Job &job :
          convolutions((path == PIPEC_CONV_PRODUCT ? 90 : 30) / share, path))

@@ -57,6 +57,14 @@ static int vectorBits() {
   return 128;
 }
 
+static bool multipliesBf16() {
+#if defined(__x86_64__)
+  return vectorBits() == 512 && __builtin_cpu_supports("avx512bf16");
+#else
+  return false;
+#endif
+}
+
 /// The model of that name, which must be of the kind that the grid is for.
 static plan::DeviceModel deviceOf(const std::string &name, bool gpus) {
   plan::DeviceModel device = plan::deviceModel(name);
@@ -80,8 +88,9 @@ plan::Topology topologyOf(const CompileOptions &o) {
       static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
   int cores = std::max(1u, std::thread::hardware_concurrency());
   return plan::shareCores(
-      plan::gridTopology(o.cpus, plan::nativeCpu(3.0, vectorBits(), memory,
-                                                 countRanks(o.cpus))),
+      plan::gridTopology(o.cpus,
+                         plan::nativeCpu(3.0, vectorBits(), memory,
+                                         countRanks(o.cpus), multipliesBf16())),
       cores);
 }
 

@@ -59,6 +59,7 @@ plan::KernelWork routineWork(const PipecMatmul &d,
   shape.batch = product(d.batch, d.batch_rank);
   shape.m = d.m, shape.n = d.n, shape.k = d.k;
   shape.transposeA = d.transpose_a, shape.transposeB = d.transpose_b;
+  shape.bf16 = d.dtype == PIPEC_BF16;
   return plan::productWork(shape, tile);
 }
 

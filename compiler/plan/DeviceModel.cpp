@@ -65,7 +65,7 @@ const DeviceModel &deviceModel(const std::string &name) {
 }
 
 DeviceModel nativeCpu(double gigahertz, int vectorBits, int64_t memoryBytes,
-                      int ranks) {
+                      int ranks, bool multipliesBf16) {
   if (ranks < 1 || !(gigahertz > 0) || vectorBits < 32 || memoryBytes < 1)
     throw Failure(Exit::Usage, "a CPU needs at least one rank, a clock, 32-bit "
                                "vectors and memory");
@@ -76,7 +76,8 @@ DeviceModel nativeCpu(double gigahertz, int vectorBits, int64_t memoryBytes,
   double f32 = gigahertz * 1e9 * (vectorBits / 32.0) * 2 * 2;
   d.flopsF32 = d.flopsTF32 = f32;
   d.flopsF64 = f32 / 2;
-  d.flopsF16 = d.flopsBF16 = f32;
+  d.flopsF16 = f32;
+  d.flopsBF16 = multipliesBf16 ? 2 * f32 : f32;
   d.memoryBytes = memoryBytes / ranks;
   return d;
 }
@@ -151,6 +152,8 @@ static std::optional<double>
 costOf(const std::map<std::string, std::vector<double>> &kernels,
        const KernelWork &work) {
   auto known = kernels.find(work.kernel);
+  if (known == kernels.end() && work.kernel == "product-bf16")
+    known = kernels.find("product"); // of a processor that widens them
   if (known == kernels.end())
     return std::nullopt;
   return std::inner_product(work.amounts.begin(), work.amounts.end(),

@@ -56,8 +56,6 @@ struct DeviceModel {
   /// The same where operands have left a core's own cache, of so many bytes.
   std::map<std::string, std::vector<double>> farKernels;
   double ownCacheBytes = 0;
-  /// What the runtime does around a task, and around a step.
-  double taskSeconds = 0, stepSeconds = 0;
   /// The tile of products that these costs are of.
   ProductTile tile;
   /// Of several threads on one routine: the cost of starting them, and what
@@ -81,9 +79,10 @@ const DeviceModel &deviceModel(const std::string &name);
 
 /// A core of this machine's kind: the generic row with `gigahertz`,
 /// `vectorBits` registers and given memory, shared evenly by `ranks` processes.
-/// Nothing is probed; the caller knows the machine.
+/// with twice the rate for bf16 if it multiplies pairs of them. Nothing is
+/// probed; the caller knows the machine.
 DeviceModel nativeCpu(double gigahertz, int vectorBits, int64_t memoryBytes,
-                      int ranks);
+                      int ranks, bool multipliesBf16 = false);
 
 /// The device with another number of threads working together.
 DeviceModel withThreads(DeviceModel device, int threads);

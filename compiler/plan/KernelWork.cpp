@@ -77,6 +77,7 @@ const std::map<std::string, std::vector<std::string>> &kernelAmounts() {
                       "columns packed",
                       "columns turned",
                       "columns in place"};
+    all["product-bf16"] = all["product"];
     for (const char *pass : {"forward", "backward-input", "backward-weight"}) {
       const std::string name = std::string("convolution-") + pass + "-";
       all[name + "product"] = {"call", "step",   "operand", "round",
@@ -108,7 +109,7 @@ KernelWork productWork(const ProductShape &s, const ProductTile &tile) {
   const double m = s.m, n = s.n, k = s.k;
   const double packedA = batch * m * k, packedB = batch * n * k;
   const bool inPlace = s.m <= kFewRows && !s.transposeB;
-  return {"product",
+  return {s.bf16 ? "product-bf16" : "product",
           {1, batch, batch * sums.steps, batch * sums.operands,
            batch * sums.rounds, batch * sums.tiles, batch * sums.results,
            batch * sums.edge, s.transposeA ? 0 : packedA,

@@ -74,6 +74,7 @@ struct ProductTile {
 struct ProductShape {
   int64_t batch = 1, m = 0, n = 0, k = 0;
   bool transposeA = false, transposeB = false;
+  bool bf16 = false; ///< the factors; the sums are f32
 };
 KernelWork productWork(const ProductShape &shape, const ProductTile &tile);
 

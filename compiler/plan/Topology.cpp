@@ -200,10 +200,6 @@ DeviceModel customDevice(const Json &device, const std::string &origin) {
   if (device.contains("receive_us"))
     d.receiveSeconds =
         number(device, "receive_us", origin, "\"device\"") * 1e-6;
-  for (auto [key, into] : {std::pair("task_us", &d.taskSeconds),
-                           std::pair("step_us", &d.stepSeconds)})
-    if (device.contains(key))
-      *into = number(device, key, origin, "\"device\"") * 1e-6;
   readKernels(device, origin, d);
   if (device.contains("launch_us"))
     d.launchSeconds = number(device, "launch_us", origin, "\"device\"") * 1e-6;
@@ -237,7 +233,7 @@ void refuseUnknownMembers(const ParsedJson &file) {
          {"name", "kind", "memory_GiB", "memory_GBps", "flops", "efficiency",
           "half_efficiency_flops", "launch_us", "convolution_us", "receive_us",
           "threads", "fork_us", "fork_efficiency", "tile", "kernels_ns",
-          "far_kernels_ns", "own_cache_KiB", "task_us", "step_us"},
+          "far_kernels_ns", "own_cache_KiB"},
          "\"device\"");
   if (const Ordered *flops = member(*device, "flops"))
     refuse(*flops, {"fp64", "fp32", "tf32", "fp16", "bf16"}, "\"flops\"");
@@ -385,10 +381,6 @@ std::string writeTopology(const Topology &topology) {
         {"memory", d.memoryEfficiency}}}};
   if (d.receiveSeconds > 0)
     root["device"]["receive_us"] = d.receiveSeconds * 1e6;
-  if (d.taskSeconds > 0)
-    root["device"]["task_us"] = d.taskSeconds * 1e6;
-  if (d.stepSeconds > 0)
-    root["device"]["step_us"] = d.stepSeconds * 1e6;
   if (!d.farKernels.empty()) {
     root["device"]["own_cache_KiB"] = d.ownCacheBytes / 1024;
     root["device"]["far_kernels_ns"] = kernelsOf(d.farKernels);

@@ -117,6 +117,15 @@ TEST(Calibration, RoutinesOfManyShapes) {
   EXPECT_NEAR(error.total, 1, 0.05);
   for (double cost : fitted.kernels.at("product"))
     EXPECT_GE(cost, 0);
+  // Products of bf16 take as long where they were not timed.
+  const ProductShape narrow{1, 64, 64, 64, false, false, true};
+  ProductShape wide = narrow;
+  wide.bf16 = false;
+  EXPECT_EQ(kernelSeconds(fitted, productWork(narrow, {})),
+            kernelSeconds(fitted, productWork(wide, {})));
+  fitted.kernels["product-bf16"] = std::vector<double>(13, 1e-9);
+  EXPECT_NE(kernelSeconds(fitted, productWork(narrow, {})),
+            kernelSeconds(fitted, productWork(wide, {})));
   // Too few shapes say nothing; a time of 0 is refused.
   DeviceModel few = deviceModel("cpu");
   fitKernels(few, productSamples(truth, 20, 0), {});

@@ -59,6 +59,9 @@ TEST(DeviceModel, TimeIsARooflineWithLaunches) {
 TEST(DeviceModel, NativeCpuSharesTheMachine) {
   DeviceModel core = nativeCpu(3.0, 512, int64_t(64) << 30, 4);
   EXPECT_DOUBLE_EQ(core.flopsF32, 3e9 * 16 * 4);
+  EXPECT_DOUBLE_EQ(core.flopsBF16, core.flopsF32);
+  EXPECT_DOUBLE_EQ(nativeCpu(3.0, 512, 1 << 30, 4, true).flopsBF16,
+                   2 * core.flopsF32);
   EXPECT_EQ(core.memoryBytes, int64_t(16) << 30);
   EXPECT_THROW(nativeCpu(3.0, 256, 1, 0), Failure);
   // Ranks have as many threads as there are cores for, and at least one.
