@@ -24,8 +24,9 @@ struct StageLibrary {
                          : backwardWeight;
   }
 
-  /// Failure(BadPlan) when the file is missing, does not load, has another ABI
-  /// version or lacks a function that the plan says it has.
+  /// Failure(BadPlan) when the file is missing, has another digest than the
+  /// plan says, does not load, has another ABI version or lacks a function that
+  /// the plan says it has.
   static StageLibrary open(const std::string &planFolder,
                            const plan::Stage &stage, bool trains);
 };

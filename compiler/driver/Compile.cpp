@@ -152,6 +152,7 @@ public:
     plan::Plan plan = planFor(workspace);
     folder.writeFolded(plan, foldedTensors());
     folder.shareFiles(plan, training);
+    folder.addStages(plan);
     plan::checkPlan(plan);
     folder.writeFile("plan.json", plan::toJson(plan));
     return true;
@@ -584,6 +585,7 @@ int Compiler::generate() {
   plan::Plan plan = planFor(workspace);
   folder->writeFolded(plan, foldedTensors());
   folder->addFiles(plan, options.selfContained);
+  folder->addStages(plan);
   plan::checkPlan(plan); // a plan that cannot run is never written
   folder->writeFile("plan.json", plan::toJson(plan));
   if (purpose == Purpose::Train) {

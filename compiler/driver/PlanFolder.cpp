@@ -159,6 +159,11 @@ void PlanFolder::addFiles(plan::Plan &plan, bool copy) {
     plan.model.sha256 = plan.files[0].sha256;
 }
 
+void PlanFolder::addStages(plan::Plan &plan) const {
+  for (plan::Stage &stage : plan.stages)
+    stage.sha256 = sha256OfFile(temporaryPath + "/" + stage.library);
+}
+
 void PlanFolder::commit() {
   std::error_code error;
   std::string old;

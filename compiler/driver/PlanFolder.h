@@ -31,6 +31,8 @@ public:
   void addFiles(plan::Plan &plan, bool copy);
   /// The same for a plan inside that of `outer`, which has the same files.
   void shareFiles(plan::Plan &plan, const plan::Plan &outer);
+  /// Digests of the stage programs, which are in the folder by now.
+  void addStages(plan::Plan &plan) const;
   /// Replaces what was there.
   void commit();
 

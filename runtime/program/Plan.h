@@ -124,6 +124,7 @@ struct Stage {
   int id = 0;
   std::vector<int> ranks; ///< replica r is ranks[r]; microbatch k -> k mod size
   std::string library;    ///< relative to the plan folder
+  std::string sha256;     ///< of the library, which must match
   int64_t first_node = 0, last_node = 0;
   std::string first_name, last_name;
   int64_t parameters = 0;

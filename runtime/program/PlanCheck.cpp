@@ -257,6 +257,9 @@ void checkStage(const Plan &plan, size_t index,
   if (library.empty() || library[0] == '/' ||
       ("/" + library + "/").find("/../") != std::string::npos)
     badPlan(path + ".library", "must be a path inside the plan folder");
+  if (stage.sha256.size() != 64 ||
+      stage.sha256.find_first_not_of("0123456789abcdef") != std::string::npos)
+    badPlan(path + ".sha256", "must be 64 hex digits");
   isFinite(path + ".cost.forward_s", stage.cost.forward_s);
   isFinite(path + ".cost.backward_input_s", stage.cost.backward_input_s);
   isFinite(path + ".cost.backward_weight_s", stage.cost.backward_weight_s);

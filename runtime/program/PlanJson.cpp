@@ -67,6 +67,7 @@ template <class IO> void fields(IO &io, Cost &c) {
 }
 template <class IO> void fields(IO &io, Stage &s) {
   io("id", s.id), io("ranks", s.ranks), io("library", s.library);
+  io("sha256", s.sha256);
   io("first_node", s.first_node), io("last_node", s.last_node);
   io("first_name", s.first_name), io("last_name", s.last_name);
   io("parameters", s.parameters), io("cost", s.cost);

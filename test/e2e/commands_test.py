@@ -1,6 +1,7 @@
 """What the commands answer: exit codes, where results go, and what stays on disk."""
 import json
 import os
+import shutil
 import unittest
 
 from pipeline import (BAD_MODEL, BAD_PLAN, CANNOT_WRITE, NO_FIT, NO_INPUT, USAGE, Golden,
@@ -171,6 +172,26 @@ class RunTest(PipelineTest):
         self.refused(NO_INPUT, "nowhere", *self.data(), "--steps", "1", plan=self.folder / "nowhere")
         (self.plan / "plan.json").write_text("{")
         self.refused(BAD_PLAN, "plan.json", *self.data(), "--steps", "1")
+
+    def test_damaged_stages(self):
+        whole = (self.plan / "stages" / "stage1.so").read_bytes()
+        middle = len(whole) // 2
+        written_over = whole[:middle] + bytes(3000) + whole[middle + 3000:]
+        self.assertNotEqual(whole, written_over)
+        for transport in ("inproc", "mpi") if shutil.which("mpirun") else ("inproc",):
+            for damaged in (whole[:1000], whole[:-1], b"", written_over, None):
+                plan = self.fresh(".plan")
+                shutil.copytree(self.plan, plan)
+                file = plan / "stages" / "stage1.so"
+                file.unlink()
+                if damaged is not None:
+                    file.write_bytes(damaged)
+                process = call("pipec-run", plan, *self.data(), "--steps", "1", "--transport", transport)
+                self.check_exit(process, BAD_PLAN)
+                why = "No such file" if damaged is None else "is not the stage program that was compiled"
+                self.assertRegex(process.stderr, "%s: .*%s.*; copy the plan folder again or compile the model again"
+                                 % (file, why))
+                self.assertEqual(process.stderr.count("stage1.so"), 1, process.stderr)
 
     def test_changed_model(self):
         model = self.folder / "model.onnx"

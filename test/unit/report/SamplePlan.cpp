@@ -66,6 +66,7 @@ struct Maker {
     stage.id = s;
     stage.ranks = schedule.placement[s];
     stage.library = "stages/stage" + std::to_string(s) + ".so";
+    stage.sha256 = std::string(64, '0');
     stage.first_node = 3 * s;
     stage.last_node = 3 * s + 2;
     stage.first_name = "layer" + std::to_string(s) + ".in";

@@ -1,6 +1,7 @@
 //===- CollectiveTest.cpp - sums in pieces, over any number of parties ----===//
 #include "runtime/exec/Collectives.h"
 #include "runtime/exec/GradientNorm.h"
+#include "runtime/program/Sha256.h"
 #include "test/unit/runtime/TestModel.h"
 
 #include <cmath>
@@ -46,6 +47,7 @@ plan::Plan planOf(const Layout &layout, const std::string &folder) {
     stage.id = static_cast<int>(s);
     stage.ranks = layout.ranks[s];
     stage.library = "s.so";
+    stage.sha256 = sha256OfFile(folder + "/s.so");
     stage.regions["gradients"].bytes =
         kStride * static_cast<int64_t>(layout.uses[s].size());
     plan::StageWeight held;

@@ -211,6 +211,7 @@ private:
     stage.library = "stages/stage" + std::to_string(s) + ".so";
     fs::copy_file(PIPEC_TEST_STAGES "/" + at.file, folder + "/" + stage.library,
                   fs::copy_options::overwrite_existing);
+    stage.sha256 = sha256OfFile(folder + "/" + stage.library);
     stage.first_node = setup.cuts[s];
     stage.last_node = setup.cuts[s + 1] - 1;
     stage.cost = {0.0001, 0.0001, 0.0001};
