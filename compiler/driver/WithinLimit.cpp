@@ -4,6 +4,7 @@
 #include "compiler/plan/Infeasible.h"
 #include "report/Format.h"
 
+#include <limits>
 #include <optional>
 
 namespace pipec {
@@ -34,8 +35,8 @@ plan::NoFit tooLarge(const OverLimit &over) {
   return plan::NoFit(
       shortageOf(over.bytes, "rank " + std::to_string(over.rank), over.limit),
       {{plan::Remedy::Limit, over.bytes}},
-      std::string("more stages, smaller microbatches, --recompute full or "
-                  "another strategy") +
+      std::string("more stages, smaller microbatches or another "
+                  "strategy") +
           (over.slices > 1 ? ", or a smaller --slices," : "") +
           " may need less");
 }
@@ -63,6 +64,39 @@ std::optional<CompileOptions> with(const plan::Remedy &remedy,
   return std::nullopt;
 }
 
+/// The limit that a refusal names, or the most where it names none.
+int64_t needOf(const plan::NoFit &failure) {
+  int64_t bytes = std::numeric_limits<int64_t>::max();
+  for (const plan::Remedy &remedy : failure.remedies)
+    if (remedy.kind == plan::Remedy::Limit)
+      bytes = remedy.amount;
+  return bytes;
+}
+
+/// With less and less for the planner.
+int64_t shrinking(CompileOptions options, const Attempt &attempt) {
+  // Quarters of powers of two, the same ones whatever the limit, so that a plan
+  // found under one is found under another.
+  std::optional<OverLimit> least;
+  options.memoryMargin = 0;
+  for (int64_t tries = 1, given = 0;; ++tries) {
+    try {
+      return attempt(options);
+    } catch (const OverLimit &over) {
+      if (!least || over.bytes < least->bytes)
+        least = over;
+      given = nextLower(given > 0 ? given : over.limit);
+    } catch (const Failure &failure) {
+      if (!least || failure.code != Exit::NoFit)
+        throw;
+      throw tooLarge(*least);
+    }
+    if (tries == kMostTries)
+      throw tooLarge(*least);
+    options.memoryMargin = least->limit - given;
+  }
+}
+
 /// Bytes of the plan that fits under the options; else nothing, and in `least`
 /// the bytes of the smallest plan there was, 0 without one.
 std::optional<int64_t> tried(const CompileOptions &options,
@@ -71,9 +105,9 @@ std::optional<int64_t> tried(const CompileOptions &options,
   try {
     return withinLimit(options, trial);
   } catch (const plan::NoFit &failure) {
-    for (const plan::Remedy &remedy : failure.remedies)
-      if (remedy.kind == plan::Remedy::Limit)
-        least = remedy.amount;
+    if (const int64_t bytes = needOf(failure);
+        bytes < std::numeric_limits<int64_t>::max())
+      least = bytes;
   } catch (const Failure &failure) {
     if (failure.code != Exit::NoFit && failure.code != Exit::Usage)
       throw;
@@ -131,27 +165,26 @@ plan::NoFit advised(const CompileOptions &options, const plan::NoFit &failure,
 
 } // namespace
 
-int64_t withinLimit(CompileOptions options, const Attempt &attempt) {
-  // Quarters of powers of two, the same ones whatever the limit, so that a plan
-  // found under one is found under another.
-  std::optional<OverLimit> least;
-  options.memoryMargin = 0;
-  for (int64_t tries = 1, given = 0;; ++tries) {
+int64_t withinLimit(const CompileOptions &options, const Attempt &attempt) {
+  std::optional<plan::NoFit> least;
+  // What `auto` takes for the fastest may fit in the planner's estimate alone.
+  for (const char *strategy : {"auto", "1f1b", "v-half", "v-min"})
     try {
-      return attempt(options);
-    } catch (const OverLimit &over) {
-      if (!least || over.bytes < least->bytes)
-        least = over;
-      given = nextLower(given > 0 ? given : over.limit);
-    } catch (const Failure &failure) {
-      if (!least || failure.code != Exit::NoFit)
+      CompileOptions asked = options;
+      if (least)
+        asked.strategy = strategy;
+      return shrinking(asked, attempt);
+    } catch (const plan::NoFit &failure) {
+      if (options.strategy != "auto")
         throw;
-      throw tooLarge(*least);
+      if (!least || needOf(failure) < needOf(*least))
+        least.emplace(failure);
+    } catch (
+        const Failure &failure) { // stages that one of the others cannot have
+      if (!least || failure.code != Exit::Usage)
+        throw;
     }
-    if (tries == kMostTries)
-      throw tooLarge(*least);
-    options.memoryMargin = least->limit - given;
-  }
+  throw *least;
 }
 
 int64_t withinLimitOrAdvice(const CompileOptions &options,

@@ -24,9 +24,10 @@ struct OverLimit {
 /// Failure.
 using Attempt = std::function<int64_t(const CompileOptions &)>;
 
-/// Runs `attempt` with less and less for the planner until what it finds fits.
-/// Throws plan::NoFit when nothing does.
-int64_t withinLimit(CompileOptions options, const Attempt &attempt);
+/// Runs `attempt` with less and less for the planner until what it finds fits;
+/// of `--strategy auto` then with strategies of little memory. Throws the
+/// plan::NoFit of the smallest plan when nothing does.
+int64_t withinLimit(const CompileOptions &options, const Attempt &attempt);
 
 /// The same; what plan::NoFit says would fit has been tried with `trial`.
 int64_t withinLimitOrAdvice(const CompileOptions &options,

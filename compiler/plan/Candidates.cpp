@@ -79,7 +79,10 @@ std::vector<Shape2D> candidateShapes(const PlanRequest &request,
       return *std::max_element(s.replicas.begin(), s.replicas.end()) >
              request.microbatches;
     });
-  if (shapes.empty())
+  // Whoever need not use all devices may leave those without a microbatch idle.
+  if (shapes.empty() ||
+      (replicate && !request.stages && !request.useAllDevices && chunks == 1 &&
+       request.microbatches < devices))
     addGrid(shapes, request, 1, std::min(devices, request.microbatches));
   return shapes;
 }

@@ -93,7 +93,10 @@ Split handWritten(const PlanRequest &request, const StepModel &model) {
 /// The fastest of a planner's proposals that fits; nothing when none does.
 Split bestProposal(const PlanRequest &request, const StepModel &model,
                    std::string &runnerUp) {
-  Proposal proposal = planner(request.planner).propose(request, model);
+  // One stage leaves a planner nothing to choose.
+  const bool cuts = request.strategy.shape != Shape::DataParallel;
+  Proposal proposal =
+      planner(cuts ? request.planner : "auto").propose(request, model);
   runnerUp = proposal.runnerUp;
   Split chosen;
   double best = std::numeric_limits<double>::infinity();

@@ -325,6 +325,13 @@ void Session::report() {
       std::printf("%s\n%s", headline(summary).c_str(),
                   report::runSummary(plan, run).c_str());
     std::fflush(stdout);
+    if (stopped)
+      std::fprintf(stderr,
+                   "pipec-run: stopped on request after step %lld; %s\n",
+                   static_cast<long long>(stepsDone),
+                   options.checkpoint.empty()
+                       ? "nothing is saved: that takes --checkpoint DIR"
+                       : ("go on with --resume " + options.checkpoint).c_str());
   });
 }
 

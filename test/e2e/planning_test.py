@@ -29,6 +29,7 @@ class PlanningTest(PipelineTest):
             self.assertEqual(shown["stages"][0]["first_node"], 0)
             self.assertEqual(shown, self.dry("--gpus", "1x4", "--strategy", "1f1b", "--planner", name))
             steps[name] = shown["predicted"]["step_s"]
+            self.dry("--cpus", "1x2", "--planner", name)  # strategies of one stage leave nothing to choose
         self.assertLessEqual(steps["auto"], min(steps.values()) * 1.02)
 
     def test_refuses_planners(self):
@@ -92,6 +93,19 @@ class PlanningTest(PipelineTest):
                 self.assertEqual([rank["peak_bytes"] for rank in json.loads(dry.stdout)["ranks"]],
                                  [rank["peak_bytes"] for rank in read_plan(plan)["ranks"]])
         self.assertGreater(refused, 0)
+
+    def test_auto_fits_where_1f1b_does(self):
+        words = (*self.golden.arguments(), "--cpus", "1x2")
+        named = read_plan(self.compile(self.golden.model, *words, "--strategy", "1f1b", "--stages", "2"))
+        limit = max(rank["peak_bytes"] for rank in named["ranks"])
+        plan = read_plan(self.compile(self.golden.model, *words, "--memory-limit", limit))
+        self.assertLessEqual(max(rank["peak_bytes"] for rank in plan["ranks"]), limit)
+
+    def test_auto_leaves_devices_idle_that_only_slow_it_down(self):
+        shown = json.loads(call("pipec", SOURCE / "examples/lenet/model.onnx", "--dim", "batch=8", "--cpus", "1x2", "--dry-run",
+                                "--format", "json").stdout)
+        alone = next(row["step_s"] for row in shown["baselines"] if row["name"] == "one device")
+        self.assertLessEqual(shown["predicted"]["step_s"], alone * (1 + 1e-9))
 
     def test_memory_decides_about_recomputation(self):
         free = self.dry("--gpus", "1x2", "--strategy", "gpipe", "--stages", "2")

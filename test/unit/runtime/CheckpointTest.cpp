@@ -322,6 +322,7 @@ TEST(Checkpoint, AStopIsACheckpointAndCode75) {
       kill(process.pid(), std::string(name) == "two" ? SIGTERM : SIGUSR1);
       Outcome run = process.wait(30);
       ASSERT_EQ(run.code, 75) << run.errors;
+      EXPECT_THAT(run.errors, HasSubstr("go on with --resume " + saved));
       readMetrics(folder + "/metrics.jsonl", run);
       const size_t done = run.losses.size();
       ASSERT_LT(done, 5000u);
