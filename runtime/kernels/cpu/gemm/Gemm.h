@@ -16,6 +16,17 @@
 
 namespace pipec::cpu {
 
+/// Asks the second-level cache for part `part` of `parts` of so many lines, of
+/// `length` elements each, `ld` apart.
+template <typename Element>
+void prefetchLines(const Element *data, int64_t ld, int64_t lines,
+                   int64_t length, int64_t part, int64_t parts) {
+  constexpr int64_t perCacheLine = 64 / sizeof(Element);
+  for (int64_t i = lines * part / parts; i < lines * (part + 1) / parts; ++i)
+    for (int64_t j = 0; j < length; j += perCacheLine)
+      __builtin_prefetch(data + i * ld + j, 0, 2);
+}
+
 /// An operand: lines (rows of A, columns of B) times k.
 template <typename T> class PanelSource {
 public:
@@ -102,14 +113,10 @@ public:
   }
   void prefetch(int64_t first, int64_t count, int64_t k0, int64_t kc,
                 int64_t part, int64_t parts) const override {
-    const int64_t lines = contiguousK ? count : kc,
-                  base = contiguousK ? first : k0;
-    const int64_t along = contiguousK ? k0 : first,
-                  length = contiguousK ? kc : count;
-    constexpr int64_t perCacheLine = 64 / sizeof(T);
-    for (int64_t i = lines * part / parts; i < lines * (part + 1) / parts; ++i)
-      for (int64_t j = 0; j < length; j += perCacheLine)
-        __builtin_prefetch(data + (base + i) * ld + along + j, 0, 2);
+    if (contiguousK)
+      prefetchLines(data + first * ld + k0, ld, count, kc, part, parts);
+    else
+      prefetchLines(data + k0 * ld + first, ld, kc, count, part, parts);
   }
 
 private:

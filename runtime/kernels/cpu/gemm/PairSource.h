@@ -44,12 +44,8 @@ public:
 
   void prefetch(int64_t first, int64_t count, int64_t k0, int64_t kc,
                 int64_t part, int64_t parts) const override {
-    const int64_t lines = contiguousK ? count : 2 * kc;
-    const int64_t length = contiguousK ? 2 * kc : count;
-    constexpr int64_t perCacheLine = 64 / sizeof(uint16_t);
-    for (int64_t i = lines * part / parts; i < lines * (part + 1) / parts; ++i)
-      for (int64_t j = 0; j < length; j += perCacheLine)
-        __builtin_prefetch(at(first, k0) + i * ld + j, 0, 2);
+    prefetchLines(at(first, k0), ld, contiguousK ? count : 2 * kc,
+                  contiguousK ? 2 * kc : count, part, parts);
   }
 
 private:
