@@ -33,6 +33,24 @@ def save(folder, arrays, **facts):
     pathlib.Path(folder, "case.json").write_text(json.dumps(facts, indent=1) + "\n")
 
 
+def make_all(usage, models, prefix, make):
+    """A maker's main: writes a case of every model that --only matches, make(name, folder), into a folder of its own."""
+    parser = argparse.ArgumentParser(description=usage, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder")
+    parser.add_argument("--only", default="", metavar="REGEX")
+    options = parser.parse_args()
+    for name in models:
+        if not re.search(options.only, name):
+            continue
+        folder = os.path.join(options.folder, prefix + name.removeprefix(prefix))
+        os.makedirs(folder, exist_ok=True)
+        try:
+            make(name, folder)
+            print(f"{name}: made", flush=True)
+        except Exception as error:
+            print(f"{name}: no export: {type(error).__name__}: {' '.join(str(error).split())[:300]}", flush=True)
+
+
 def check(folder, ranks):
     """An empty text, or what is wrong."""
     import numpy as np

@@ -3,9 +3,7 @@
 
 Usage: jax_models.py FOLDER [--only REGEX]      needs flax, jax2onnx (PyPI)
 """
-import argparse
 import os
-import re
 
 os.environ["OMP_NUM_THREADS"] = "1"
 import jax
@@ -15,7 +13,7 @@ import onnx
 from flax import nnx
 from jax2onnx import to_onnx
 
-from elsewhere import MICROBATCHES, ROWS, STEPS, rows_of, save
+from elsewhere import MICROBATCHES, ROWS, STEPS, make_all, rows_of, save
 
 MODELS, V, T = {}, 50, 8
 
@@ -103,18 +101,5 @@ def make(name, folder):
          loss="cross-entropy", rate=rate)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder")
-    parser.add_argument("--only", default="", metavar="REGEX")
-    options = parser.parse_args()
-    for name in MODELS:
-        if re.search(options.only, name):
-            folder = os.path.join(options.folder, "jax-" + name)
-            os.makedirs(folder, exist_ok=True)
-            make(name, folder)
-            print(f"{name}: made", flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    make_all(__doc__, MODELS, "jax-", make)

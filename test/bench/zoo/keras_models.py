@@ -6,9 +6,7 @@ Usage: keras_models.py FOLDER [--only REGEX]
 tf2onnx: convolutions between transposes (TensorFlow has the channels last), products and sums instead of Gemm, einsums
 of attention, recurrent layers as LSTM and GRU nodes or as Loops. keras: Model.export(format="onnx"). Needs tensorflow-cpu, tf2onnx (PyPI).
 """
-import argparse
 import os
-import re
 
 os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="", OMP_NUM_THREADS="1")
 import keras
@@ -16,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 from keras import layers as L
 
-from elsewhere import BATCH, MICROBATCHES, ROWS, STEPS, rows_of, save
+from elsewhere import BATCH, MICROBATCHES, ROWS, STEPS, make_all, rows_of, save
 
 MODELS, V, T = {}, 50, 10
 
@@ -243,22 +241,5 @@ def make(name, folder):
          loss="bce" if label == "bits" else "cross-entropy" if isinstance(label, int) else "mse", rate=rate)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder")
-    parser.add_argument("--only", default="", metavar="REGEX")
-    options = parser.parse_args()
-    for name in MODELS:
-        if not re.search(options.only, name):
-            continue
-        folder = os.path.join(options.folder, "keras-" + name.removeprefix("keras-"))
-        os.makedirs(folder, exist_ok=True)
-        try:
-            make(name, folder)
-            print(f"{name}: made", flush=True)
-        except Exception as error:
-            print(f"{name}: no export: {type(error).__name__}: {' '.join(str(error).split())[:300]}", flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    make_all(__doc__, MODELS, "keras-", make)

@@ -3,9 +3,7 @@
 
 Usage: paddle_models.py FOLDER [--only REGEX]     needs paddlepaddle, paddle2onnx (PyPI)
 """
-import argparse
 import os
-import re
 
 os.environ.update(OMP_NUM_THREADS="1", GLOG_minloglevel="3")
 import numpy as np
@@ -13,7 +11,7 @@ import paddle
 import paddle.nn.functional as F
 from paddle import nn
 
-from elsewhere import MICROBATCHES, ROWS, STEPS, rows_of, save
+from elsewhere import MICROBATCHES, ROWS, STEPS, make_all, rows_of, save
 
 MODELS, V, T = {}, 50, 10
 
@@ -150,22 +148,5 @@ def make(name, folder):
          inputs=names, loss="bce" if label == "bits" else "cross-entropy" if isinstance(label, int) else "mse", rate=rate)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder")
-    parser.add_argument("--only", default="", metavar="REGEX")
-    options = parser.parse_args()
-    for name in MODELS:
-        if not re.search(options.only, name):
-            continue
-        folder = os.path.join(options.folder, "paddle-" + name)
-        os.makedirs(folder, exist_ok=True)
-        try:
-            make(name, folder)
-            print(f"{name}: made", flush=True)
-        except Exception as error:
-            print(f"{name}: no export: {type(error).__name__}: {' '.join(str(error).split())[:300]}", flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    make_all(__doc__, MODELS, "paddle-", make)

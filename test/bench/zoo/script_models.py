@@ -7,9 +7,7 @@ onnx.parser's text, onnx.helper, onnxscript's functions, spox, ndonnx: weights i
 as well, functions of functions with attributes, loops over the steps of a sequence with the weights outside of the loop.
 Needs onnx, onnxscript, spox, ndonnx, torch, numpy (PyPI).
 """
-import argparse
 import os
-import re
 
 os.environ["OMP_NUM_THREADS"] = "1"
 import numpy as np
@@ -19,7 +17,7 @@ import torch.nn.functional as F
 from onnx import TensorProto, helper, numpy_helper, parser
 from onnxscript import FLOAT
 
-from elsewhere import MICROBATCHES, ROWS, STEPS, rows_of, save
+from elsewhere import MICROBATCHES, ROWS, STEPS, make_all, rows_of, save
 
 MODELS, T = {}, 6
 
@@ -323,18 +321,5 @@ def make(name, folder):
          elements=sum(a.size for a in weights.values()), inputs=list(inputs), flags=flags)
 
 
-def main():
-    words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    words.add_argument("folder")
-    words.add_argument("--only", default="", metavar="REGEX")
-    options = words.parse_args()
-    for name in MODELS:
-        if re.search(options.only, name):
-            folder = os.path.join(options.folder, "script-" + name)
-            os.makedirs(folder, exist_ok=True)
-            make(name, folder)
-            print(f"{name}: made", flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    make_all(__doc__, MODELS, "script-", make)
