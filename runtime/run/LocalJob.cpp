@@ -41,7 +41,9 @@ public:
     std::string pattern = parent + "/pipec-run-XXXXXX";
     if (char *made = mkdtemp(pattern.data())) {
       path = made;
-      lock = lockOf(path, O_CREAT);
+      // Locked before it has the name that a sweep looks for.
+      lock = lockOf(path, "/lock.new", O_CREAT);
+      ::rename((path + "/lock.new").c_str(), (path + kLock).c_str());
     }
   }
   ~ScratchFolder() {
@@ -55,10 +57,12 @@ public:
   std::string path; ///< empty when there is none
 
 private:
+  static constexpr const char *kLock = "/lock";
+
   /// A lock on the folder, or -1 when its owner is alive.
-  static int lockOf(const std::string &folder, int flags) {
+  static int lockOf(const std::string &folder, const char *name, int flags) {
     const int file =
-        ::open((folder + "/lock").c_str(), O_RDWR | O_CLOEXEC | flags, 0600);
+        ::open((folder + name).c_str(), O_RDWR | O_CLOEXEC | flags, 0600);
     if (file >= 0 && ::flock(file, LOCK_EX | LOCK_NB) == 0)
       return file;
     if (file >= 0)
@@ -70,7 +74,7 @@ private:
     for (const auto &entry : fs::directory_iterator(parent, ignored)) {
       if (entry.path().filename().string().rfind("pipec-run-", 0) != 0)
         continue;
-      const int abandoned = lockOf(entry.path().string(), 0);
+      const int abandoned = lockOf(entry.path().string(), kLock, 0);
       if (abandoned < 0)
         continue;
       fs::remove_all(entry.path(), ignored);

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <climits>
 #include <cstdlib>
+#include <dlfcn.h>
 
 namespace pipec {
 namespace {
@@ -22,6 +23,17 @@ void check(int result, const char *what) {
   int length = 0;
   MPI_Error_string(result, text, &length);
   throw Failure(Exit::Unavailable, std::string(what) + ": " + text);
+}
+
+/// Open MPI 4 has a thread that runs what its plugins post to it, and
+/// MPI_Finalize unloads the plugins before it ends the thread. MPI_Init posts
+/// something already: where the thread has had no core since, it runs code that
+/// is gone. It is not needed any more once all messages have arrived.
+void stopEventThread() {
+#if defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION < 5
+  if (void *pause = dlsym(RTLD_DEFAULT, "opal_progress_thread_pause"))
+    reinterpret_cast<int (*)(const char *)>(pause)(nullptr);
+#endif
 }
 
 class Mpi : public Transport {
@@ -89,7 +101,10 @@ public:
     }
   }
 
-  void close() override { check(MPI_Finalize(), "MPI_Finalize"); }
+  void close() override {
+    stopEventThread();
+    check(MPI_Finalize(), "MPI_Finalize");
+  }
 
 private:
   Request start() {

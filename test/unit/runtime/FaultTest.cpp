@@ -280,6 +280,19 @@ TEST(Fault, EndsUnderAnotherLauncher) {
   EXPECT_TRUE(allGone(folder));
 }
 
+TEST(Fault, MpiEndsInOrderWhenItsThreadComesLate) {
+  const std::string folder = freshFolder("late");
+  writePlan(scenarioNamed("four"), folder);
+  const Outcome run = runTool(folder, {"--steps", "3", "--transport", "mpi"},
+                              {"LD_PRELOAD=" PIPEC_LATE_EVENTS,
+                               "PIPEC_TEST_LATE_EVENTS=" + folder + "/late"});
+  ASSERT_EQ(run.code, 0) << run.errors;
+  EXPECT_EQ(run.losses, train(scenarioNamed("four"), 3).losses);
+  EXPECT_TRUE(run.errors.empty()) << run.errors;
+  if (!fs::exists(folder + "/late"))
+    GTEST_SKIP() << "this MPI has no such thread";
+}
+
 TEST(Fault, ALauncherWithTheWrongNumberOfRanksIsTold) {
   const std::string folder = freshFolder("fault");
   writePlan(scenarioNamed("four"), folder);
