@@ -17,7 +17,7 @@ packages=(
   libmlir-22-dev mlir-22-tools llvm-22-dev llvm-22-tools
   libonnx-dev libprotobuf-dev protobuf-compiler
   # libraries
-  nlohmann-json3-dev libcli11-dev libgomp1
+  nlohmann-json3-dev libcli11-dev
   # the runtime
   libopenmpi-dev openmpi-bin
   # tests: GoogleTest, sanitizers and libFuzzer

@@ -18,8 +18,6 @@
 #include <thread>
 #include <unistd.h>
 
-extern "C" void omp_set_num_threads(int);
-
 namespace pipec {
 namespace {
 
@@ -374,7 +372,7 @@ double measureCalls(const std::function<std::function<void()>()> &make,
   std::vector<double> times(static_cast<size_t>(workers));
   std::barrier start(workers);
   auto work = [&](int worker) {
-    omp_set_num_threads(threads);
+    pipec_set_threads(threads);
     auto body = make();
     start.arrive_and_wait();
     times[static_cast<size_t>(worker)] = timeOne(body, threads, budget);

@@ -36,13 +36,13 @@ void chooseThreads(const plan::Plan &plan, const RunOptions &options,
       neighbours += other.host == plan.ranks[rank].host;
     threads = std::max(1, available / std::max(1, neighbours));
   }
-  // Whatever OpenMP the kernel library has brought along.
-  if (void *set = dlsym(RTLD_DEFAULT, "omp_set_num_threads"))
+  // The kernels, which a plan for GPUs does without.
+  if (void *set = dlsym(RTLD_DEFAULT, "pipec_set_threads"))
     reinterpret_cast<void (*)(int)>(set)(threads);
 }
 
 int threadsOfThisRank() {
-  void *get = dlsym(RTLD_DEFAULT, "omp_get_max_threads");
+  void *get = dlsym(RTLD_DEFAULT, "pipec_threads");
   return get ? reinterpret_cast<int (*)()>(get)() : 1;
 }
 

@@ -309,7 +309,7 @@ def responsible(folder, threads):
     shares = collections.Counter()
     for percent, library, symbol in re.findall(r"^\s*([\d.]+)%\s+(\S+)\s+\[[.k]\]\s+(.*\S)", text, re.M):
         plain = re.sub(r"\(.*|<.*|\[clone.*", "", symbol.replace("(anonymous namespace)::", "")).split("::")[-1].strip()
-        if plain.startswith("0x"): # a library without symbols: libgomp, which waits for the other threads
+        if plain.startswith("0x"): # a library without symbols
             plain = library
         shares["generated kernels" if library.startswith("stage") else plain] += float(percent)
     return ", ".join(f"{what} {share:.0f} %" for what, share in shares.most_common(3))

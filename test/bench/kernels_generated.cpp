@@ -11,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 #include "test/unit/target/StageRunner.h"
 #include "test/unit/target/StageText.h"
+#include "runtime/kernels/cpu/Kernels.h"
 
 #include <chrono>
 #include <cstdio>
@@ -18,8 +19,6 @@
 #include <cstring>
 #include <fstream>
 #include <gtest/gtest.h>
-
-extern "C" void omp_set_num_threads(int);
 
 using namespace pipec::test;
 
@@ -44,7 +43,7 @@ static void measure(const char *name, const std::string &text,
   std::printf("%-28s %2d kernels", name, runner.code().kernelCount);
   Memory memory = runner.randomMemory(1, integerLimit);
   for (int threads : threadCounts) {
-    omp_set_num_threads(threads);
+    pipec_set_threads(threads);
     std::printf("  T%d %9.1f us", threads, runner.time(task, memory) * 1e6);
   }
   std::printf("\n");

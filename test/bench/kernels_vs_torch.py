@@ -133,7 +133,6 @@ def main():
     args = parser.parse_args()
     lib = ctypes.CDLL(os.path.abspath(args.library))
     lib.pipec_conv_scratch_bytes.restype = ctypes.c_int64
-    omp = ctypes.CDLL("libgomp.so.1")  # the one PyTorch loaded; both share its pool
     threads = [int(t) for t in args.threads.split(",")]
     matmuls, convs = read_shapes()
     bar, edge = ("|", "|") if args.markdown else ("", "")
@@ -150,7 +149,7 @@ def main():
             line = ""
             for t in threads:
                 torch.set_num_threads(t)
-                omp.omp_set_num_threads(t)
+                lib.pipec_set_threads(t)
                 a, b = versus(ours, theirs, args.seconds)
                 total[t][0] += a * count
                 total[t][1] += b * count

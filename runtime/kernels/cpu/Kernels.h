@@ -15,7 +15,7 @@
  *    every sum has a fixed order.
  *  - Nothing is allocated in a call. What a function needs beyond its operands
  *    is `scratch`, whose size the compiler asks for beforehand, and a workspace
- *    of fixed size that each thread of the pool gets once
+ *    of fixed size that each thread of the team gets once
  *    (pipec_prepare_kernels).
  *  - A size of zero is legal everywhere and means an empty loop; a product
  *    with k = 0 is a matrix of zeros.
@@ -64,19 +64,23 @@ enum PipecLayout { PIPEC_PLAIN = 0, PIPEC_BLOCKED = 1 };
  * Threads
  *===----------------------------------------------------------------------===*/
 
-/* Runs kernel(lo, hi, args) over disjoint ranges that cover [0, n), one
- * contiguous range per thread, and returns when all are done. Every range
- * starts at a multiple of `grain` (so a kernel that works in chunks of `grain`
- * rows sees whole chunks), and no thread gets less than one grain; grain < 1
- * counts as 1. At most one range runs when the whole is below one grain, when
- * the pool has one thread, or when called from inside a parallel region.
- * The pool is OpenMP's (libgomp), the one oneDNN uses; its size is
- * OMP_NUM_THREADS or omp_set_num_threads. */
+/* How many threads share the calling thread's loops; 1 inside a loop. It is
+ * OMP_NUM_THREADS, or the cores that the process may use, until set. */
+void pipec_set_threads(int threads);
+int pipec_threads(void);
+
+/* Runs kernel(lo, hi, args) over disjoint ranges that cover [0, n), a few per
+ * thread, and returns when all are done. Every range starts at a multiple of
+ * `grain` (so a kernel that works in chunks of `grain` rows sees whole chunks),
+ * and no range but the last is shorter than one grain; grain < 1 counts as 1.
+ * Which thread runs a range is not fixed. One range is run, by the caller, when
+ * the whole is within one grain, with one thread, and inside a loop. Threads
+ * that call this at the same time have a team of helpers each (Team.h). */
 void pipec_parallel(void (*kernel)(int64_t lo, int64_t hi, void *const *args),
                     int64_t n, int64_t grain, void *const *args);
 
-/* Gives every thread of the pool its workspace, so that no later call
- * allocates. A program calls it once at load, after the size of the pool is
+/* Gives every thread of the team its workspace, so that no later call
+ * allocates. A program calls it once at load, after the number of threads is
  * settled; without it a thread's first product or convolution does it. */
 void pipec_prepare_kernels(void);
 

@@ -1,37 +1,53 @@
-//===- Parallel.cpp - static ranges on libgomp's pool ---------------------===//
+//===- Parallel.cpp - loops on the calling thread's team ------------------===//
 
-#include "runtime/kernels/cpu/Kernels.h"
+#include "runtime/kernels/cpu/Parallel.h"
+
+#include "runtime/kernels/cpu/Team.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <sched.h>
 
-// libgomp's interface; clang ships no omp.h for it.
-extern "C" {
-void GOMP_parallel(void (*fn)(void *), void *data, unsigned numThreads,
-                   unsigned flags);
-int omp_get_max_threads(void);
-int omp_get_num_threads(void);
-int omp_get_thread_num(void);
-int omp_in_parallel(void);
-}
+using pipec::cpu::Team;
 
 namespace {
 
-struct Region {
+/// OMP_NUM_THREADS, which people know, or the cores at hand.
+int defaultThreads() {
+  if (const char *text = std::getenv("OMP_NUM_THREADS"))
+    if (const int threads = std::atoi(text); threads > 0)
+      return threads;
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  return sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores)
+                                                         : 1;
+}
+
+int &threadsOfThisThread() {
+  static thread_local int threads = defaultThreads();
+  return threads;
+}
+
+struct Ranges {
   void (*kernel)(int64_t, int64_t, void *const *);
   void *const *args;
-  int64_t n, grain, chunks;
+  int64_t n, grain;
 };
 
-void runShare(void *data) {
-  const Region &r = *static_cast<const Region *>(data);
-  const int64_t threads = omp_get_num_threads(), me = omp_get_thread_num();
-  const int64_t lo = r.chunks * me / threads * r.grain;
-  const int64_t hi = std::min(r.chunks * (me + 1) / threads * r.grain, r.n);
-  if (lo < hi)
-    r.kernel(lo, hi, r.args);
+void runRange(const void *context, int64_t lo, int64_t hi) {
+  const Ranges &r = *static_cast<const Ranges *>(context);
+  r.kernel(lo * r.grain, std::min(hi * r.grain, r.n), r.args);
 }
 
 } // namespace
+
+extern "C" void pipec_set_threads(int threads) {
+  threadsOfThisThread() = std::max(threads, 1);
+}
+
+extern "C" int pipec_threads(void) {
+  return Team::inLoop() ? 1 : threadsOfThisThread();
+}
 
 extern "C" void pipec_parallel(void (*kernel)(int64_t, int64_t, void *const *),
                                int64_t n, int64_t grain, void *const *args) {
@@ -39,12 +55,20 @@ extern "C" void pipec_parallel(void (*kernel)(int64_t, int64_t, void *const *),
     return;
   grain = std::max<int64_t>(grain, 1);
   const int64_t chunks = (n - 1) / grain + 1;
-  if (chunks == 1 || omp_in_parallel() || omp_get_max_threads() == 1) {
-    kernel(0, n, args);
-    return;
-  }
-  Region region{kernel, args, n, grain, chunks};
-  // Always the whole team: a team of another size makes libgomp end and start
-  // threads, which costs more than idle members do.
-  GOMP_parallel(runShare, &region, 0, 0);
+  const int threads = pipec_threads();
+  if (chunks == 1 || threads == 1)
+    return kernel(0, n, args);
+  const Ranges ranges{kernel, args, n, grain};
+  Team::ofThisThread(threads).run({runRange, &ranges, chunks});
+}
+
+void pipec::cpu::onEveryThread(void (*body)()) {
+  const int threads = pipec_threads();
+  if (threads == 1)
+    return body();
+  Team &team = Team::ofThisThread(threads);
+  team.run({[](const void *context, int64_t, int64_t) {
+              (*static_cast<void (*const *)()>(context))();
+            },
+            &body, team.threads(), true});
 }

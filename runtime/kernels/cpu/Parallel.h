@@ -1,4 +1,4 @@
-//===- Parallel.h - loops over the shared OpenMP pool -----------*- C++ -*-===//
+//===- Parallel.h - loops on the calling thread's team ----------*- C++ -*-===//
 //
 // The library's own loops go through pipec_parallel, so that the rule "cut by
 // shape, never by thread" is visible at every call: a loop body may depend on
@@ -33,5 +33,8 @@ void parallelFor(int64_t n, int64_t grain, const Body &body) {
       body(i);
   });
 }
+
+/// Calls body() once on every thread of the calling thread's team.
+void onEveryThread(void (*body)());
 
 } // namespace pipec::cpu

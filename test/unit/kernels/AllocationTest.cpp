@@ -89,7 +89,7 @@ struct Work {
 TEST(Allocation, NoneAfterPreparation) {
   if (!PIPEC_COUNTS)
     GTEST_SKIP() << "not under the address sanitizer";
-  omp_set_num_threads(3);
+  pipec_set_threads(3);
   Work work;
   for (PipecConv &d : work.convs)
     for (int which = 0; which < 3; ++which) {

@@ -18,8 +18,6 @@
 #include <new>
 #include <vector>
 
-extern "C" void omp_set_num_threads(int);
-
 namespace pipec::test {
 
 /// An aligned array with a guard zone.
@@ -132,10 +130,10 @@ void expectSameBits(const Buffer<T> &a, const Buffer<T> &b,
 /// Calls body(threads) for the pool sizes that must agree, the first one twice.
 template <typename Body> void forThreadCounts(const Body &body) {
   for (const int threads : {1, 2, 4, 3, 1}) {
-    omp_set_num_threads(threads);
+    pipec_set_threads(threads);
     body(threads);
   }
-  omp_set_num_threads(2);
+  pipec_set_threads(2);
 }
 
 } // namespace pipec::test

@@ -101,10 +101,9 @@ uint64_t digestOfKernels() {
 
 /// What this program prints with --digest under an environment.
 std::string digestUnder(const std::string &level, int threads) {
-  const std::string command = "PIPEC_KERNELS=" + level +
-                              " OMP_NUM_THREADS=" + std::to_string(threads) +
-                              " OMP_WAIT_POLICY=passive " + "/proc/" +
-                              std::to_string(getpid()) + "/exe --digest";
+  const std::string command =
+      "PIPEC_KERNELS=" + level + " OMP_NUM_THREADS=" + std::to_string(threads) +
+      " /proc/" + std::to_string(getpid()) + "/exe --digest";
   FILE *pipe = popen(command.c_str(), "r");
   char line[64] = "";
   if (pipe && !std::fgets(line, sizeof(line), pipe))

@@ -73,7 +73,7 @@ void pipec_load(void) {
   text = getenv("PIPEC_TEST_THREADS"); /* where to say how many there are */
   if (text) {
     int (*threads)(void) =
-        (int (*)(void))dlsym(RTLD_DEFAULT, "omp_get_max_threads");
+        (int (*)(void))dlsym(RTLD_DEFAULT, "pipec_threads");
     FILE *file = fopen(text, "a");
     fprintf(file, "%d ", threads ? threads() : -1);
     fclose(file);

@@ -1,11 +1,10 @@
 //===- Numerics.cpp - special values, and what bits may depend on ---------===//
 #include "test/unit/target/StageRunner.h"
 #include "test/unit/target/StageText.h"
+#include "runtime/kernels/cpu/Kernels.h"
 
 #include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
-
-extern "C" void omp_set_num_threads(int);
 
 using namespace pipec;
 using namespace pipec::test;
@@ -45,9 +44,9 @@ TEST(Numerics, BitsDoNotDependOnThreads) {
     runner.run("forward", one);
     for (int threads : {2, 3, 7}) {
       Memory many = before;
-      omp_set_num_threads(threads);
+      pipec_set_threads(threads);
       runner.run("forward", many);
-      omp_set_num_threads(1);
+      pipec_set_threads(1);
       expectSameBytes(one, many,
                       "with " + std::to_string(threads) + " threads");
     }

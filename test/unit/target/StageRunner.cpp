@@ -1,6 +1,7 @@
 //===- StageRunner.cpp - compile a stage, run it, know what it means ------===//
 #include "test/unit/target/StageRunner.h"
 #include "dialects/pipe/Pipe.h"
+#include "runtime/kernels/cpu/Kernels.h"
 
 #include "mlir/AsmParser/AsmParser.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -12,8 +13,6 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <random>
-
-extern "C" void omp_set_num_threads(int);
 
 using namespace mlir;
 using namespace pipec;
@@ -79,7 +78,7 @@ static void fillRandom(RankedTensorType type, char *at, std::mt19937 &random,
 StageRunner::StageRunner(StringRef text, const target::TargetOptions &given,
                          StringRef target)
     : context(std::make_unique<MLIRContext>()) {
-  omp_set_num_threads(1);
+  pipec_set_threads(1);
   context->disableMultithreading();
   context->loadDialect<nn::NNDialect, pipe::PipeDialect, func::FuncDialect>();
   std::string messages;

@@ -16,11 +16,6 @@
 #include <new>
 #include <unistd.h>
 
-extern "C" {
-int omp_get_max_threads(void);
-int omp_in_parallel(void);
-}
-
 namespace pipec::cpu {
 namespace {
 
@@ -280,7 +275,7 @@ void Gemm<T>::share(int64_t m0, int64_t m1, int64_t n0, int64_t n1) const {
 
 template <typename T> void Gemm<T>::run() const {
   const MicroKernels<T> &u = microKernels<T>();
-  const int64_t threads = omp_in_parallel() ? 1 : omp_get_max_threads();
+  const int64_t threads = pipec_threads();
   if (threads == 1 || double(m) * double(n) * double(k + 1) < 65536)
     return share(0, m, 0, n);
   const int64_t tm = divideUp(m, u.rows), tn = divideUp(n, u.columns);
@@ -310,8 +305,7 @@ template double *threadScratch<double>();
 } // namespace pipec::cpu
 
 extern "C" void pipec_prepare_kernels(void) {
-  pipec::cpu::parallelFor(omp_get_max_threads(), 1,
-                          [](int64_t) { pipec::cpu::workspace(); });
+  pipec::cpu::onEveryThread([] { pipec::cpu::workspace(); });
 }
 
 extern "C" int64_t pipec_workspace_bytes(void) {

@@ -153,7 +153,7 @@ template <typename T> struct Gemm {
   /// Multiply-adds of the call that this product is a part of (0: m * n * k).
   int64_t work = 0;
 
-  /// On the pool.
+  /// On the team.
   void run() const;
   /// Rows [m0, m1) (m0 a multiple of the tile's rows), columns [n0, n1), all of
   /// k, on the calling thread. k = 0 writes zeros unless `add`.
