@@ -3,9 +3,9 @@
 #include "runtime/WireFormat.h"
 #include "runtime/state/OutputFile.h"
 #include "support/Failure.h"
+#include "support/NarrowFloat.h"
 
 #include <algorithm>
-#include <bit>
 #include <cerrno>
 #include <climits>
 #include <cstdlib>
@@ -69,32 +69,6 @@ const ElementType *typeOf(uint64_t onnx) {
 //===----------------------------------------------------------------------===//
 // Conversion of float32
 //===----------------------------------------------------------------------===//
-
-/// Round to nearest even, as numpy.
-uint16_t toHalf(float value) {
-  const auto bits = std::bit_cast<uint32_t>(value);
-  const auto sign = static_cast<uint16_t>(bits >> 16 & 0x8000);
-  const uint32_t magnitude = bits & 0x7fffffff;
-  if (magnitude > 0x7f800000) // NaN
-    return sign | 0x7e00;
-  if (magnitude >= 0x477ff000) // rounds to infinity
-    return sign | 0x7c00;
-  if (magnitude < 0x38800000) { // subnormal: adding 0.5 rounds at 2^-24
-    const float rounded = std::bit_cast<float>(magnitude) + 0.5f;
-    return sign |
-           static_cast<uint16_t>(std::bit_cast<uint32_t>(rounded) - 0x3f000000);
-  }
-  const uint32_t odd = magnitude >> 13 & 1;
-  return sign |
-         static_cast<uint16_t>((magnitude - 0x38000000 + 0xfff + odd) >> 13);
-}
-
-uint16_t toBfloat(float value) {
-  const auto bits = std::bit_cast<uint32_t>(value);
-  if ((bits & 0x7fffffff) > 0x7f800000)
-    return static_cast<uint16_t>(bits >> 16 | 0x40);
-  return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
 
 /// Appends `bytes` of float32 as elements of `type`.
 void convert(const char *data, int64_t bytes, const ElementType &type,

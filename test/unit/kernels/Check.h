@@ -7,6 +7,7 @@
 #pragma once
 
 #include "runtime/kernels/cpu/Kernels.h"
+#include "support/NarrowFloat.h"
 
 #include <gtest/gtest.h>
 
@@ -57,18 +58,8 @@ private:
 struct Bf16 {
   uint16_t bits;
   Bf16() = default;
-  explicit Bf16(double value) {
-    const float narrow = float(value);
-    uint32_t wide;
-    std::memcpy(&wide, &narrow, sizeof wide);
-    bits = uint16_t((wide + 0x7fff + (wide >> 16 & 1)) >> 16);
-  }
-  explicit operator double() const {
-    const uint32_t wide = uint32_t{bits} << 16;
-    float value;
-    std::memcpy(&value, &wide, sizeof value);
-    return value;
-  }
+  explicit Bf16(double value) : bits(toBfloat(float(value))) {}
+  explicit operator double() const { return fromBfloat(bits); }
 };
 
 /// Reproducible numbers in [-1, 1).

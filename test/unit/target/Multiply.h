@@ -7,21 +7,12 @@
 #pragma once
 
 #include "runtime/kernels/cpu/Kernels.h"
+#include "support/NarrowFloat.h"
 
 #include <cstdlib>
-#include <cstring>
 #include <vector>
 
 namespace pipec {
-
-/// The nearest bf16, of two the even one, as its bits.
-inline uint16_t rounded(float value) {
-  uint32_t bits;
-  std::memcpy(&bits, &value, sizeof bits);
-  if (value != value)
-    return static_cast<uint16_t>(bits >> 16 | 0x40);
-  return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
 
 /// As pipec_matmul.
 inline void multiply(PipecMatmul d, const void *a, const void *b, void *c) {
@@ -47,7 +38,7 @@ inline void multiply(PipecMatmul d, const void *a, const void *b, void *c) {
       for (int64_t column = 0; column < d.n; ++column) {
         const int64_t place = at + row * d.ldc + column;
         static_cast<uint16_t *>(c)[place] =
-            rounded(sums[static_cast<size_t>(place)]);
+            toBfloat(sums[static_cast<size_t>(place)]);
       }
   }
 }
