@@ -249,7 +249,7 @@ def run_one(name, exports, ranks, folder, facts, case, group):
 
 def families():
     import case as cases
-    import hub, language, modules, other, soups, tables, vision, wild # noqa: F401, they fill FAMILIES
+    import hub, language, modules, other, sequences, soups, tables, vision, wild # noqa: F401, they fill FAMILIES
     return cases.FAMILIES
 
 
