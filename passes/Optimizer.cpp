@@ -1,6 +1,7 @@
 //===- Optimizer.cpp - the rows of Optimizers.def -------------------------===//
 #include "passes/Optimizer.h"
 #include "passes/optimizers/Rules.h"
+#include "support/UnknownName.h"
 
 #include <cmath>
 
@@ -64,8 +65,11 @@ bool parseSettings(const OptimizerRow &row, StringRef text,
     auto [key, value] = part.split('=');
     auto it = settings.find(key.str());
     if (it == settings.end()) {
+      std::vector<std::string> known;
+      for (const auto &setting : settings)
+        known.push_back(setting.first);
       error = ("optimizer '" + Twine(row.name) + "' has no setting '" + key +
-               "'; it has " + row.settings)
+               "'" + didYouMean(key.str(), known) + "; it has " + row.settings)
                   .str();
       return false;
     }

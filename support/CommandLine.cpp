@@ -1,8 +1,8 @@
 //===- CommandLine.cpp - one way to read a command line -------------------===//
 #include "support/CommandLine.h"
 
-#include "support/EditDistance.h"
 #include "support/Failure.h"
+#include "support/UnknownName.h"
 #include "support/Version.h"
 
 #include <CLI/CLI.hpp>
@@ -19,14 +19,11 @@ std::string suggestion(const CLI::App &app) {
     if (argument.size() < 4 || argument[0] != '-')
       continue;
     const std::string name = argument.substr(0, argument.find('='));
-    std::string best;
-    size_t least = name.size() / 3 + 1; // a third of its letters may be wrong
+    std::vector<std::string> known;
     for (const CLI::Option *option : app.get_options())
-      for (const std::string &known : option->get_lnames())
-        if (size_t edits = editDistance(name, "--" + known); edits < least) {
-          least = edits;
-          best = "--" + known;
-        }
+      for (const std::string &one : option->get_lnames())
+        known.push_back("--" + one);
+    const std::string best = nearestName(name, known);
     return best.empty() ? "" : ", did you mean " + best + "?";
   }
   return "";

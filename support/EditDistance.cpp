@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 namespace pipec {
@@ -16,13 +17,17 @@ void forEachColumn(const std::string &text, const std::string &name,
   std::vector<size_t> column(text.size() + 1);
   std::iota(column.begin(), column.end(), size_t(0));
   visit(column.back());
+  std::vector<size_t> before, last; // the columns before this one
   for (size_t j = 1; j <= name.size(); ++j) {
-    size_t diagonal = column[0];
+    before = std::exchange(last, column);
     column[0] = start(j);
     for (size_t i = 1; i <= text.size(); ++i) {
-      const size_t replaced = diagonal + (text[i - 1] != name[j - 1]);
-      diagonal = column[i];
-      column[i] = std::min({replaced, column[i] + 1, column[i - 1] + 1});
+      const size_t replaced = last[i - 1] + (text[i - 1] != name[j - 1]);
+      column[i] = std::min({replaced, last[i] + 1, column[i - 1] + 1});
+      const bool swapped = i > 1 && j > 1 && text[i - 1] == name[j - 2] &&
+                           text[i - 2] == name[j - 1];
+      if (swapped)
+        column[i] = std::min(column[i], before[i - 2] + 1);
     }
     visit(column.back());
   }

@@ -6,8 +6,8 @@
 
 namespace pipec {
 
-/// Letters to insert, delete or replace to come from one to the other
-/// (Levenshtein).
+/// Letters to insert, delete, replace or swap with the next to come from one to
+/// the other (Levenshtein's, with neighbours swapped as one edit).
 size_t editDistance(const std::string &from, const std::string &to);
 
 /// The same to the nearest part of `name` (Sellers).

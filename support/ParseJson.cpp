@@ -1,6 +1,8 @@
 //===- ParseJson.cpp - JSON files that users name -------------------------===//
 #include "support/ParseJson.h"
 
+#include "support/UnknownName.h"
+
 #include <algorithm>
 #include <set>
 #include <string_view>
@@ -87,12 +89,10 @@ void ParsedJson::refuseUnknown(const Json &object,
   for (const auto &[name, value] : object.items()) {
     if (std::find(names.begin(), names.end(), name) != names.end())
       continue;
-    std::string known;
-    for (const std::string &one : names)
-      known += (known.empty() ? "" : ", ") + one;
     throw Failure(code, origin + ":" + std::to_string(lineOf(value)) + ": " +
-                            what + " has no member \"" + name +
-                            "\"; there are: " + known);
+                            what + " has no member \"" + name + "\"" +
+                            didYouMean(name, names) +
+                            "; there are: " + listed(names));
   }
 }
 

@@ -7,6 +7,7 @@
 #include "report/Format.h"
 #include "support/CommandLine.h"
 #include "support/Failure.h"
+#include "support/OptionChecks.h"
 
 #include <CLI/CLI.hpp>
 
@@ -132,7 +133,7 @@ int calibrateCommand(int argc, char **argv) {
   app.add_option("--format", format,
                  "text: with -o, also a table of what was measured; json: the "
                  "cluster file alone")
-      ->check(CLI::IsMember({"text", "json"}));
+      ->check(oneOf({"text", "json"}));
   app.add_flag("--quiet", quiet, "no table");
   if (const auto done = parseCommandLine(app, "pipec calibrate", argc, argv))
     return *done;

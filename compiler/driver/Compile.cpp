@@ -13,6 +13,7 @@
 #include "compiler/plan/PlanDot.h"
 #include "compiler/plan/WhatIf.h"
 #include "compiler/target/Target.h"
+#include "compiler/target/native/Processor.h"
 #include "dialects/nn/NN.h"
 #include "dialects/pipe/Pipe.h"
 #include "passes/Graph.h"
@@ -22,6 +23,7 @@
 #include "report/Format.h"
 #include "runtime/program/PlanCheck.h"
 #include "support/Diagnostics.h"
+#include "support/UnknownName.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Pass/PassManager.h"
@@ -98,6 +100,7 @@ public:
       loss = lossChoice(options);
     facts.topology = topologyOf(options);
     checkEmit();
+    target::checkProcessor(options.targetCpu);
     DiagnosticCollector collector(context, diagnostics);
     if (!import())
       return report();
@@ -171,10 +174,13 @@ private:
 
   void checkOptimizer() {
     const OptimizerRow *row = findOptimizer(options.optimizer);
-    if (!row)
+    if (!row) {
+      std::vector<std::string> known;
+      for (const OptimizerRow &one : optimizerRows())
+        known.emplace_back(one.name);
       throw Failure(Exit::Usage,
-                    "unknown optimizer '" + options.optimizer +
-                        "'; pipec list optimizers shows what there is");
+                    unknownName("optimizer", options.optimizer, known));
+    }
     std::string error;
     if (!parseSettings(*row, options.optimizerSettings, settings, error))
       throw Failure(Exit::Usage, error);
@@ -228,6 +234,11 @@ private:
         onnx::importModel(options.model, o, context, diagnostics, importReport);
     if (!module)
       return false;
+    if (purpose != Purpose::Infer) {
+      checkLossNames(options, importReport, diagnostics);
+      if (!diagnostics.empty())
+        return false;
+    }
     dump("import");
     return phase("attach", [&](PassManager &pm) {
       addAttachPhase(pm, loss, purpose, options.precision);

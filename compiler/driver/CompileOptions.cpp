@@ -5,10 +5,12 @@
 #include "compiler/plan/planners/Planners.h"
 #include "support/CommandLine.h"
 #include "support/Failure.h"
+#include "support/OptionChecks.h"
+#include "support/UnknownName.h"
 
 #include <CLI/CLI.hpp>
 
-#include <cmath>
+#include <algorithm>
 #include <sstream>
 
 namespace pipec {
@@ -72,23 +74,28 @@ std::vector<std::string> settingNames(const std::string &defaults) {
 void readLoss(const std::string &text, CompileOptions &options) {
   size_t colon = text.find(':');
   options.loss = text.substr(0, colon);
-  static const std::map<std::string, std::vector<std::string>> kinds = {
-#define LOSS(NAME, SETTINGS, SUMMARY) {NAME, settingNames(SETTINGS)},
+  static const std::vector<std::pair<std::string, std::string>> kinds = {
+#define LOSS(NAME, SETTINGS, SUMMARY) {NAME, SETTINGS},
 #include "compiler/driver/Losses.def"
   };
-  auto kind = kinds.find(options.loss);
-  if (kind == kinds.end())
-    throw Failure(Exit::Usage, "unknown loss '" + options.loss +
-                                   "'; pipec list losses shows what there is");
+  std::vector<std::string> known;
+  for (const auto &kind : kinds)
+    known.push_back(kind.first);
+  const auto kind = std::find(known.begin(), known.end(), options.loss);
+  if (kind == known.end())
+    throw Failure(Exit::Usage, unknownName("loss", options.loss, known));
   if (colon == std::string::npos)
     return;
+  const std::string &settings = kinds[kind - known.begin()].second;
+  const std::vector<std::string> names = settingNames(settings);
   std::stringstream parts(text.substr(colon + 1));
   for (std::string part; std::getline(parts, part, ',');) {
     auto [key, value] = splitPair(part, "--loss " + options.loss);
-    if (std::find(kind->second.begin(), kind->second.end(), key) ==
-        kind->second.end())
-      throw Failure(Exit::Usage,
-                    "loss '" + options.loss + "' has no setting '" + key + "'");
+    if (std::find(names.begin(), names.end(), key) == names.end())
+      throw Failure(Exit::Usage, "loss '" + options.loss +
+                                     "' has no setting '" + key + "'" +
+                                     didYouMean(key, names) + "; it has " +
+                                     (settings.empty() ? "none" : settings));
     options.lossOptions[key] = value;
   }
 }
@@ -112,8 +119,6 @@ void check(const CompileOptions &o) {
   if (!o.targetGpu.empty() && o.emit != "cubin")
     throw Failure(Exit::Usage, "--target-gpu names the chip of --emit cubin; "
                                "all else is the same for every chip");
-  if (o.microbatches < 1 || o.microbatches > 1000000)
-    throw Failure(Exit::Usage, "--microbatches must be between 1 and 1000000");
   plan::planner(o.planner);
   if (o.planner != "auto" && !o.stageFile.empty())
     throw Failure(Exit::Usage, "--planner " + o.planner +
@@ -121,18 +126,6 @@ void check(const CompileOptions &o) {
                                    "stages by hand leave nothing to plan");
   if (!o.whatIf.empty())
     plan::whatIfAxes(o.whatIf);
-}
-
-/// CLI11's own check names its bound with all of its 309 digits.
-CLI::Validator aboveZero() {
-  return CLI::Validator(
-      [](const std::string &text) -> std::string {
-        char *end = nullptr;
-        const double value = std::strtod(text.c_str(), &end);
-        const bool good = end != text.c_str() && !*end && std::isfinite(value);
-        return good && value > 0 ? "" : "must be a finite number above 0";
-      },
-      "NUMBER > 0");
 }
 
 /// What has no meaning without training.
@@ -167,7 +160,8 @@ bool parseCompileOptions(int argc, char **argv, CompileOptions &o) {
   app.add_option("--constant", constants,
                  "NAME=FILE.npy: a graph input that becomes a constant");
   app.add_option("--microbatches", o.microbatches,
-                 "microbatches in one optimizer step");
+                 "microbatches in one optimizer step")
+      ->check(aCount(1000000));
   app.add_option("--loss", loss,
                  "KIND[:key=value,...]: cross-entropy, next-token, mse, bce, "
                  "output (pipec list losses)");
@@ -183,7 +177,7 @@ bool parseCompileOptions(int argc, char **argv, CompileOptions &o) {
   app.add_option("--slices", o.slices,
                  "seq1f1b: pieces of a sequence (4 when left out); auto weighs "
                  "seq1f1b when it is given")
-      ->check(CLI::Range(1, 1024));
+      ->check(aCount(1024));
   app.add_option("--stages", o.stages, "auto or a number of stages");
   app.add_option("--replicas", o.replicas,
                  "replicas of each stage, as 3-1; default: the planner's");
@@ -191,11 +185,11 @@ bool parseCompileOptions(int argc, char **argv, CompileOptions &o) {
                  "stages by hand: a plan.json, or {\"stages\": "
                  "[{\"first_node\": …}, …]}");
   app.add_option("--recompute", o.recompute, "auto, none, selective or full")
-      ->check(CLI::IsMember({"auto", "none", "selective", "full"}));
+      ->check(oneOf({"auto", "none", "selective", "full"}));
   app.add_option("--precision", o.precision,
                  "fp32 or bf16: products and convolutions in bf16, weights, "
                  "sums, losses and updates in fp32")
-      ->check(CLI::IsMember({"fp32", "bf16"}));
+      ->check(oneOf({"fp32", "bf16"}));
   app.add_option("--planner", o.planner,
                  "how stages and replicas are chosen: " + plannerNames() +
                      " (pipec list planners)");
@@ -212,21 +206,21 @@ bool parseCompileOptions(int argc, char **argv, CompileOptions &o) {
   app.add_option("--tie", tie,
                  "auto: weights that are copies of others, transposed or not, "
                  "train as one with them; none (default)")
-      ->check(CLI::IsMember({"auto", "none"}));
+      ->check(oneOf({"auto", "none"}));
   app.add_flag("--untie", o.untie,
                "weights that the exporter merged because their values were "
                "equal train apart; the exported model has one for every "
                "place");
   app.add_option("--bn", bn, "train (default) or inference")
-      ->check(CLI::IsMember({"train", "inference"}));
+      ->check(oneOf({"train", "inference"}));
   app.add_flag("--forward-only", o.forwardOnly,
                "no loss, no gradients: the pipeline runs inference");
   app.add_flag("--dry-run", o.dryRun, "plan and print, generate nothing");
   app.add_option("--emit", o.emit,
                  "nn, pipe, kernels, llvm, ptx, cubin or object: stop there, "
                  "write to -o or stdout")
-      ->check(CLI::IsMember(
-          {"nn", "pipe", "kernels", "llvm", "ptx", "cubin", "object"}));
+      ->check(
+          oneOf({"nn", "pipe", "kernels", "llvm", "ptx", "cubin", "object"}));
   app.add_flag("--self-contained", o.selfContained,
                "copy the weights into the plan");
   app.add_option("--dump-ir", o.dumpDirectory, "write the IR of every phase");
@@ -237,10 +231,10 @@ bool parseCompileOptions(int argc, char **argv, CompileOptions &o) {
                  "CPU to generate code for (default: this machine's)");
   app.add_option("--target-gpu", o.targetGpu,
                  "chip of --emit cubin: sm_80 or sm_90 (default)")
-      ->check(CLI::IsMember({"sm_80", "sm_90"}));
+      ->check(oneOf({"sm_80", "sm_90"}));
   app.add_option("-o,--output", o.output, "plan directory (MODEL.plan)");
   app.add_option("--format", o.format, "text or json")
-      ->check(CLI::IsMember({"text", "json"}));
+      ->check(oneOf({"text", "json"}));
   app.add_flag("--quiet", o.quiet, "no summary");
   if (parseCommandLine(app, "pipec", argc, argv))
     return false;

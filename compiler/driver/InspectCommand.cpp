@@ -5,6 +5,7 @@
 #include "report/Report.h"
 #include "support/CommandLine.h"
 #include "support/Failure.h"
+#include "support/OptionChecks.h"
 
 #include <CLI/CLI.hpp>
 
@@ -19,7 +20,7 @@ int inspectCommand(int argc, char **argv) {
   bool quiet = false;
   app.add_option("plan", directory, "the plan directory")->required();
   app.add_option("--format", format, "text or json")
-      ->check(CLI::IsMember({"text", "json"}));
+      ->check(oneOf({"text", "json"}));
   app.add_flag("--quiet", quiet, "only check the plan");
   if (const auto done = parseCommandLine(app, "pipec inspect", argc, argv))
     return *done;

@@ -8,6 +8,7 @@
 #include "report/Format.h"
 #include "support/CommandLine.h"
 #include "support/Failure.h"
+#include "support/OptionChecks.h"
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -128,10 +129,10 @@ int listCommand(int argc, char **argv, const ListTables &tables) {
                  "ops, schedules, strategies, planners, devices, losses or "
                  "optimizers")
       ->required()
-      ->check(CLI::IsMember({"ops", "schedules", "strategies", "planners",
-                             "devices", "losses", "optimizers"}));
+      ->check(oneOf({"ops", "schedules", "strategies", "planners", "devices",
+                     "losses", "optimizers"}));
   app.add_option("--format", format, "text or json")
-      ->check(CLI::IsMember({"text", "json"}));
+      ->check(oneOf({"text", "json"}));
   app.add_flag("--quiet", quiet, "names alone, one a line");
   if (const auto done = parseCommandLine(app, "pipec list", argc, argv))
     return *done;

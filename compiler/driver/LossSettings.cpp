@@ -3,7 +3,9 @@
 
 #include "compiler/onnx/Npy.h"
 #include "support/Failure.h"
+#include "support/UnknownName.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -85,7 +87,45 @@ private:
   const CompileOptions &options;
 };
 
+bool isInteger(const std::string &type) { // "4x64xi64", "f32"
+  const std::string element = type.substr(type.rfind('x') + 1);
+  return element[0] == 'i' || element[0] == 'u';
+}
+
+void mustBeOneOf(const std::string &what, const std::string &given,
+                 const std::string &role, const std::vector<std::string> &names,
+                 const std::string &remedy, Diagnostics &diagnostics) {
+  if (std::find(names.begin(), names.end(), given) != names.end())
+    return;
+  diagnostics.add(Exit::Usage,
+                  what + ": the model has no " + role + " '" + given + "'" +
+                      didYouMean(given, names),
+                  names.empty() ? "choose another loss: it has none"
+                                : remedy + listed(names));
+}
+
 } // namespace
+
+void checkLossNames(const CompileOptions &options,
+                    const onnx::ImportReport &model, Diagnostics &diagnostics) {
+  std::vector<std::string> outputs, integers;
+  for (const onnx::InputReport &output : model.outputs)
+    outputs.push_back(output.name);
+  for (const onnx::InputReport &input : model.inputs)
+    if (isInteger(input.type))
+      integers.push_back(input.name);
+  if (!options.logits.empty())
+    mustBeOneOf("--logits " + options.logits, options.logits, "output", outputs,
+                "its outputs: ", diagnostics);
+  if (options.loss != "next-token")
+    return;
+  const auto label = options.lossOptions.find("label");
+  mustBeOneOf("--loss next-token",
+              label == options.lossOptions.end() ? "input_ids" : label->second,
+              "integer input", integers,
+              "name the one that holds the tokens with label=NAME; it has ",
+              diagnostics);
+}
 
 LossChoice lossChoice(const CompileOptions &options) {
   const Settings settings(options);

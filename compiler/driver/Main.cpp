@@ -8,9 +8,12 @@
 #include "compiler/driver/Tables.h"
 #include "compiler/plan/command/PartitionCommand.h"
 #include "support/Failure.h"
+#include "support/UnknownName.h"
 
 #include <cstring>
+#include <filesystem>
 #include <iostream>
+#include <vector>
 
 namespace pipec {
 namespace {
@@ -27,10 +30,34 @@ constexpr Subcommand kSubcommands[] = {
 #include "compiler/driver/Subcommands.def"
 };
 
+/// The first word is a command or a model. One that is neither is told what it
+/// may have meant, before its other words are found wrong.
+void checkFirstWord(const std::string &word) {
+  std::vector<std::string> commands;
+  for (const Subcommand &command : kSubcommands)
+    commands.emplace_back(command.name);
+  if (word.empty())
+    throw Failure(Exit::Usage,
+                  "give the path of an ONNX model, or a command: " +
+                      listed(commands) + "; see pipec --help");
+  std::error_code ignored;
+  if (word[0] == '-' || std::filesystem::exists(word, ignored))
+    return;
+  const std::string nearest = nearestName(word, commands);
+  const bool bare = word.find_first_of("./") == std::string::npos;
+  if (!nearest.empty() || bare)
+    throw Failure(nearest.empty() ? Exit::NoInput : Exit::Usage,
+                  "'" + word + "' is neither a command" +
+                      didYouMean(word, commands) +
+                      " nor a file here; commands: " + listed(commands) +
+                      "; all else is the path of an ONNX model");
+}
+
 int dispatch(int argc, char **argv) {
   for (const Subcommand &command : kSubcommands)
     if (argc > 1 && std::strcmp(argv[1], command.name) == 0)
       return command.run(argc - 1, argv + 1);
+  checkFirstWord(argc > 1 ? argv[1] : "");
   return compileCommand(argc, argv);
 }
 

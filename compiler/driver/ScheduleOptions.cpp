@@ -3,6 +3,7 @@
 
 #include "support/CommandLine.h"
 #include "support/Failure.h"
+#include "support/OptionChecks.h"
 #include "support/ParseJson.h"
 #include "support/ReadFile.h"
 
@@ -113,9 +114,11 @@ void declare(CLI::App &app, ScheduleOptions &o, Typed &typed) {
   ScheduleRequest &r = o.request;
   app.add_option("name", o.name, "a schedule (pipec list schedules) or auto");
   app.add_option("--stages", r.devices, "devices, one stage each or --chunks")
-      ->required();
+      ->required()
+      ->check(aCount(1 << 16));
   app.add_option("--microbatches", r.microbatches,
-                 "microbatches in an optimizer step");
+                 "microbatches in an optimizer step")
+      ->check(aCount(1 << 30));
   app.add_option("--chunks", typed.chunks,
                  "stages per device where the schedule has a choice; auto: the "
                  "best up to 4");
@@ -132,7 +135,7 @@ void declare(CLI::App &app, ScheduleOptions &o, Typed &typed) {
   app.add_option("--metric", typed.metric,
                  "what searched schedules minimize: makespan, or span (needs a "
                  "step without a barrier)")
-      ->check(CLI::IsMember({"makespan", "span"}));
+      ->check(oneOf({"makespan", "span"}));
   app.add_option("--effort", r.effort,
                  "how long searched schedules are looked for: 10 takes about "
                  "ten times as long as 1 (the default) and finds shorter ones "
@@ -143,10 +146,10 @@ void declare(CLI::App &app, ScheduleOptions &o, Typed &typed) {
                  "copies of each stage; they add up to --stages");
   app.add_option("--slices", r.slices,
                  "seq1f1b: pieces of a sequence (4 when left out)")
-      ->check(CLI::Range(1, 1024));
+      ->check(aCount(1024));
   app.add_option("--group-size", r.groupSize,
                  "interleaved schedules: microbatches in a turn")
-      ->check(CLI::Range(1, 1 << 24));
+      ->check(aCount(1 << 24));
   app.add_flag("--link-occupancy", o.simulate.linkOccupancy,
                "figures with links that carry one transfer at a time");
   app.add_option("--buffers", o.simulate.buffers,
@@ -162,7 +165,7 @@ void declare(CLI::App &app, ScheduleOptions &o, Typed &typed) {
   app.add_option("--html", o.html, "write a page");
   app.add_option("--perfetto", o.perfetto, "write a trace");
   app.add_option("--format", typed.format, "text or json")
-      ->check(CLI::IsMember({"text", "json"}));
+      ->check(oneOf({"text", "json"}));
   app.add_flag("--quiet", o.quiet, "print no figures");
 }
 
@@ -187,11 +190,8 @@ void understand(const Typed &typed, ScheduleOptions &o) {
   if (o.name.empty() == o.check.empty())
     throw Failure(Exit::Usage, "give the name of a schedule (pipec list "
                                "schedules) or --check FILE");
-  if (r.devices < 1 || r.devices > 1 << 16)
-    throw Failure(Exit::Usage, "--stages must be between 1 and 65536, not " +
-                                   std::to_string(r.devices));
   if (o.check.empty() && r.microbatches < 1)
-    throw Failure(Exit::Usage, "--microbatches must be given, at least 1");
+    throw Failure(Exit::Usage, "give --microbatches M, at least 1");
   if (!typed.costs.empty() && (!typed.time.empty() || !typed.memory.empty()))
     throw Failure(Exit::Usage,
                   "--costs takes the place of --time and --memory");

@@ -2,6 +2,7 @@
 #include "compiler/onnx/Generated.h"
 #include "compiler/onnx/Importer.h"
 #include "compiler/onnx/Npy.h"
+#include "support/UnknownName.h"
 
 using namespace mlir;
 
@@ -151,25 +152,25 @@ void Importer::reportUnknownOptions() {
         if (!(*input.shape)[i].value)
           symbols.insert(dimName(input, i));
   }
-  const auto list = [](const std::set<std::string> &known) {
-    std::string text;
-    for (const std::string &name : known)
-      text += (text.empty() ? "" : ", ") + name;
-    return text.empty() ? "none" : text;
+  const std::vector<std::string> dims(symbols.begin(), symbols.end()),
+      inputNames(names.begin(), names.end());
+  const auto list = [](const std::vector<std::string> &known) {
+    return known.empty() ? "none" : listed(known);
   };
   for (const auto &[name, size] : options.dims)
     if (!symbols.count(name))
       diagnostics.add(Exit::Usage,
                       "--dim " + name + "=" + std::to_string(size) +
                           ": the model has no symbolic dimension '" + name +
-                          "'",
-                      "its symbolic dimensions: " + list(symbols));
+                          "'" + didYouMean(name, dims),
+                      "its symbolic dimensions: " + list(dims));
   for (const auto &[name, file] : options.constants)
     if (!names.count(name))
       diagnostics.add(Exit::Usage,
                       "--constant " + name + "=" + file +
-                          ": the model has no input '" + name + "'",
-                      "its inputs: " + list(names));
+                          ": the model has no input '" + name + "'" +
+                          didYouMean(name, inputNames),
+                      "its inputs: " + list(inputNames));
 }
 
 bool Importer::makeInputs(Scope &scope) {
@@ -207,7 +208,8 @@ bool Importer::makeInputs(Scope &scope) {
       flags +=
           (flags.empty() ? "" : " ") + std::string("--dim ") + name + "=SIZE";
     }
-    diagnostics.add(Exit::BadModel,
+    // With a misspelt --dim it is the command that is wrong.
+    diagnostics.add(diagnostics.empty() ? Exit::BadModel : Exit::Usage,
                     "symbolic dimensions without a size: " + names,
                     "give them: " + flags);
   }

@@ -5,6 +5,7 @@
 #include "compiler/schedule/Verifier.h"
 #include "compiler/schedule/generators/Build.h"
 #include "support/Failure.h"
+#include "support/UnknownName.h"
 
 #include <algorithm>
 #include <numeric>
@@ -134,11 +135,12 @@ static Schedule bestChunks(const ScheduleRow &row, ScheduleRequest request) {
 Schedule generate(std::string_view name, const ScheduleRequest &request) {
   const ScheduleRow *row = name == "auto" ? &kAuto : findSchedule(name);
   if (!row) {
-    std::string known;
+    std::vector<std::string> known;
     for (const ScheduleRow &r : kRows)
-      known += std::string(r.name) + ", ";
-    throw Failure(Exit::Usage, "no schedule '" + std::string(name) +
-                                   "'; there are: " + known + "auto");
+      known.emplace_back(r.name);
+    known.emplace_back(kAuto.name);
+    throw Failure(Exit::Usage,
+                  unknownName("schedule", std::string(name), known));
   }
   if (request.chunks == kAutoChunks && row->chunks == ChunkRule::Free &&
       row != &kAuto)

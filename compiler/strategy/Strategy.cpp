@@ -2,6 +2,7 @@
 #include "compiler/strategy/Strategy.h"
 
 #include "support/Failure.h"
+#include "support/UnknownName.h"
 
 #include <algorithm>
 #include <iterator>
@@ -59,11 +60,10 @@ const StrategyRow *findStrategy(std::string_view name) {
 const StrategyRow &getStrategy(std::string_view name) {
   if (const StrategyRow *row = findStrategy(name))
     return *row;
-  std::string known;
+  std::vector<std::string> known;
   for (const StrategyRow &row : kRows)
-    known += std::string(known.empty() ? "" : ", ") + row.name;
-  throw Failure(Exit::Usage, "no strategy '" + std::string(name) +
-                                 "'; there are: " + known);
+    known.emplace_back(row.name);
+  throw Failure(Exit::Usage, unknownName("strategy", std::string(name), known));
 }
 
 const char *toString(Versions versions) {

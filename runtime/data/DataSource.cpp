@@ -2,7 +2,9 @@
 #include "runtime/data/DataSource.h"
 #include "runtime/program/PlanCheck.h"
 #include "support/Failure.h"
+#include "support/UnknownName.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <numeric>
@@ -111,21 +113,19 @@ DataSource::DataSource(const plan::Plan &plan,
                        const std::map<std::string, std::string> &files,
                        std::optional<uint64_t> shuffle)
     : plan(plan), shuffle(shuffle) {
-  std::string names, missing;
+  std::vector<std::string> names;
+  std::string missing;
   for (size_t i = 0; i < plan.inputs.size(); ++i) {
     const plan::Input &input = plan.inputs[i];
-    names += (names.empty() ? "" : ", ") + input.name;
+    names.push_back(input.name);
     if (!files.count(input.name) && plan.reads(static_cast<int>(i)))
       missing += " --data " + input.name + "=FILE.npy";
   }
   for (auto &[name, file] : files) {
-    bool known = false;
-    for (const plan::Input &input : plan.inputs)
-      known |= input.name == name;
-    if (!known)
-      throw Failure(Exit::Usage, "--data " + name +
-                                     ": the plan has no such input; it has " +
-                                     names);
+    if (std::find(names.begin(), names.end(), name) == names.end())
+      throw Failure(Exit::Usage,
+                    "--data " + name + ": the plan has no such input" +
+                        didYouMean(name, names) + "; it has " + listed(names));
   }
   if (!missing.empty())
     throw Failure(Exit::Usage, "inputs without data; add" + missing);

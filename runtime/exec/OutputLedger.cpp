@@ -1,5 +1,6 @@
 //===- OutputLedger.cpp - the model's outputs, in files at rank 0 ---------===//
 #include "runtime/exec/OutputLedger.h"
+#include "support/UnknownName.h"
 
 #include <algorithm>
 #include <cstring>
@@ -19,15 +20,15 @@ Pass passOver(const plan::Plan &plan, int64_t samples) {
 
 void OutputLedger::checkNames(const plan::Plan &plan,
                               const std::map<std::string, std::string> &files) {
-  std::string names;
+  std::vector<std::string> names;
   for (const plan::Output &output : plan.outputs)
-    names += (names.empty() ? "" : ", ") + output.name;
+    names.push_back(output.name);
   for (auto &[name, file] : files)
     if (std::none_of(plan.outputs.begin(), plan.outputs.end(),
                      [&](auto &output) { return output.name == name; }))
-      throw Failure(Exit::Usage, "--output " + name +
-                                     ": the model has no such output; it has " +
-                                     names);
+      throw Failure(Exit::Usage,
+                    "--output " + name + ": the model has no such output" +
+                        didYouMean(name, names) + "; it has " + listed(names));
 }
 
 OutputLedger::OutputLedger(const plan::Plan &plan, Transport &transport,

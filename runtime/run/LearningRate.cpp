@@ -1,6 +1,7 @@
 //===- LearningRate.cpp - factors on the learning rate --------------------===//
 #include "runtime/run/LearningRate.h"
 #include "support/Failure.h"
+#include "support/UnknownName.h"
 
 #include <algorithm>
 #include <cmath>
@@ -25,6 +26,13 @@ constexpr Row kRows[] = {
    needsTotal},
 #include "runtime/run/LearningRates.def"
 };
+
+std::vector<std::string> names() {
+  std::vector<std::string> names;
+  for (const Row &row : kRows)
+    names.emplace_back(row.name);
+  return names;
+}
 
 [[noreturn]] void bad(const std::string &text, const std::string &what) {
   throw Failure(Exit::Usage, "--lr-schedule " + text + ": " + what);
@@ -51,12 +59,7 @@ std::map<std::string, double> parse(const std::string &text,
 
 } // namespace
 
-std::string learningRateNames() {
-  std::string names;
-  for (const Row &row : kRows)
-    names += (names.empty() ? "" : ", ") + std::string(row.name);
-  return names;
-}
+std::string learningRateNames() { return listed(names()); }
 
 std::function<double(int64_t)> learningRate(const std::string &text) {
   const size_t colon = text.find(':');
@@ -66,7 +69,8 @@ std::function<double(int64_t)> learningRate(const std::string &text) {
     if (kind == candidate.name)
       row = &candidate;
   if (!row)
-    bad(text, "there are " + learningRateNames());
+    throw Failure(Exit::Usage,
+                  "--lr-schedule: " + unknownName("factor", kind, names()));
   auto values =
       parse(text, colon == std::string::npos ? "" : text.substr(colon + 1));
   const double warmup = values["warmup"], total = values["total"],

@@ -4,9 +4,9 @@
 #include "runtime/transport/Transport.h"
 #include "support/CommandLine.h"
 #include "support/Failure.h"
+#include "support/OptionChecks.h"
 
 #include <CLI/CLI.hpp>
-#include <cmath>
 #include <set>
 
 namespace pipec {
@@ -44,14 +44,8 @@ void check(const RunOptions &options) {
   auto usage = [](const std::string &message) {
     throw Failure(Exit::Usage, message);
   };
-  if (options.checkpointEvery < 0)
-    usage("--checkpoint-every must be at least 1");
   if (options.checkpointEvery > 0 && options.checkpoint.empty())
     usage("--checkpoint-every needs --checkpoint DIR");
-  if (!(options.timeout > 0) || !std::isfinite(options.timeout))
-    usage("--timeout must be a number of seconds above 0");
-  if (options.threads < 0)
-    usage("--threads must be at least 1");
   if (options.oracle && options.verify)
     usage("--oracle and --verify exclude each other");
   if (options.oracle && (!options.checkpoint.empty() ||
@@ -97,7 +91,7 @@ std::optional<RunOptions> parseOptions(int argc, char **argv) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   app.add_flag("--evaluate", options.evaluate,
                "one pass over the data without updates: loss and outputs");
-  app.add_option("--steps", options.steps, "optimizer steps");
+  app.add_option("--steps", options.steps, "optimizer steps")->check(aCount());
   app.add_option("--shuffle", options.shuffle,
                  "permute the samples in each epoch")
       ->type_name("SEED");
@@ -115,7 +109,8 @@ std::optional<RunOptions> parseOptions(int argc, char **argv) {
       ->type_name("DIR");
   app.add_option("--checkpoint-every", options.checkpointEvery,
                  "steps between checkpoints (default: one at the end)")
-      ->type_name("K");
+      ->type_name("K")
+      ->check(aCount());
   app.add_option("--resume", options.resume,
                  "go on from the checkpoint in DIR; --steps counts from the "
                  "very first")
@@ -134,6 +129,7 @@ std::optional<RunOptions> parseOptions(int argc, char **argv) {
   app.add_option("--timeout", options.timeout,
                  "seconds after which a peer that does not answer is lost")
       ->type_name("SECONDS")
+      ->check(aboveZero())
       ->capture_default_str();
   app.add_option("--transport", options.transport, transportHelp())
       ->type_name("NAME")
@@ -142,15 +138,16 @@ std::optional<RunOptions> parseOptions(int argc, char **argv) {
                  "on GPUs: record a step once and replay it (on), or queue it "
                  "anew every time (off)")
       ->type_name("on|off")
-      ->check(CLI::IsMember({"on", "off"}))
+      ->check(oneOf({"on", "off"}))
       ->capture_default_str();
   app.add_option("--threads", options.threads,
                  "threads of each rank (default: OMP_NUM_THREADS, or the "
-                 "cores divided by the ranks of a machine)");
+                 "cores divided by the ranks of a machine)")
+      ->check(aCount(1 << 16));
   app.add_flag("--quiet", options.quiet, "results and errors only");
   app.add_option("--format", format, "of the summary on stdout")
       ->type_name("text|json")
-      ->check(CLI::IsMember({"text", "json"}))
+      ->check(oneOf({"text", "json"}))
       ->capture_default_str();
   if (parseCommandLine(app, "pipec-run", argc, argv))
     return std::nullopt;
@@ -159,8 +156,6 @@ std::optional<RunOptions> parseOptions(int argc, char **argv) {
   options.data = parseFiles("--data", "input", data);
   options.outputs = parseFiles("--output", "output", outputs);
   checkFiles(options);
-  if (app.count("--steps") && options.steps < 1)
-    throw Failure(Exit::Usage, "--steps must be at least 1");
   check(options);
   return options;
 }

@@ -32,12 +32,12 @@ class CompileTest(PipelineTest):
         self.refused(USAGE, "did you mean --strategy?", arguments=self.flags("--stratgy=1f1b"))
         self.refused(USAGE, "--cpus", arguments=[*self.golden.arguments(), "-o", plan])
         self.refused(USAGE, "pipedream", arguments=self.flags("--strategy", "magic", "-o", plan))
-        for option, value, part in (("--loss", "hinge", "pipec list losses"),
+        for option, value, part in (("--loss", "hinge", "there are: cross-entropy, next-token"),
                                     ("--loss", "mse:axis=1", "axis"),
                                     ("--loss", "cross-entropy:ignore_index=x", "not an integer"),
                                     ("--loss", "cross-entropy:label_smoothing=2", "not a number from 0 to 1"),
                                     ("--loss", "bce:pos_weight=-1", "not a number of at least 0"),
-                                    ("--optimizer", "lamb", "pipec list optimizers"),
+                                    ("--optimizer", "lamb", "there are: sgd, adam, adamw"),
                                     ("--optimizer", "sgd:rate=1", "rate"),
                                     ("--dim", "batch=many", "batch"),
                                     ("--microbatches", "0", "--microbatches")):

@@ -48,15 +48,26 @@ TEST(Options, RefuseWhatCannotBe) {
   expectUsage({"m.onnx", "--cpus", "2", "--dim", "batch"}, "NAME=VALUE");
   expectUsage({"m.onnx", "--cpus", "2", "--dim", "batch=0"}, "at least 1");
   expectUsage({"m.onnx", "--cpus", "2", "--dim", "batch=4x"}, "at least 1");
-  expectUsage({"m.onnx", "--cpus", "2", "--loss", "hinge"}, "unknown loss");
+  expectUsage({"m.onnx", "--cpus", "2", "--loss", "hinge"},
+              "no loss 'hinge'; there are: cross-entropy, next-token, mse, ");
+  expectUsage({"m.onnx", "--cpus", "2", "--loss", "mes"},
+              "(did you mean mse?)");
   expectUsage({"m.onnx", "--cpus", "2", "--loss", "mse:weight=1"},
-              "no setting 'weight'");
+              "no setting 'weight'; it has label=targets");
+  expectUsage({"m.onnx", "--cpus", "2", "--loss", "mse:lable=x"},
+              "no setting 'lable' (did you mean label?)");
+  expectUsage({"m.onnx", "--cpus", "2", "--loss", "output:label=x"},
+              "it has none");
   expectUsage({"m.onnx", "--cpus", "2", "--microbatches", "0"},
-              "between 1 and");
+              "--microbatches: must be a whole number from 1 to 1000000, not "
+              "'0'");
+  expectUsage({"m.onnx", "--cpus", "2", "--slices", "1.5"}, "not '1.5'");
   expectUsage({"m.onnx", "--cpus", "2", "--no-such-flag"}, "no-such-flag");
   expectUsage({"m.onnx", "--cpus", "2", "--memory-limit", "much"},
               "no amount of memory");
-  expectUsage({"m.onnx", "--cpus", "2", "--recompute", "some"}, "recompute");
+  expectUsage({"m.onnx", "--cpus", "2", "--recompute", "ful"},
+              "--recompute: takes auto, none, selective, full, not 'ful' (did "
+              "you mean full?)");
 }
 
 TEST(Options, BytesWithUnits) {

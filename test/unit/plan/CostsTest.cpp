@@ -266,7 +266,8 @@ TEST(Profile, MismatchesAreNamed) {
   has(message(R"({"version":1})"), "no times for node 'layer0'");
   // What nobody reads is named, with its line.
   has(message("{\"version\":1,\n\"thread\":2}"),
-      "p.json:2: the file has no member \"thread\"; there are: version");
+      "p.json:2: the file has no member \"thread\" (did you mean threads?); "
+      "there are: version");
   has(message(
           "{\"version\":1,\"stages\":[\n{\"first_node\":0,\n\"warmup\":0}]}"),
       "p.json:3: an entry of \"stages\" has no member \"warmup\"");

@@ -142,9 +142,10 @@ TEST(Topology, BadFilesSayWhere) {
                      "\"fork_efficiency\""),
            std::pair(R"("memory_GiB":1,"tile":8,)", "\"tile\" is not"),
            std::pair(R"("memory_GiB":1,"tile":{"rows":1.5},)", "whole number"),
-           std::pair("\n\"memory_GB\":1,\"memory_GiB\":1,",
-                     "c.json:2: \"device\" has no member \"memory_GB\"; there "
-                     "are: name, kind, memory_GiB"),
+           std::pair(
+               "\n\"memory_GB\":1,\"memory_GiB\":1,",
+               "c.json:2: \"device\" has no member \"memory_GB\" (did "
+               "you mean memory_GiB?); there are: name, kind, memory_GiB"),
            std::pair(R"("memory_GiB":1,"efficiency":{"matmult":1},)",
                      "\"efficiency\" has no member \"matmult\""),
            std::pair(R"("memory_GiB":1,"kernels_ns":{"gather":{"calls":1}},)",

@@ -253,7 +253,8 @@ TEST(DataSource, SaysWhatItWants) {
   auto [code, message] = failure(
       [&] { DataSource(input.plan, {{"idz", input.file}}, std::nullopt); });
   EXPECT_EQ(code, Exit::Usage);
-  EXPECT_THAT(message, HasSubstr("no such input; it has ids"));
+  EXPECT_THAT(message,
+              HasSubstr("no such input (did you mean ids?); it has ids"));
   std::tie(code, message) =
       failure([&] { DataSource(input.plan, {}, std::nullopt); });
   EXPECT_EQ(code, Exit::Usage);

@@ -13,8 +13,8 @@ struct event_base;
 int event_base_loop(struct event_base *base, int flags) {
   static int (*real)(struct event_base *, int);
   if (!real)
-    real = (int (*)(struct event_base *, int))dlsym(RTLD_NEXT,
-                                                    "event_base_loop");
+    real =
+        (int (*)(struct event_base *, int))dlsym(RTLD_NEXT, "event_base_loop");
   Dl_info caller;
   const char *told = getenv("PIPEC_TEST_LATE_EVENTS");
   if (told && getenv("OMPI_COMM_WORLD_RANK") &&

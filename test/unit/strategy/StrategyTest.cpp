@@ -122,7 +122,8 @@ TEST(Strategy, UnknownName) {
   } catch (const Failure &failure) {
     EXPECT_EQ(failure.code, Exit::Usage);
     EXPECT_EQ(std::string(failure.what())
-                  .find("no strategy 'pipdream'; there are: dp, naive, "),
+                  .find("no strategy 'pipdream' (did you mean pipedream?); "
+                        "there are: dp, naive, "),
               0u);
   }
 }

@@ -1,0 +1,20 @@
+//===- OptionChecks.h - what values an option takes -------------*- C++ -*-===//
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include <string>
+#include <vector>
+
+namespace pipec {
+
+/// A whole number that counts something: from 1 to `most`.
+CLI::Validator aCount(int64_t most = int64_t(1) << 60);
+
+/// A finite number above 0.
+CLI::Validator aboveZero();
+
+/// One of the words, which the message lists.
+CLI::Validator oneOf(const std::vector<std::string> &words);
+
+} // namespace pipec

@@ -1,0 +1,39 @@
+//===- UnknownName.cpp - what to say of a name that is none ---------------===//
+#include "support/UnknownName.h"
+
+#include "support/EditDistance.h"
+
+namespace pipec {
+
+std::string nearestName(const std::string &word,
+                        const std::vector<std::string> &names) {
+  std::string best;
+  size_t least = word.size() / 3 + 1;
+  for (const std::string &name : names)
+    if (const size_t edits = editDistance(word, name); edits < least) {
+      least = edits;
+      best = name;
+    }
+  return best;
+}
+
+std::string didYouMean(const std::string &word,
+                       const std::vector<std::string> &names) {
+  const std::string best = nearestName(word, names);
+  return best.empty() ? "" : " (did you mean " + best + "?)";
+}
+
+std::string listed(const std::vector<std::string> &names) {
+  std::string text;
+  for (const std::string &name : names)
+    text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+std::string unknownName(const std::string &what, const std::string &word,
+                        const std::vector<std::string> &names) {
+  return "no " + what + " '" + word + "'" + didYouMean(word, names) +
+         "; there are: " + listed(names);
+}
+
+} // namespace pipec

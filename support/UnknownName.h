@@ -1,0 +1,25 @@
+//===- UnknownName.h - what to say of a name that is none -------*- C++ -*-===//
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace pipec {
+
+/// The one of `names` that a slip of the pen may have made `word` of: a third
+/// of its letters may be wrong. Empty when none is so close.
+std::string nearestName(const std::string &word,
+                        const std::vector<std::string> &names);
+
+/// " (did you mean x?)", or nothing.
+std::string didYouMean(const std::string &word,
+                       const std::vector<std::string> &names);
+
+/// "a, b, c"
+std::string listed(const std::vector<std::string> &names);
+
+/// "no strategy 'pipdream' (did you mean pipedream?); there are: dp, naive"
+std::string unknownName(const std::string &what, const std::string &word,
+                        const std::vector<std::string> &names);
+
+} // namespace pipec
