@@ -178,6 +178,25 @@ void prefixSets(const Merged &merged, size_t limit, BitRows &sets) {
     sets.push(row.data());
 }
 
+double secondsOf(const Merged &merged, const uint64_t *row) {
+  double seconds = 0;
+  for (int v = 0; v < merged.dag.size(); ++v)
+    seconds += BitRows::test(row, v) ? merged.seconds[v] : 0;
+  return seconds;
+}
+
+/// Of equal work smaller sets stay first.
+void sortByWork(const Merged &merged, BitRows &sets) {
+  std::vector<std::pair<double, size_t>> order;
+  for (size_t s = 0; s < sets.rows(); ++s)
+    order.push_back({secondsOf(merged, sets.row(s)), s});
+  std::sort(order.begin(), order.end());
+  BitRows sorted(static_cast<size_t>(merged.dag.size()));
+  for (const auto &[seconds, s] : order)
+    sorted.push(sets.row(s));
+  sets = std::move(sorted);
+}
+
 } // namespace
 
 std::vector<int> CutStates::between(size_t a, size_t b) const {
@@ -213,12 +232,17 @@ CutStates CutStates::only(const std::vector<size_t> &chosen) const {
 }
 
 std::vector<size_t> spread(const CutStates &states, size_t most) {
-  std::vector<size_t> chosen;
-  for (size_t i = 0; i < most; ++i) {
-    const size_t s = i * (states.size() - 1) / (most - 1);
-    if (chosen.empty() || s != chosen.back())
-      chosen.push_back(s);
+  const size_t between = states.size() - 2;
+  const size_t shares = std::min(most - 2, between);
+  std::vector<size_t> chosen{0};
+  for (size_t i = 0; i < shares; ++i) {
+    const auto from = static_cast<ptrdiff_t>(1 + i * between / shares);
+    const auto to = static_cast<ptrdiff_t>(1 + (i + 1) * between / shares);
+    chosen.push_back(static_cast<size_t>(
+        std::min_element(states.cut.begin() + from, states.cut.begin() + to) -
+        states.cut.begin()));
   }
+  chosen.push_back(states.size() - 1);
   return chosen;
 }
 
@@ -230,14 +254,14 @@ CutStates cutStates(const PipeDreamProfile &profile, size_t limit,
   states.complete = closedSets(merged.dag, limit, states.sets);
   if (!states.complete)
     prefixSets(merged, limit, states.sets);
+  sortByWork(merged, states.sets);
   size_t n = states.sets.rows();
   for (size_t s = 0; s < n; ++s) {
     const uint64_t *row = states.sets.row(s);
-    double seconds = 0, weights = 0, kept = 0, cut = 0;
+    double weights = 0, kept = 0, cut = 0;
     for (int v = 0; v < merged.dag.size(); ++v) {
       if (!BitRows::test(row, v))
         continue;
-      seconds += merged.seconds[v];
       weights += merged.weights[v];
       kept += merged.kept[v];
       bool leaves =
@@ -245,7 +269,7 @@ CutStates cutStates(const PipeDreamProfile &profile, size_t limit,
                       [&](int w) { return !BitRows::test(row, w); });
       cut += leaves ? merged.output[v] : 0;
     }
-    states.seconds.push_back(seconds);
+    states.seconds.push_back(secondsOf(merged, row));
     states.weights.push_back(weights);
     states.kept.push_back(kept);
     states.cut.push_back(cut);

@@ -21,8 +21,8 @@ namespace pipec::published {
 
 struct CutStates {
   /// Sums over the nodes of a state: seconds, weight bytes, bytes of weights
-  /// and outputs together; bytes of outputs with a consumer outside. State 0 is
-  /// the empty set, the last one everything.
+  /// and outputs together; bytes of outputs with a consumer outside. States
+  /// ascend in seconds, from the empty set to everything.
   std::vector<double> seconds, weights, kept, cut;
   BitRows sets;                         ///< of groups
   std::vector<std::vector<int>> groups; ///< profile nodes merged into each
@@ -37,7 +37,8 @@ struct CutStates {
   CutStates only(const std::vector<size_t> &chosen) const;
 };
 
-/// At most so many states, evenly, the first and the last among them.
+/// At most so many states, the first and the last among them: of equal shares
+/// of the others the cheapest cuts.
 std::vector<size_t> spread(const CutStates &states, size_t most);
 
 /// At most `limit` states.

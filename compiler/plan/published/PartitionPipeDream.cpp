@@ -14,6 +14,8 @@ namespace pipec::published {
 
 namespace {
 
+constexpr size_t kMostStates = 4000;
+
 std::vector<PipeDreamLevel> levelsOf(const PartitionOptions &options) {
   if (options.devices < 1)
     throw Failure(Exit::Usage, "a PipeDream profile needs --devices NxM or M");
@@ -34,23 +36,56 @@ std::vector<PipeDreamLevel> levelsOf(const PartitionOptions &options) {
   return {{options.devices, intra}, {servers, inter}};
 }
 
-/// The fastest plan under the options' limit; infinite seconds where none fits.
+/// The fastest plan under a limit; infinite seconds where none fits.
 struct Search {
   const CutStates &states;
   const std::vector<PipeDreamLevel> &levels;
-  size_t few; ///< states at a time
-  bool straddles = false, crosses = false;
+  bool straddles; ///< else replicas keep to servers or take whole ones
+  bool crosses = false;
 
-  PipeDreamPlan within(double limit) {
-    PipeDreamPlan plan = searchThinned(states, levels, limit, few);
-    if (!straddles)
-      return plan;
-    PipeDreamPlan other =
-        searchStraddling(states, levels[0], levels[1], plan.seconds, limit);
-    crosses = other.seconds < plan.seconds;
-    return crosses ? other : plan;
+  Search(const CutStates &states, const std::vector<PipeDreamLevel> &levels,
+         bool straddles)
+      : states(states), levels(levels),
+        straddles(straddles && levels.size() == 2) {}
+
+  /// States at a time. Two levels are solved once for every cut and number of
+  /// servers; straddling plans are tabulated for every pair of device counts.
+  size_t few(int devices) const {
+    return levels.size() == 2 && devices > 32
+               ? std::max<size_t>(38'400 / static_cast<size_t>(devices), 96)
+           : states.complete ? kMostStates
+                             : kMostStates / 2;
   }
+  static size_t fewStraddling(int devices) {
+    return std::clamp<size_t>(
+        static_cast<size_t>(4e6 / ((devices + 1) * (devices + 1))), 64,
+        kMostStates);
+  }
+  bool complete(int devices) const {
+    return states.complete && states.size() <= few(devices) &&
+           (!straddles || states.size() <= fewStraddling(devices));
+  }
+  PipeDreamPlan within(double limit);
 };
+
+PipeDreamPlan Search::within(double limit) {
+  int devices = 1;
+  for (const PipeDreamLevel &level : levels)
+    devices *= level.machines;
+  PipeDreamPlan plan = searchThinned(
+      states, few(devices), {}, [&](const CutStates &some, double incumbent) {
+        return searchPipeDream(some, levels, limit, incumbent);
+      });
+  if (!straddles)
+    return plan;
+  PipeDreamPlan other = searchThinned(
+      states, fewStraddling(devices), plan,
+      [&](const CutStates &some, double incumbent) {
+        return searchStraddling(some, levels[0], levels[1], incumbent, limit);
+      });
+  crosses = other.seconds < plan.seconds;
+  return other;
+}
 
 [[noreturn]] void pipeDreamDoesNotFit(Search &search, int devices,
                                       double limit) {
@@ -105,23 +140,12 @@ Partition partitionPipeDream(const PartitionOptions &options) {
   if (options.straddle && devices > 256)
     throw Failure(Exit::Usage,
                   "--straddle on is searched for at most 256 devices");
-  size_t cuts = 4000;
-  // Straddling plans are tabulated for every pair of device counts.
-  bool straddles = options.straddle && levels.size() == 2;
-  if (straddles)
-    cuts = std::clamp<size_t>(
-        static_cast<size_t>(4e6 / ((devices + 1) * (devices + 1))), 64, cuts);
   const double limit = options.memoryLimit;
-  // Two levels are solved once for every cut and number of servers.
-  size_t few = cuts;
-  if (levels.size() == 2 && devices > 32)
-    few = std::min(cuts,
-                   std::max<size_t>(25'600 / static_cast<size_t>(devices), 96));
-  CutStates states = cutStates(profile, cuts);
-  Search search{states, levels, few, straddles};
+  CutStates states = cutStates(profile, kMostStates);
+  Search search(states, levels, options.straddle);
   PipeDreamPlan plan = search.within(0);
   if (limit > 0 && mostBytes(states, plan) > limit) {
-    states = cutStates(profile, cuts, true);
+    states = cutStates(profile, kMostStates, true);
     if (leastBytes(states, devices) <= limit)
       plan = search.within(limit);
     else // without a search over every number of machines
@@ -138,7 +162,7 @@ Partition partitionPipeDream(const PartitionOptions &options) {
   if (limit <= 0 || states.kept.back() <= limit)
     result.dataParallel = dataParallelSeconds(states, levels) * 1000;
   result.bound = states.seconds.back() / devices * 1000;
-  result.exact = states.complete && states.size() <= few;
+  result.exact = search.complete(devices);
   result.states = states.size();
   double slowest = -1;
   for (size_t s = 0; s < plan.stages.size(); ++s) {

@@ -38,6 +38,10 @@ public:
   /// Stages must fit from now on.
   void limit(const StageBytes &bytes) { kept = bytes; }
 
+  /// What the level above exchanges for a byte of weights, in seconds:
+  /// intervals that it leaves too little time for are dropped from now on.
+  void exchangeAbove(double secondsPerByte) { above_ = secondsPerByte; }
+
   /// Fills the row for intervals from `start`. compute(k, before, used, row)
   /// writes the compute seconds from k to each state above it, inf where they
   /// exceed what is useful. With `varies` they are those of `used` machines
@@ -52,7 +56,8 @@ public:
   From from(size_t end, int machines) const {
     return origin[index(end, machines)];
   }
-  int machines() const { return machines_; }
+  /// The last solution's.
+  const std::vector<uint32_t> &ends() const { return ends_; }
 
 private:
   size_t index(size_t end, int machines) const {
@@ -73,7 +78,9 @@ private:
   const CutStates &states;
   const int machines_;
   const double bandwidth, within;
-  double cap_ = 0, reach_ = 0;
+  double cap_ = 0, reach_ = 0, above_ = 0;
+  std::vector<uint32_t> ends_; ///< that the cap leaves for intervals from start
+  std::vector<char> isEnd_;
   std::vector<double> value;
   std::vector<From> origin;
   std::vector<double> compute_;
@@ -129,12 +136,24 @@ void Row::solve(size_t start, double cap, double reach, bool varies,
                 Compute compute) {
   cap_ = cap;
   reach_ = reach;
-  const auto &ends = states.above[start];
+  ends_.clear();
+  isEnd_.assign(states.size(), 0);
+  for (uint32_t j : states.above[start]) {
+    const double work = states.seconds[j] - states.seconds[start];
+    const double weights = states.weights[j] - states.weights[start];
+    const double least = work / (machines_ * within);
+    if (least > cap * (1 + 1e-9))
+      break;
+    if (least + above_ * weights > cap * (1 + 1e-9))
+      continue;
+    ends_.push_back(j);
+    isEnd_[j] = 1;
+  }
   compute_.assign(states.size(), inf);
   for (int m = 1; m <= machines_; ++m) {
     if (m == 1 || varies)
       compute(start, 0, m, compute_);
-    for (uint32_t j : ends) {
+    for (uint32_t j : ends_) {
       double weights = states.weights[j] - states.weights[start];
       double t =
           (compute_[j] + 4 * (m - 1) * weights / (bandwidth * m) / within) / m;
@@ -142,7 +161,7 @@ void Row::solve(size_t start, double cap, double reach, bool varies,
       origin[index(j, m)] = {static_cast<uint32_t>(start), m};
     }
   }
-  for (uint32_t k : ends) {
+  for (uint32_t k : ends_) {
     if (!varies)
       leaveIdle(k);
     // Prefixes that end at k and can still be completed.
@@ -160,9 +179,12 @@ void Row::solve(size_t start, double cap, double reach, bool varies,
     auto after = [&](Range before, Range last) {
       compute(k, before.low, last.low, compute_);
       double most = cap * (machines_ - before.low);
-      for (uint32_t j : states.above[k])
-        if (compute_[j] <= most)
+      for (uint32_t j : states.above[k]) {
+        if (states.seconds[j] - states.seconds[k] > most * within)
+          break;
+        if (isEnd_[j] && compute_[j] <= most)
           relax(k, j, compute_[j], before, last);
+      }
     };
     if (!varies) {
       after({low, high}, {1, machines_});
@@ -217,7 +239,8 @@ public:
   PipeDreamPlan solve(double incumbent);
 
 private:
-  void solveInner(size_t k, double cap, double reach, int servers, int after);
+  void solveInner(size_t k, double cap, double reach, int serversBefore,
+                  int servers);
   void innerFrom(size_t k, double cap, int serversBefore,
                  std::vector<double> &row);
   void innerOf(size_t k, double cap, int serversBefore, int servers,
@@ -229,25 +252,33 @@ private:
   Row innerRow;
 };
 
-void TwoLevels::solveInner(size_t k, double cap, double reach, int servers,
-                           int after) {
+/// The inner level for an outer stage on `servers`, within as many caps.
+void TwoLevels::solveInner(size_t k, double cap, double reach,
+                           int serversBefore, int servers) {
+  const int after = outer.machines - serversBefore - servers;
   innerRow.limit({limit, servers, after * inner.machines});
-  innerRow.solve(k, cap, reach, false,
+  // What the first stage exchanges is divided, as published.
+  const int divisor = serversBefore == 0 ? inner.machines : 1;
+  innerRow.exchangeAbove(4 * (servers - 1) /
+                         (outer.bandwidth * servers * divisor));
+  innerRow.solve(k, cap * servers, reach, false,
                  [&](size_t from, int, int, std::vector<double> &compute) {
                    computeBetween(states, from, compute);
                  });
 }
 
 /// The inner level's best with all its machines, from k to every state above,
-/// for an outer stage on `servers`. It may take that many caps, and must leave
-/// no more than the servers after it can do.
+/// for an outer stage on `servers`. It must leave no more than the servers
+/// after it can do.
 void TwoLevels::innerOf(size_t k, double cap, int serversBefore, int servers,
                         std::vector<double> &row) {
-  int after = outer.machines - serversBefore - servers;
-  double end = states.seconds.back();
-  double reach = end - cap * inner.machines * after;
-  solveInner(k, cap * servers, reach - 1e-9 * end, servers, after);
-  for (uint32_t j : states.above[k])
+  if (2 * states.cut[k] > cap * outer.bandwidth * servers)
+    return; // it receives over that cut
+  const int after = outer.machines - serversBefore - servers;
+  const double end = states.seconds.back();
+  solveInner(k, cap, end * (1 - 1e-9) - cap * inner.machines * after,
+             serversBefore, servers);
+  for (uint32_t j : innerRow.ends())
     row[j] = std::min(row[j], innerRow.best(j, inner.machines));
 }
 
@@ -280,9 +311,8 @@ PipeDreamPlan TwoLevels::solve(double incumbent) {
     return plan;
   int server = 0;
   for (const Piece &piece : unwind(outerRow, 0, end, outer.machines)) {
-    solveInner(piece.before, cap * piece.machines,
-               states.seconds[piece.after] * (1 - 1e-9), piece.machines,
-               outer.machines - server - piece.machines);
+    solveInner(piece.before, cap, states.seconds[piece.after] * (1 - 1e-9),
+               server, piece.machines);
     PipeDreamPlan::Outer group{piece.before, piece.after, piece.machines, {}};
     int offset = 0;
     for (const Piece &in :
@@ -359,17 +389,27 @@ static double slowest(const CutStates &states,
   return seconds;
 }
 
+/// A search is quick below a cap near its result. Half the states give a plan
+/// to stay below; from there caps grow from what no plan can beat.
 static PipeDreamPlan searchFreely(const CutStates &states,
                                   const std::vector<PipeDreamLevel> &levels,
                                   double incumbent = inf) {
-  // A plan over few states bounds the search over all.
+  constexpr size_t few = 128;
   incumbent = std::min(incumbent, dataParallelSeconds(states, levels));
-  constexpr size_t few = 64;
-  if (states.size() > 2 * few)
-    incumbent =
-        std::min(incumbent, solveLevels(states.only(spread(states, few)),
-                                        levels, incumbent)
-                                .seconds);
+  if (states.size() <= few)
+    return solveLevels(states, levels, incumbent);
+  const CutStates half = states.only(spread(states, states.size() / 2));
+  incumbent =
+      std::min(incumbent, searchFreely(half, levels, incumbent).seconds);
+  double least = states.seconds.back();
+  for (const PipeDreamLevel &level : levels)
+    least /= level.machines;
+  for (double gap = 0.005; least * (1 + 2 * gap) < incumbent && gap < 1;
+       gap *= 2) {
+    PipeDreamPlan plan = solveLevels(states, levels, least * (1 + gap));
+    if (std::isfinite(plan.seconds))
+      return plan;
+  }
   return solveLevels(states, levels, incumbent);
 }
 

@@ -16,6 +16,7 @@
 
 #include "compiler/plan/published/CutStates.h"
 
+#include <functional>
 #include <limits>
 
 namespace pipec::published {
@@ -34,7 +35,8 @@ struct PipeDreamStage {
 };
 
 struct PipeDreamPlan {
-  double seconds = 0; ///< per minibatch, the slowest stage
+  /// Per minibatch, the slowest stage; infinite where there is no plan.
+  double seconds = std::numeric_limits<double>::infinity();
   std::vector<PipeDreamStage> stages;
   /// Stages of the outer level as (before, after, machines); one per stage of
   /// the inner level's pipelines when there is no outer one.
@@ -57,12 +59,13 @@ searchPipeDream(const CutStates &states,
                 const std::vector<PipeDreamLevel> &levels, double limit = 0,
                 double incumbent = std::numeric_limits<double>::infinity());
 
-/// The same over at most `few` states at a time: over states spread evenly,
-/// then over those next to the cuts that were found, and over twice as many in
-/// the end, until nothing is gained.
-PipeDreamPlan searchThinned(const CutStates &states,
-                            const std::vector<PipeDreamLevel> &levels,
-                            double limit, size_t few);
+/// A search over at most `few` states at a time: spread evenly, then next to
+/// the cuts of the best plan so far, `best` to begin with, and over twice as
+/// many in the end, until nothing is gained. `search` gives plans below its
+/// second argument or none.
+PipeDreamPlan searchThinned(
+    const CutStates &states, size_t few, PipeDreamPlan best,
+    const std::function<PipeDreamPlan(const CutStates &, double)> &search);
 
 /// Data parallelism over all devices under the same model.
 double dataParallelSeconds(const CutStates &states,

@@ -16,21 +16,12 @@ std::vector<size_t> nearCuts(const CutStates &states, const PipeDreamPlan &plan,
   for (const PipeDreamStage &stage : plan.stages)
     chosen.insert(stage.after);
   const std::set<size_t> cuts = chosen;
-  std::vector<size_t> order(states.size());
-  for (size_t s = 0; s < order.size(); ++s)
-    order[s] = s;
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return states.seconds[a] < states.seconds[b];
-  });
-  std::vector<size_t> place(states.size());
-  for (size_t i = 0; i < order.size(); ++i)
-    place[order[i]] = i;
-  for (size_t far = 1; far < order.size() && chosen.size() < most; ++far)
+  for (size_t far = 1; far < states.size() && chosen.size() < most; ++far)
     for (size_t cut : cuts) {
-      if (place[cut] >= far && chosen.size() < most)
-        chosen.insert(order[place[cut] - far]);
-      if (place[cut] + far < order.size() && chosen.size() < most)
-        chosen.insert(order[place[cut] + far]);
+      if (cut >= far && chosen.size() < most)
+        chosen.insert(cut - far);
+      if (cut + far < states.size() && chosen.size() < most)
+        chosen.insert(cut + far);
     }
   return {chosen.begin(), chosen.end()};
 }
@@ -51,20 +42,20 @@ void renumber(PipeDreamPlan &plan, const std::vector<size_t> &chosen) {
 
 } // namespace
 
-PipeDreamPlan searchThinned(const CutStates &states,
-                            const std::vector<PipeDreamLevel> &levels,
-                            double limit, size_t few) {
+PipeDreamPlan searchThinned(
+    const CutStates &states, size_t few, PipeDreamPlan best,
+    const std::function<PipeDreamPlan(const CutStates &, double)> &search) {
   constexpr int kMostRounds = 8;
   constexpr double kLeastGain = 1e-3;
-  if (states.size() <= few)
-    return searchPipeDream(states, levels, limit);
-  PipeDreamPlan best;
-  best.seconds = std::numeric_limits<double>::infinity();
+  if (states.size() <= few) {
+    PipeDreamPlan plan = search(states, best.seconds);
+    return plan.seconds < best.seconds ? plan : best;
+  }
   std::vector<size_t> chosen = spread(states, few);
-  const size_t most = 2 * few; // with a plan that is nearly as good it is quick
+  // With a plan that is nearly as good it is quick, unless that is nearly all.
+  const size_t most = 2 * few < states.size() ? 2 * few : few;
   for (int round = 0; round < kMostRounds; ++round) {
-    PipeDreamPlan plan =
-        searchPipeDream(states.only(chosen), levels, limit, best.seconds);
+    PipeDreamPlan plan = search(states.only(chosen), best.seconds);
     const bool gained = plan.seconds < best.seconds * (1 - kLeastGain);
     if (plan.seconds < best.seconds) {
       renumber(plan, chosen);

@@ -31,18 +31,31 @@ Span spanOf(int first, int replicas, int each) {
 }
 
 /// Share of all minibatches that the busiest server's card carries over a
-/// border.
+/// border: those with one of their two replicas in it. Only the server that the
+/// border runs through has replicas of both, and of lcm(a, b) minibatches each
+/// pair of replicas whose numbers are equal modulo gcd(a, b) handles one.
 double busiestCard(int border, int a, int b, int each) {
-  int period = std::lcm(a, b);
-  int firstServer = (border - a) / each, lastServer = (border + b - 1) / each;
-  std::vector<int> card(static_cast<size_t>(lastServer - firstServer + 1), 0);
-  for (int k = 0; k < period; ++k) {
-    int from = (border - a + k % a) / each, to = (border + k % b) / each;
-    if (from != to)
-      ++card[from - firstServer], ++card[to - firstServer];
+  const int divisor = std::gcd(a, b);
+  const double period = static_cast<double>(a) / divisor * b;
+  double busiest = 0;
+  for (int server = (border - a) / each; server <= (border + b - 1) / each;
+       ++server) {
+    const int first = server * each, last = first + each;
+    const int before =
+        std::max(0, std::min(last, border) - std::max(first, border - a));
+    const int after =
+        std::max(0, std::min(last, border + b) - std::max(first, border));
+    double inside = 0;
+    for (int i = a - before; before > 0 && after > 0 && i < a; ++i) {
+      const int smallest = i % divisor;
+      if (smallest < after)
+        inside += (after - 1 - smallest) / divisor + 1;
+    }
+    busiest = std::max(busiest, static_cast<double>(before) / a +
+                                    static_cast<double>(after) / b -
+                                    2 * inside / period);
   }
-  return static_cast<double>(*std::max_element(card.begin(), card.end())) /
-         period;
+  return busiest;
 }
 
 } // namespace
@@ -76,7 +89,7 @@ public:
       : states(states), inner(inner), outer(outer), devices(devices),
         cap(incumbent), limit(limit), value(states.size() * width(), inf),
         origin(states.size() * width()),
-        boundaryPerByte(static_cast<size_t>(devices + 1) * width(), -1),
+        boundaryPerByte(static_cast<size_t>(inner.machines) * width(), -1),
         reducePerByte(width(), 0) {}
 
   PipeDreamPlan run();
@@ -94,8 +107,10 @@ private:
   size_t index(size_t state, int used, int last) const {
     return state * width() + static_cast<size_t>(used * (devices + 1) + last);
   }
+  /// Moving everything by whole servers changes nothing.
   double perByte(int border, int a, int b) {
-    double &known = boundaryPerByte[static_cast<size_t>(border) * width() +
+    const auto place = static_cast<size_t>(border % inner.machines);
+    double &known = boundaryPerByte[place * width() +
                                     static_cast<size_t>(a * (devices + 1) + b)];
     if (known < 0)
       known = straddlingBoundary(inner, outer, border, a, b, 1.0);
@@ -210,7 +225,6 @@ PipeDreamPlan searchStraddling(const CutStates &states,
   if (limit <= 0)
     return Search(states, inner, outer, all, incumbent, 0).run();
   PipeDreamPlan best;
-  best.seconds = inf;
   for (int devices = all; devices > 0; --devices) {
     PipeDreamPlan plan =
         Search(states, inner, outer, devices, incumbent, limit).run();

@@ -99,6 +99,33 @@ TEST_F(PartitionCommand, JsonHasWhatTheInterfaceNames) {
   EXPECT_EQ(r["states"], 5);
 }
 
+/// The space is larger, however few of its cuts are looked at at a time.
+TEST_F(PartitionCommand, StraddlingIsNeverSlower) {
+  for (int graph = 0; graph < 4; ++graph) {
+    std::string text, edges;
+    for (int v = 0; v < 240; ++v) {
+      const int some = (v * 7919 + graph * 104729) % 1009; // no order in it
+      text += "n" + std::to_string(v) + " -- Conv2d -- forward_compute_time=" +
+              std::to_string(1 + some / 500.0) +
+              ", backward_compute_time=1, activation_size=" +
+              std::to_string(100'000 + some * 1800) +
+              ", parameter_size=" + std::to_string(10'000 + some * 390) + "\n";
+      if (v > 0)
+        edges +=
+            "\tn" + std::to_string(v - 1) + " -- n" + std::to_string(v) + "\n";
+    }
+    write("chain.txt", text + edges);
+    double objective[2];
+    for (bool on : {false, true})
+      objective[on] =
+          json::parse(run({path("chain.txt"), "--devices", "16x16",
+                           "--bandwidth", "3.125e9,30e9", "--straddle",
+                           on ? "on" : "off", "--format", "json"}))["objective"]
+              .get<double>();
+    EXPECT_LE(objective[true], objective[false]) << graph;
+  }
+}
+
 TEST_F(PartitionCommand, SameInputSameBytes) {
   auto strip = [](const std::string &text) {
     json r = json::parse(text);
