@@ -5,14 +5,11 @@
 #include "report/Style.h"
 #include "report/charts/Charts.h"
 #include "report/charts/Svg.h"
-#include "support/Failure.h"
+#include "support/OutputFile.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
-#include <fstream>
 
 namespace pipec::report {
 
@@ -355,15 +352,7 @@ std::string htmlPage(const plan::Plan &plan, const MeasuredRun *run) {
 
 void writeReport(const plan::Plan &plan, const std::string &path,
                  const MeasuredRun *run) {
-  const std::string page = htmlPage(plan, run), temporary = path + ".tmp";
-  std::ofstream file(temporary, std::ios::binary);
-  file << page;
-  file.close();
-  if (!file || std::rename(temporary.c_str(), path.c_str()) != 0) {
-    std::string why = std::strerror(errno);
-    std::remove(temporary.c_str());
-    throw Failure(Exit::CannotWrite, "cannot write " + path + ": " + why);
-  }
+  writeFile(path, htmlPage(plan, run));
 }
 
 } // namespace pipec::report

@@ -1,9 +1,9 @@
 //===- OnnxPatch.cpp - new weights for an ONNX file -----------------------===//
 #include "runtime/OnnxPatch.h"
 #include "runtime/WireFormat.h"
-#include "runtime/state/OutputFile.h"
 #include "support/Failure.h"
 #include "support/NarrowFloat.h"
+#include "support/OutputFile.h"
 
 #include <algorithm>
 #include <cerrno>

@@ -6,16 +6,12 @@
 #include "compiler/driver/Planning.h"
 #include "report/Format.h"
 #include "support/CommandLine.h"
-#include "support/Failure.h"
 #include "support/OptionChecks.h"
+#include "support/OutputFile.h"
 
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <thread>
 
@@ -85,39 +81,6 @@ std::vector<plan::KernelSample> measureAll(const Workers &workers, int share) {
   return samples;
 }
 
-/// A file that appears whole or not at all; a path that cannot be written is
-/// refused before anything is measured.
-class ClusterFile {
-public:
-  explicit ClusterFile(const std::string &path)
-      : path(path), temporary(path + ".partial"), file(temporary) {
-    check();
-  }
-  ~ClusterFile() {
-    std::error_code ignored;
-    std::filesystem::remove(temporary, ignored);
-  }
-  void write(const std::string &text) {
-    file << text;
-    file.close();
-    check();
-    std::error_code error;
-    std::filesystem::rename(temporary, path, error);
-    if (error)
-      throw Failure(Exit::CannotWrite,
-                    "cannot write " + path + ": " + error.message());
-  }
-
-private:
-  void check() {
-    if (!file)
-      throw Failure(Exit::CannotWrite,
-                    "cannot write " + path + ": " + std::strerror(errno));
-  }
-  std::string path, temporary;
-  std::ofstream file;
-};
-
 } // namespace
 
 int calibrateCommand(int argc, char **argv) {
@@ -138,7 +101,7 @@ int calibrateCommand(int argc, char **argv) {
   if (const auto done = parseCommandLine(app, "pipec calibrate", argc, argv))
     return *done;
   plan::Topology topology = machine(grid);
-  std::optional<ClusterFile> file;
+  std::optional<AtomicFile> file; // refused before anything is measured
   if (!output.empty())
     file.emplace(output);
   const int threads = topology.device.threads;
@@ -169,7 +132,8 @@ int calibrateCommand(int argc, char **argv) {
     std::cout << text;
     return 0;
   }
-  file->write(text);
+  file->file().write(text);
+  file->commit();
   if (!quiet && format == "text")
     std::cout << table(topology.device, samples) << "mean error of the model "
               << report::percent(

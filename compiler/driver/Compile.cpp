@@ -23,6 +23,7 @@
 #include "report/Format.h"
 #include "runtime/program/PlanCheck.h"
 #include "support/Diagnostics.h"
+#include "support/OutputFile.h"
 #include "support/UnknownName.h"
 
 #include "mlir/IR/Diagnostics.h"
@@ -77,14 +78,6 @@ std::string roundTrip(double value) {
   return text;
 }
 
-void writeText(const std::string &path, const std::string &text) {
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  file.close();
-  if (!file)
-    throw Failure(Exit::CannotWrite, "cannot write " + path);
-}
-
 /// Models of more operators: their code is not planned ahead of being made.
 constexpr size_t kMostPlanned = 6000;
 
@@ -101,6 +94,8 @@ public:
     facts.topology = topologyOf(options);
     checkEmit();
     target::checkProcessor(options.targetCpu);
+    if (!options.dot.empty())
+      expectWritable(options.dot);
     DiagnosticCollector collector(context, diagnostics);
     if (!import())
       return report();
@@ -339,18 +334,12 @@ private:
   void dump(const std::string &name) {
     if (options.dumpDirectory.empty())
       return;
-    std::error_code error;
-    std::filesystem::create_directories(options.dumpDirectory, error);
     std::string number = std::to_string(++dumped);
     std::string path =
         options.dumpDirectory + "/" +
         std::string(2 - std::min<size_t>(2, number.size()), '0') + number +
         "-" + name + ".mlir";
-    std::ofstream file(path);
-    file << textOf(*module);
-    file.close();
-    if (!file)
-      throw Failure(Exit::CannotWrite, "cannot write " + path);
+    writeFile(path, textOf(*module));
   }
 
   static std::string textOf(ModuleOp module) {
@@ -372,7 +361,7 @@ private:
       std::cout << text;
       return 0;
     }
-    writeText(options.output, text);
+    writeFile(options.output, text);
     return 0;
   }
   int emitText(ModuleOp m) { return emit(textOf(m)); }
@@ -388,6 +377,7 @@ private:
                      std::string &text);
   std::string cubinOf(const target::StageCode &code);
   int generate();
+  int generate(PlanFolder &folder);
   int printDryRun();
   void showPlan(const plan::Plan &plan);
   OverLimit fullest(const plan::Plan &plan) const;
@@ -576,29 +566,36 @@ bool Compiler::compileStages(PlanFolder *folder,
 }
 
 int Compiler::generate() {
+  if (!options.emit.empty()) {
+    std::string text;
+    std::vector<int64_t> workspace;
+    return compileStages(nullptr, workspace, text) ? emit(text) : report();
+  }
   std::string output = options.output;
   if (output.empty())
     output = std::filesystem::path(options.model).stem().string() + ".plan";
-  std::optional<PlanFolder> folder;
-  if (options.emit.empty())
-    folder.emplace(output);
-  std::string text;
-  std::vector<int64_t> workspace;
-  if (folder) { // too large: known before code is made
-    if (!findWorkspace(workspace))
-      return report();
-    planFor(workspace);
+  PlanFolder folder(output);
+  try {
+    return generate(folder);
+  } catch (const Failure &failure) { // of a file under a name that goes away
+    throw Failure(failure.code, folder.shown(failure.what()));
   }
-  if (!compileStages(folder ? &*folder : nullptr, workspace, text))
+}
+
+int Compiler::generate(PlanFolder &folder) {
+  std::string noText;
+  std::vector<int64_t> workspace;
+  if (!findWorkspace(workspace))
     return report();
-  if (!folder)
-    return emit(text);
+  planFor(workspace); // too large: known before code is made
+  if (!compileStages(&folder, workspace, noText))
+    return report();
   plan::Plan plan = planFor(workspace);
-  folder->writeFolded(plan, foldedTensors());
-  folder->addFiles(plan, options.selfContained);
-  folder->addStages(plan);
+  folder.writeFolded(plan, foldedTensors());
+  folder.addFiles(plan, options.selfContained);
+  folder.addStages(plan);
   plan::checkPlan(plan); // a plan that cannot run is never written
-  folder->writeFile("plan.json", plan::toJson(plan));
+  folder.writeFile("plan.json", plan::toJson(plan));
   if (purpose == Purpose::Train) {
     CompileOptions evaluated = options;
     evaluated.memoryMargin = 0;
@@ -607,11 +604,11 @@ int Compiler::generate() {
     if (plan.strategy.update == "round") // then a step is one microbatch
       evaluated.microbatches = 4 * static_cast<int>(plan.ranks.size());
     Compiler evaluation(evaluated, Purpose::Evaluate, context);
-    if (!evaluation.evaluate(plan, *folder))
+    if (!evaluation.evaluate(plan, folder))
       return evaluation.report();
   }
-  writeExtras(plan, decision.schedule, folder->temporary());
-  folder->commit();
+  writeExtras(plan, decision.schedule, folder.temporary());
+  folder.commit();
   showPlan(plan);
   return 0;
 }
@@ -619,7 +616,7 @@ int Compiler::generate() {
 /// The summary, and what was asked for beside it.
 void Compiler::showPlan(const plan::Plan &plan) {
   if (!options.dot.empty())
-    writeText(options.dot, planDot(decision.request.graph, decision.result));
+    writeFile(options.dot, planDot(decision.request.graph, decision.result));
   std::vector<plan::WhatIfRow> rows;
   if (!options.whatIf.empty())
     rows = plan::whatIf(decision.request, decision.result, options.whatIf);

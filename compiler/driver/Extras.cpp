@@ -5,26 +5,17 @@
 #include "compiler/driver/Terminal.h"
 #include "compiler/schedule/Csv.h"
 #include "report/Report.h"
-#include "support/Failure.h"
+#include "support/OutputFile.h"
 
 #include <nlohmann/json.hpp>
 
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <iostream>
 
 namespace pipec {
 
 void writeExtras(const plan::Plan &plan, const schedule::Schedule &schedule,
                  const std::string &folder) {
-  const std::string csv = folder + "/schedule.csv";
-  std::ofstream file(csv, std::ios::binary);
-  file << schedule::writeCsv(schedule);
-  file.close();
-  if (!file)
-    throw Failure(Exit::CannotWrite,
-                  "cannot write " + csv + ": " + std::strerror(errno));
+  writeFile(folder + "/schedule.csv", schedule::writeCsv(schedule));
   report::writeReport(plan, folder + "/report.html");
   writeLaunchFiles(plan, folder);
 }

@@ -1,13 +1,10 @@
 //===- Launch.cpp - start scripts of a plan ------------------------------===//
 #include "compiler/driver/Launch.h"
 
-#include "support/Failure.h"
+#include "support/OutputFile.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 
 namespace fs = std::filesystem;
 
@@ -61,19 +58,15 @@ std::string dataFlags(const plan::Plan &plan, const std::string &separator,
 }
 
 void write(const fs::path &path, const std::string &text, bool executable) {
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  file.close();
+  writeFile(path.string(), text);
   std::error_code error;
-  if (file && executable)
+  if (executable)
     fs::permissions(path,
                     fs::perms::owner_exec | fs::perms::group_exec |
                         fs::perms::others_exec,
                     fs::perm_options::add, error);
-  if (!file || error)
-    throw Failure(Exit::CannotWrite,
-                  "cannot write " + path.string() + ": " +
-                      (error ? error.message() : std::strerror(errno)));
+  if (error)
+    cannotWrite(path.string(), error.value());
 }
 
 constexpr const char *kMpirun = R"sh(#!/bin/bash
@@ -269,8 +262,6 @@ std::string kubernetesManifest(const plan::Plan &plan) {
 
 void writeLaunchFiles(const plan::Plan &plan, const std::string &folder) {
   const fs::path launch = fs::path(folder) / "launch";
-  std::error_code error;
-  fs::create_directories(launch, error);
   write(launch / "mpirun.sh", mpirunScript(plan), true);
   write(launch / "slurm.sbatch", slurmScript(plan), true);
   write(launch / "kubernetes.yaml", kubernetesManifest(plan), false);

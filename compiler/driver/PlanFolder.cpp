@@ -3,6 +3,7 @@
 
 #include "runtime/program/Sha256.h"
 #include "support/Failure.h"
+#include "support/OutputFile.h"
 
 #include <nlohmann/json.hpp>
 
@@ -16,10 +17,6 @@ namespace pipec {
 namespace {
 
 constexpr const char *kFolded = "weights.safetensors";
-
-[[noreturn]] void cannotWrite(const std::string &what, const std::string &why) {
-  throw Failure(Exit::CannotWrite, "cannot write " + what + ": " + why);
-}
 
 /// safetensors' names of element types.
 std::string safetensorsType(const std::string &dtype) {
@@ -41,11 +38,13 @@ PlanFolder::PlanFolder(const std::string &given)
   std::error_code error;
   if (fs::exists(path, error) && !fs::exists(path + "/plan.json", error) &&
       !(fs::is_directory(path, error) && fs::is_empty(path, error)))
-    cannotWrite(path, "it exists and is no plan; choose another -o");
-  fs::create_directories(fs::path(path).parent_path(), error);
+    throw Failure(Exit::CannotWrite,
+                  "cannot write " + path +
+                      ": it exists and is no plan; choose another -o");
+  makeFolderOf(path);
   std::string pattern = path + ".tmp-XXXXXX";
   if (!mkdtemp(pattern.data()))
-    cannotWrite(path, std::strerror(errno));
+    cannotWrite(path);
   temporaryPath = pattern;
   fs::permissions(temporaryPath,
                   fs::perms::owner_all | fs::perms::group_read |
@@ -73,7 +72,7 @@ void PlanFolder::writeFile(const std::string &relative,
   out << content;
   out.close();
   if (!out)
-    cannotWrite((fs::path(path) / relative).string(), std::strerror(errno));
+    cannotWrite((fs::path(path) / relative).string());
 }
 
 void PlanFolder::writeFolded(plan::Plan &plan,
@@ -152,7 +151,7 @@ void PlanFolder::addFiles(plan::Plan &plan, bool copy) {
     fs::path target = fs::path(temporaryPath) / inside;
     fs::create_directories(target.parent_path(), error);
     if (!fs::copy_file(absolute, target, error))
-      cannotWrite((fs::path(path) / inside).string(), error.message());
+      cannotWrite((fs::path(path) / inside).string(), error.value());
     file.relative = inside.string();
   }
   if (!plan.files.empty())
@@ -164,6 +163,14 @@ void PlanFolder::addStages(plan::Plan &plan) const {
     stage.sha256 = sha256OfFile(temporaryPath + "/" + stage.library);
 }
 
+std::string PlanFolder::shown(std::string message) const {
+  for (size_t at = 0; !temporaryPath.empty() &&
+                      (at = message.find(temporaryPath, at)) != message.npos;
+       at += path.size())
+    message.replace(at, temporaryPath.size(), path);
+  return message;
+}
+
 void PlanFolder::commit() {
   std::error_code error;
   std::string old;
@@ -171,11 +178,11 @@ void PlanFolder::commit() {
     old = temporaryPath + ".old";
     fs::rename(path, old, error);
     if (error)
-      cannotWrite(path, error.message());
+      cannotWrite(path, error.value());
   }
   fs::rename(temporaryPath, path, error);
   if (error) {
-    std::string why = error.message();
+    const int why = error.value();
     if (!old.empty())
       fs::rename(old, path, error);
     cannotWrite(path, why);

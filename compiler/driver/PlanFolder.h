@@ -33,6 +33,8 @@ public:
   void shareFiles(plan::Plan &plan, const plan::Plan &outer);
   /// Digests of the stage programs, which are in the folder by now.
   void addStages(plan::Plan &plan) const;
+  /// A message with the plan's name in place of the temporary one.
+  std::string shown(std::string message) const;
   /// Replaces what was there.
   void commit();
 

@@ -9,6 +9,7 @@
 #include "compiler/schedule/Verifier.h"
 #include "support/Clock.h"
 #include "support/Failure.h"
+#include "support/OutputFile.h"
 #include "support/ReadFile.h"
 
 #include <nlohmann/json.hpp>
@@ -16,8 +17,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <iostream>
 
 #include <sys/ioctl.h>
@@ -49,21 +48,6 @@ std::string percent(double value) {
   char text[40];
   std::snprintf(text, sizeof text, "%.2f %%", 100 * value + 0.0);
   return text;
-}
-
-/// All or nothing: written beside its place, then moved there.
-void writeFile(const std::string &path, const std::string &text) {
-  std::string partial = path + ".part";
-  std::ofstream out(partial, std::ios::binary);
-  out << text;
-  out.close();
-  std::error_code error;
-  if (out)
-    std::filesystem::rename(partial, path, error);
-  if (!out || error) {
-    std::filesystem::remove(partial, error);
-    throw Failure(Exit::CannotWrite, "cannot write " + path);
-  }
 }
 
 /// Throws NoFit when the schedule needs more than the limits.

@@ -1,8 +1,7 @@
 //===- NpyFile.h - a .npy file that fills up in any order -------*- C++ -*-===//
 #pragma once
 
-#include "runtime/state/OutputFile.h"
-
+#include "support/OutputFile.h"
 #include <cstdint>
 #include <string>
 #include <vector>

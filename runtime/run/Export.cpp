@@ -1,14 +1,12 @@
 //===- Export.cpp - the model with trained weights ------------------------===//
 #include "runtime/run/Export.h"
 #include "runtime/OnnxPatch.h"
-#include "runtime/state/OutputFile.h"
 #include "runtime/state/Tensors.h"
+#include "support/OutputFile.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <unistd.h>
 
 namespace pipec {
 
@@ -80,9 +78,7 @@ void checkExport(const plan::Plan &plan, const std::string &planFolder,
       throw Failure(Exit::Usage, "--export " + target + ": would overwrite " +
                                      path + ", which the plan reads");
   }
-  fs::path folder = fs::path(target).parent_path();
-  if (::access(folder.empty() ? "." : folder.c_str(), W_OK) != 0)
-    cannotWrite(target);
+  expectWritable(target);
 }
 
 } // namespace pipec

@@ -1,9 +1,8 @@
 //===- Metrics.cpp - JSON lines of a run ----------------------------------===//
 #include "runtime/run/Metrics.h"
-#include "support/Failure.h"
+#include "support/OutputFile.h"
 
 #include <cerrno>
-#include <cstring>
 #include <fcntl.h>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -34,10 +33,11 @@ std::string linesUpTo(const std::string &path, int64_t last) {
 Metrics::Metrics(const std::string &path, int64_t resumedAt) : path(path) {
   if (path.empty())
     return;
+  makeFolderOf(path);
   const std::string kept = resumedAt ? linesUpTo(path, resumedAt) : "";
   file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (file < 0)
-    throw Failure(Exit::CannotWrite, path + ": " + std::strerror(errno));
+    cannotWrite(path);
   line(kept);
 }
 
@@ -52,7 +52,7 @@ void Metrics::line(const std::string &text) {
     if (wrote < 0 && errno == EINTR)
       continue;
     if (wrote < 0)
-      throw Failure(Exit::CannotWrite, path + ": " + std::strerror(errno));
+      cannotWrite(path);
     at += static_cast<size_t>(wrote);
   }
 }

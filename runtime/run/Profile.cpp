@@ -2,7 +2,7 @@
 #include "compiler/plan/Profile.h"
 #include "runtime/program/Memory.h"
 #include "runtime/run/Results.h"
-#include "runtime/state/OutputFile.h"
+#include "support/OutputFile.h"
 
 #include <algorithm>
 
@@ -89,9 +89,7 @@ void writeProfile(const plan::Plan &plan, const Results &results,
   for (const plan::Stage &stage : plan.stages)
     if (plan::weightsStage(plan, stage.id) == stage.id)
       profile.stages.push_back(measure(plan, stage, results));
-  AtomicFile file(path);
-  file.file().write(plan::writeProfile(profile));
-  file.commit();
+  writeFile(path, plan::writeProfile(profile));
 }
 
 } // namespace pipec

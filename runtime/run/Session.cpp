@@ -9,6 +9,7 @@
 #include "runtime/run/Verify.h"
 #include "runtime/state/Checkpoint.h"
 #include "runtime/state/Tensors.h"
+#include "support/OutputFile.h"
 
 #include <cmath>
 #include <cstdio>
@@ -98,6 +99,9 @@ void Session::load() {
     }
     if (leads() && !options.exportFile.empty())
       checkExport(plan, options.plan, options.exportFile);
+    for (const std::string *path : {&options.trace, &options.profileOut})
+      if (leads() && !path->empty())
+        expectWritable(*path);
     if (leads())
       metrics = std::make_unique<Metrics>(options.metrics, firstStep);
   });

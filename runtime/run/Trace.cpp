@@ -2,7 +2,7 @@
 #include "report/Prediction.h"
 #include "runtime/exec/RankState.h"
 #include "runtime/run/Results.h"
-#include "runtime/state/OutputFile.h"
+#include "support/OutputFile.h"
 
 #include <algorithm>
 #include <cstdio>

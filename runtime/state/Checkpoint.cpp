@@ -2,8 +2,8 @@
 #include "runtime/state/Checkpoint.h"
 #include "runtime/program/Sequence.h"
 #include "runtime/program/Sha256.h"
-#include "runtime/state/OutputFile.h"
 #include "runtime/state/Tensors.h"
+#include "support/OutputFile.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -45,7 +45,7 @@ template <class Call> void orCannotWrite(const std::string &path, Call call) {
   std::error_code error;
   call(error);
   if (error)
-    throw Failure(Exit::CannotWrite, path + ": " + error.message());
+    cannotWrite(path, error.value());
 }
 
 /// What a plan must have in common with a checkpoint. A stream's versions
@@ -95,20 +95,19 @@ void saveCheckpoint(RankState &state, Council &council,
       orCannotWrite(
           folder, [&](auto &error) { fs::create_directories(folder, error); });
       tidy(folder, "");
-      orCannotWrite(temporary, [&](auto &error) {
-        fs::create_directory(temporary, error);
-      });
+      orCannotWrite(
+          folder, [&](auto &error) { fs::create_directory(temporary, error); });
     });
     council.agree("writing a shard of the checkpoint", [&] {
       if (!fs::is_directory(temporary))
         throw Failure(Exit::CannotWrite,
-                      temporary + ": not visible on this host; --checkpoint "
-                                  "needs a folder that all hosts share");
+                      folder + ": not visible on this host; --checkpoint "
+                               "needs a folder that all hosts share");
       std::vector<Tensor> tensors = trainedTensors(state, steps);
       std::erase_if(tensors, [](const Tensor &t) { return !t.owned; });
       const ShardSeal seal = writeSafetensors(
-          temporary + "/" + shardName(state.rank), *state.device, tensors,
-          {{"step", std::to_string(steps)}});
+          temporary + "/" + shardName(state.rank), folder, *state.device,
+          tensors, {{"step", std::to_string(steps)}});
       mine = Json{{"file", shardName(state.rank)},
                   {"bytes", seal.bytes},
                   {"sha256", seal.sha256}}
@@ -128,7 +127,7 @@ void saveCheckpoint(RankState &state, Council &council,
       record["shuffle"] =
           identity.shuffle ? Json(*identity.shuffle) : Json(nullptr);
       record["shards"] = shards;
-      OutputFile file(temporary + "/commit.json");
+      OutputFile file(temporary + "/commit.json", folder);
       file.write(record.dump(1) + "\n");
       file.finish();
       syncFolder(temporary);

@@ -1,8 +1,8 @@
 //===- Safetensors.cpp - files of named tensors ---------------------------===//
 #include "runtime/state/Safetensors.h"
 #include "runtime/program/Sha256.h"
-#include "runtime/state/OutputFile.h"
 #include "support/Failure.h"
+#include "support/OutputFile.h"
 
 #include <cerrno>
 #include <cstring>
@@ -71,8 +71,8 @@ private:
 
 } // namespace
 
-ShardSeal writeSafetensors(const std::string &path, Device &device,
-                           const std::vector<Tensor> &tensors,
+ShardSeal writeSafetensors(const std::string &path, const std::string &shown,
+                           Device &device, const std::vector<Tensor> &tensors,
                            const std::map<std::string, std::string> &metadata) {
   Json header = Json::object();
   header["__metadata__"] = metadata;
@@ -86,7 +86,7 @@ ShardSeal writeSafetensors(const std::string &path, Device &device,
   std::string text = header.dump();
   text.resize((text.size() + 7) / 8 * 8, ' ');
   const uint64_t length = text.size();
-  OutputFile file(path);
+  OutputFile file(path, shown);
   Sha256 digest;
   auto put = [&](const void *data, int64_t bytes) {
     digest.add(data, static_cast<size_t>(bytes));

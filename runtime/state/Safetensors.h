@@ -22,9 +22,9 @@ struct ShardSeal {
 };
 
 /// Writes the tensors in the order given; the file is on the disk afterwards.
-/// Failure(CannotWrite).
-ShardSeal writeSafetensors(const std::string &path, Device &device,
-                           const std::vector<Tensor> &tensors,
+/// Failure(CannotWrite), which names `shown`.
+ShardSeal writeSafetensors(const std::string &path, const std::string &shown,
+                           Device &device, const std::vector<Tensor> &tensors,
                            const std::map<std::string, std::string> &metadata);
 
 /// A shard's header.

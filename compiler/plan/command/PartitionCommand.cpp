@@ -3,13 +3,12 @@
 #include "compiler/plan/command/PartitionOutput.h"
 #include "support/CommandLine.h"
 #include "support/Failure.h"
+#include "support/OutputFile.h"
 #include "support/ReadFile.h"
 
 #include <CLI/CLI.hpp>
 
 #include <cmath>
-#include <cstdio>
-#include <fstream>
 #include <iostream>
 
 namespace pipec {
@@ -167,13 +166,8 @@ int partitionCommand(int argc, char **argv) {
     return *done;
   PartitionOptions options = interpret(a);
   published::Partition result = published::partitionGraph(options);
-  if (!a.dot.empty()) {
-    std::ofstream out(a.dot, std::ios::binary);
-    if (!(out << partitionDot(result)) || !out.flush()) {
-      std::remove(a.dot.c_str());
-      throw Failure(Exit::CannotWrite, "cannot write " + a.dot);
-    }
-  }
+  if (!a.dot.empty())
+    writeFile(a.dot, partitionDot(result));
   if (a.output == "json")
     std::cout << partitionJson(result);
   else if (!a.quiet)

@@ -1,6 +1,8 @@
 //===- Link.cpp - an object to a shared object ----------------------------===//
 #include "compiler/target/native/Codegen.h"
 
+#include "support/OutputFile.h"
+
 #include "mlir/IR/Diagnostics.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FileUtilities.h"
@@ -8,7 +10,20 @@
 #include "llvm/Support/Program.h"
 #include "llvm/Support/raw_ostream.h"
 
+#include <cerrno>
+#include <filesystem>
+
 using namespace mlir;
+
+/// Was there no room for what the linker was to write? It says so in words of
+/// its own, or ends by a signal.
+static void checkRoom(const std::string &output, size_t bytes) {
+  std::error_code error;
+  const auto folder = std::filesystem::path(output).parent_path();
+  const auto space = std::filesystem::space(folder, error);
+  if (!error && space.available < 2 * bytes + (1 << 16))
+    pipec::cannotWrite(output, ENOSPC);
+}
 
 /// ld.lld beside LLVM's tools, else on PATH.
 static std::string findLinker() {
@@ -37,9 +52,9 @@ LogicalResult pipec::native::linkShared(Location loc, StringRef object,
     os << object;
     os.flush();
     if (os.has_error()) {
-      std::string why = os.error().message();
+      const int why = os.error().value();
       os.clear_error();
-      return emitError(loc, "cannot write ") << input << ": " << why;
+      pipec::cannotWrite(input.str().str(), why);
     }
   }
   if (auto error = llvm::sys::fs::createTemporaryFile("pipec-link", "log", log))
@@ -62,6 +77,7 @@ LogicalResult pipec::native::linkShared(Location loc, StringRef object,
                                        redirects, 0, 0, &error);
   if (code == 0)
     return success();
+  checkRoom(output, object.size());
   auto text = llvm::MemoryBuffer::getFile(log);
   return emitError(loc, "linking ")
          << output << " failed: "

@@ -271,7 +271,10 @@ TEST(Checkpoint, AFullDiskLeavesTheLastOneIntact) {
         runTool(folder, {"--steps", "6", "--transport", transport, "--resume",
                          saved, "--checkpoint", saved});
     EXPECT_EQ(run.code, 73) << run.errors;
-    EXPECT_THAT(run.errors, HasSubstr("No space left on device"));
+    EXPECT_THAT(run.errors,
+                HasSubstr("cannot write " + saved +
+                          ": No space left on device; free some space there, "
+                          "or choose another place\n"));
     expectIntact(folder);
   }
   mount("none", saved.c_str(), "tmpfs", MS_REMOUNT | MS_RDONLY, "size=36k");
@@ -279,7 +282,8 @@ TEST(Checkpoint, AFullDiskLeavesTheLastOneIntact) {
       runTool(folder, {"--steps", "6", "--transport", "mpi", "--resume", saved,
                        "--checkpoint", saved});
   EXPECT_EQ(run.code, 73) << run.errors;
-  EXPECT_THAT(run.errors, HasSubstr("Read-only file system"));
+  EXPECT_THAT(run.errors, HasSubstr("Read-only file system; choose a place "
+                                    "where this user may write"));
   expectIntact(folder);
   umount(saved.c_str());
 }
@@ -290,13 +294,36 @@ TEST(Checkpoint, AFullDiskLeavesNoHalfExport) {
                                     {"--steps", "2", "--transport", "inproc",
                                      "--export", folder + "/t.onnx"});
   EXPECT_EQ(run.code, 73) << run.errors;
+  EXPECT_THAT(run.errors, HasSubstr("cannot write " + folder +
+                                    "/t.onnx: File too large; "));
   EXPECT_FALSE(fs::exists(folder + "/t.onnx"));
   EXPECT_FALSE(fs::exists(folder + "/t.onnx.writing"));
 }
 
+constexpr const char *kOutputs[] = {"--checkpoint", "--export", "--metrics",
+                                    "--trace", "--profile-out"};
+
+TEST(Checkpoint, FoldersOfAllOutputsAreMade) {
+  const std::string folder = planFor("folders", "two");
+  std::vector<std::string> arguments = {"--steps", "2", "--transport",
+                                        "inproc"};
+  for (const char *option : kOutputs)
+    arguments.insert(arguments.end(),
+                     {option, folder + "/new/" + (option + 2) + "/it"});
+  std::vector<std::string> command = {PIPEC_RUN, folder};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  for (const std::string &argument : dataArguments(folder))
+    command.push_back(argument);
+  const Outcome run = Process(command, folder).wait();
+  ASSERT_EQ(run.code, 0) << run.errors;
+  for (const char *option : kOutputs)
+    EXPECT_THAT(contents(folder + "/new/" + (option + 2)),
+                testing::ElementsAre("it"));
+}
+
 TEST(Checkpoint, SaysWhereItCannotWrite) {
   const std::string folder = planFor("unwritable", "two");
-  for (const char *option : {"--checkpoint", "--export", "--metrics"}) {
+  for (const char *option : kOutputs) {
     std::vector<std::string> command = {
         PIPEC_RUN,     folder,   "--steps", "2",
         "--transport", "inproc", option,    "/proc/nowhere/file"};
@@ -304,7 +331,7 @@ TEST(Checkpoint, SaysWhereItCannotWrite) {
       command.push_back(argument);
     const Outcome run = Process(command, folder).wait();
     EXPECT_EQ(run.code, 73) << option << run.errors;
-    EXPECT_THAT(run.errors, HasSubstr("/proc/nowhere"));
+    EXPECT_THAT(run.errors, HasSubstr("cannot write /proc/nowhere/file: "));
   }
 }
 

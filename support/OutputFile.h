@@ -1,4 +1,10 @@
 //===- OutputFile.h - files that appear whole or not at all -----*- C++ -*-===//
+//
+// Every output that a user names goes through here, so that there is one rule:
+// folders on the way are made, an error names the path that the user gave, the
+// system's reason and a remedy, and nothing half-written is left.
+//
+//===----------------------------------------------------------------------===//
 #pragma once
 
 #include <cstdint>
@@ -6,14 +12,23 @@
 
 namespace pipec {
 
-/// Failure(CannotWrite) that names the path and errno's reason.
+/// Failure(CannotWrite) that names the path, errno's reason and the remedy.
 [[noreturn]] void cannotWrite(const std::string &path);
+[[noreturn]] void cannotWrite(const std::string &path, int error);
+
+/// Makes the folders that an output lies in. Failure(CannotWrite).
+void makeFolderOf(const std::string &path);
+
+/// Said before a long work: could the output be written? Makes its folders.
+/// Failure(CannotWrite).
+void expectWritable(const std::string &path);
 
 /// A file written from front to back. Every error is Failure(CannotWrite).
 class OutputFile {
 public:
-  /// Creates the file, or empties it.
-  explicit OutputFile(const std::string &path);
+  /// Creates the file, or empties it. `shown`: its name in messages, when that
+  /// is another.
+  explicit OutputFile(const std::string &path, const std::string &shown = "");
   ~OutputFile();
   OutputFile(const OutputFile &) = delete;
   OutputFile &operator=(const OutputFile &) = delete;
@@ -33,12 +48,14 @@ public:
   const std::string path;
 
 private:
+  const std::string shown;
   int descriptor;
   int64_t written = 0;
 };
 
 /// A file that takes its name when it is finished: written beside it under a
-/// temporary one, which is removed if it never is.
+/// temporary one, which is removed if it never is. Folders on the way are made.
+/// What is there and no file (/dev/stdout, a pipe) is written as it is.
 class AtomicFile {
 public:
   explicit AtomicFile(const std::string &path);
@@ -51,6 +68,9 @@ private:
   OutputFile temporary;
   bool committed = false;
 };
+
+/// An AtomicFile with this text.
+void writeFile(const std::string &path, const std::string &text);
 
 /// Makes a rename or a new file in the folder last.
 void syncFolder(const std::string &path);

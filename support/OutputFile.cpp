@@ -1,5 +1,5 @@
 //===- OutputFile.cpp - files that appear whole or not at all -------------===//
-#include "runtime/state/OutputFile.h"
+#include "support/OutputFile.h"
 #include "support/Failure.h"
 
 #include <algorithm>
@@ -7,20 +7,78 @@
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
+#include <filesystem>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace pipec {
 
-void cannotWrite(const std::string &path) {
-  throw Failure(Exit::CannotWrite, path + ": " + std::strerror(errno));
+namespace fs = std::filesystem;
+
+namespace {
+
+const char *remedyOf(int error) {
+  switch (error) {
+  case ENOSPC:
+  case EDQUOT:
+    return "free some space there, or choose another place";
+  case EACCES:
+  case EPERM:
+  case EROFS:
+    return "choose a place where this user may write";
+  case EFBIG:
+    return "files may not become so large here (ulimit -f)";
+  default:
+    return "choose another place";
+  }
 }
 
-OutputFile::OutputFile(const std::string &path)
-    : path(path),
+std::string temporaryOf(const std::string &path) {
+  std::error_code ignored;
+  const bool special =
+      fs::exists(path, ignored) && !fs::is_regular_file(path, ignored);
+  return special ? path : path + ".writing";
+}
+
+std::string folderOf(const std::string &path) {
+  const std::string folder = fs::path(path).parent_path().string();
+  return folder.empty() ? "." : folder;
+}
+
+} // namespace
+
+void cannotWrite(const std::string &path, int error) {
+  throw Failure(Exit::CannotWrite, "cannot write " + path + ": " +
+                                       std::strerror(error) + "; " +
+                                       remedyOf(error));
+}
+void cannotWrite(const std::string &path) { cannotWrite(path, errno); }
+
+void makeFolderOf(const std::string &path) {
+  std::error_code error;
+  fs::create_directories(folderOf(path), error);
+  if (error)
+    cannotWrite(path, error.value());
+}
+
+void expectWritable(const std::string &path) {
+  makeFolderOf(path);
+  struct stat info{};
+  const bool there = ::stat(path.c_str(), &info) == 0;
+  if (there && S_ISDIR(info.st_mode))
+    cannotWrite(path, EISDIR);
+  const bool special = there && !S_ISREG(info.st_mode);
+  const std::string place = special ? path : folderOf(path);
+  if (::access(place.c_str(), W_OK) != 0)
+    cannotWrite(path);
+}
+
+OutputFile::OutputFile(const std::string &path, const std::string &shown)
+    : path(path), shown(shown.empty() ? path : shown),
       descriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC,
                         0666)) {
   if (descriptor < 0)
-    cannotWrite(path);
+    cannotWrite(this->shown);
 }
 
 OutputFile::~OutputFile() {
@@ -38,7 +96,7 @@ void OutputFile::write(const void *data, int64_t bytes) {
     if (done < 0 && errno == EINTR)
       continue;
     if (done < 0)
-      cannotWrite(path);
+      cannotWrite(shown);
     next += done, bytes -= done, written += done;
   }
 }
@@ -52,7 +110,7 @@ void OutputFile::writeAt(int64_t offset, const void *data, int64_t bytes) {
     if (done < 0 && errno == EINTR)
       continue;
     if (done < 0)
-      cannotWrite(path);
+      cannotWrite(shown);
     next += done, bytes -= done, offset += done;
   }
 }
@@ -65,28 +123,36 @@ void OutputFile::padTo(int64_t offset) {
 
 void OutputFile::finish() {
   // Some file systems say only now that there was no room.
-  const bool synced = ::fsync(descriptor) == 0;
+  const bool synced = ::fsync(descriptor) == 0 || errno == EINVAL; // a pipe
   const bool closed = ::close(descriptor) == 0;
   descriptor = -1;
   if (!synced || !closed)
-    cannotWrite(path);
+    cannotWrite(shown);
 }
 
 AtomicFile::AtomicFile(const std::string &path)
-    : path(path), temporary(path + ".writing") {}
+    : path(path), temporary((makeFolderOf(path), temporaryOf(path)), path) {}
 
 AtomicFile::~AtomicFile() {
-  if (!committed)
+  if (!committed && temporary.path != path)
     ::unlink(temporary.path.c_str());
 }
 
 void AtomicFile::commit() {
   temporary.finish();
+  if (temporary.path == path)
+    return;
   if (::rename(temporary.path.c_str(), path.c_str()) != 0)
     cannotWrite(path);
   committed = true;
   const size_t slash = path.rfind('/');
   syncFolder(slash == std::string::npos ? "." : path.substr(0, slash + 1));
+}
+
+void writeFile(const std::string &path, const std::string &text) {
+  AtomicFile file(path);
+  file.file().write(text);
+  file.commit();
 }
 
 void syncFolder(const std::string &path) {
