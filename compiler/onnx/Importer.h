@@ -77,6 +77,7 @@ private:
   void findMergedParameters();
   void noteMergedTensors();
   void noteComputedWeights();
+  void noteDroppedBiases();
   void findMerged();
   Val splitMerged(const Node &node, size_t input, const Val &v);
   void fillReport();

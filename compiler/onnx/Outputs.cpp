@@ -4,6 +4,7 @@
 // report.
 //
 //===----------------------------------------------------------------------===//
+#include "compiler/onnx/Dropped.h"
 #include "compiler/onnx/Importer.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -273,8 +274,24 @@ void Importer::noteMergedTensors() {
   }
 }
 
+void Importer::noteDroppedBiases() {
+  const std::vector<std::string> dropped = droppedBiases(model, mergedInto);
+  if (dropped.empty())
+    return;
+  constexpr size_t kNamed = 3;
+  std::string names;
+  for (size_t i = 0; i < dropped.size() && i < kNamed; ++i)
+    names += (i ? ", '" : "'") + dropped[i] + "'";
+  if (dropped.size() > kNamed)
+    names += " and " + std::to_string(dropped.size() - kNamed) + " more";
+  note("the exporter left out " + names +
+       ", as it does with biases of zeros: what is not in the file does not "
+       "train. To keep them, export with optimize=False");
+}
+
 void Importer::fillReport() {
   noteFoldedBatchNorms(model, diagnostics);
+  noteDroppedBiases();
   noteComputedWeights();
   noteMergedTensors();
   for (size_t i = 0; i < inputs.size(); ++i)

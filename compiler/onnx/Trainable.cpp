@@ -14,8 +14,6 @@ namespace pipec::onnx {
 
 static constexpr const char *kKind =
     "pkg.torch.export.graph_signature.InputSpec.kind";
-static constexpr const char *kFoldedFrom =
-    "pkg.onnxscript.optimizer.folded_from";
 static constexpr const char *kSignature =
     "pkg.torch.export.ExportedProgram.graph_signature";
 
@@ -51,8 +49,7 @@ std::set<std::string> bufferTargets(const Metadata &metadata) {
   return targetsOf(metadata, "BUFFER");
 }
 
-/// The quoted names of a list such as ['a.weight', "b"]; a bare name is itself.
-static std::vector<std::string> listedNames(const std::string &text) {
+std::vector<std::string> quotedNames(const std::string &text) {
   std::vector<std::string> names;
   for (size_t at = 0;
        (at = text.find_first_of("'\"", at)) != std::string::npos;) {
@@ -90,7 +87,7 @@ byMetadata(const std::string &value, const Metadata &metadata,
   const std::string *folded = lookup(metadata, kFoldedFrom);
   if (!folded)
     return std::nullopt;
-  const std::vector<std::string> sources = listedNames(*folded);
+  const std::vector<std::string> sources = quotedNames(*folded);
   for (const std::string &name : sources)
     if (targets.count(name)) {
       Classification c{Role::Weight,

@@ -38,6 +38,12 @@ std::set<std::string> parameterTargets(const Metadata &metadata);
 /// The same for its buffers.
 std::set<std::string> bufferTargets(const Metadata &metadata);
 
+/// Metadata of a tensor: what the dynamo exporter computed it from.
+constexpr const char *kFoldedFrom = "pkg.onnxscript.optimizer.folded_from";
+
+/// The quoted names of a list such as ['a.weight', "b"]; a bare name is itself.
+std::vector<std::string> quotedNames(const std::string &text);
+
 /// Whether all elements of a tensor are equal.
 bool isUniform(const Model &model, const TensorData &tensor);
 

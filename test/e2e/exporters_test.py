@@ -43,6 +43,24 @@ class ExportersTest(PipelineTest):
             notes = self.report(nodes, tensors, metadata={SIGNATURE: line})["notes"]
             self.assertEqual(any(note.startswith("batch norms are folded") for note in notes), said, notes)
 
+    def test_biases_that_are_left_out(self):
+        """A listed bias that is no tensor, folded into none and merged with none is a bias of zeros, say."""
+        scopes = {"pkg.torch.onnx.name_scopes": "['', 'net', 'net.out', 'linear']"}
+        nodes = [onnx.node("MatMul", ["x", "net.fc.weight"], ["a"]), onnx.node("Add", ["a", "mul_3"], ["b"]),
+                 onnx.node("MatMul", ["b", "net.tied.weight"], ["y"], metadata=scopes)]
+        tensors = [onnx.tensor(name, onnx.FLOAT, (3, 3), range(9)) for name in ("net.fc.weight", "net.tied.weight")]
+        tensors.append(onnx.tensor("mul_3", onnx.FLOAT, (3,), range(3)))
+        values = [onnx.value("mul_3", onnx.FLOAT, (3,), {FOLDED: "['net.scale', 'net.shift']"})]
+        here = ["net.fc.weight", "net.tied.weight", "net.scale", "net.shift", "net.out.weight", "unused"]
+        for names, text in (([], None), (["net.fc.bias"], "'net.fc.bias', as it does"), (["net.in_proj_bias"], "'net.in_proj_bias', as it does"),
+                            (["a.bias", "b.bias", "c.bias", "d.bias"], "'a.bias', 'b.bias', 'c.bias' and 1 more, as it does")):
+            signature = "\n".join("p: PARAMETER target='%s'" % name for name in here + names)
+            notes = [note for note in self.report(nodes, tensors, values=values, metadata={SIGNATURE: signature})["notes"]
+                     if note.startswith("the exporter left out")]
+            self.assertEqual(len(notes), 1 if text else 0, notes)
+            if text:
+                self.assertIn("the exporter left out %s with biases of zeros: what is not in the file does not train" % text, notes[0])
+
     def test_computed_weights(self):
         """The operator that a folded value is named after tells a product from a transposed copy."""
         for first, source, said in (("mul", "['net.w', 'scale']", True), ("val_3", "['net.w', 'val_1']", True),
