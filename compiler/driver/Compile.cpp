@@ -105,7 +105,6 @@ public:
       return emitText(*module);
     if (!checkPieces() || !makeDecision(std::nullopt))
       return report();
-    refuseForGpus();
     if (options.dryRun)
       return printDryRun();
     if (!lowerToTasks())
@@ -188,25 +187,6 @@ private:
     if (!forGpus() && (options.emit == "ptx" || options.emit == "cubin"))
       throw Failure(Exit::Usage,
                     "--emit " + options.emit + " is for GPUs: give --gpus NxM");
-  }
-
-  /// What the runtime does on processors alone.
-  void refuseForGpus() {
-    if (!forGpus() || options.dryRun || !options.emit.empty())
-      return;
-    if (purpose == Purpose::Train && !decision.strategy->synchronous())
-      throw Failure(Exit::Unavailable,
-                    std::string("strategy '") + decision.strategy->name +
-                        "' updates weights within a step, which runs on CPUs "
-                        "alone; choose a synchronous one (pipec list "
-                        "strategies), or --cpus");
-    if (purpose == Purpose::Train && options.clipNorm > 0 &&
-        decision.strategy->update == strategy::Update::Validated)
-      throw Failure(Exit::Unavailable,
-                    std::string("strategy '") + decision.strategy->name +
-                        "' takes updates back when it clips, which runs on "
-                        "CPUs alone; leave out --clip-norm, choose another "
-                        "strategy, or --cpus");
   }
 
   //===--------------------------------------------------------------------===//

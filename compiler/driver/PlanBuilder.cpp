@@ -139,7 +139,8 @@ private:
                                                                    : "step",
                      in.strategy.synchronous(),
                      in.request.recompute == plan::Recompute::Full,
-                     in.strategy.update == strategy::Update::Validated,
+                     in.strategy.update == strategy::Update::Validated &&
+                         !in.request.strategy.barrier,
                      in.slices};
     plan.schedule = in.schedule.name;
   }
@@ -352,6 +353,7 @@ private:
     s.versions = strategy::versions(in.strategy, pipeline, s.id);
     setSlots(s, "in", s.warmup + 1 + receives(s.id, false));
     setSlots(s, "stash", s.warmup + 1);
+    setSlots(s, "stats", s.warmup + 1);
     setSlots(s, "out", 2);
     setSlots(s, "grad_in", 1 + receives(s.id, true));
     setSlots(s, "grad_out", 2);

@@ -273,12 +273,17 @@ static void splitWholeBackwards(schedule::Schedule &s) {
   }
 }
 
-/// The planner's facts of a strategy that trains with `schedule`.
+/// The planner's facts of a strategy that trains with `schedule`. On GPUs no
+/// update is taken back: where gradients are clipped a step ends with a
+/// barrier.
 static plan::StrategyFacts factsOf(const strategy::StrategyRow &row,
                                    const std::string &schedule,
+                                   const plan::PlanRequest &request,
                                    int slices = 1) {
   plan::StrategyFacts facts = plan::strategyFacts(schedule, 0, slices);
-  facts.barrier = row.update != strategy::Update::Validated;
+  const bool clipsOnGpus =
+      request.clips && request.topology.device.kind != "cpu";
+  facts.barrier = row.update != strategy::Update::Validated || clipsOnGpus;
   return facts;
 }
 
@@ -366,7 +371,7 @@ static Decision decideSearched(const CompileOptions &o, const Decision &asked) {
   for (const std::string &schedule : cutFor(*asked.strategy))
     try {
       Decision d = asked;
-      d.request.strategy = factsOf(*asked.strategy, schedule);
+      d.request.strategy = factsOf(*asked.strategy, schedule, d.request);
       chooseShape(o, d);
       plan::PlanResult cut = plan::makePlan(d.request);
       plan::OrderedPlan plan =
@@ -437,7 +442,7 @@ static Decision decideNamed(const CompileOptions &o,
     splitWholeBackwards(d.schedule);
     d.request.strategy = plan::factsOfOrder(d.schedule);
   } else {
-    d.request.strategy = factsOf(row, row.schedule, d.slices);
+    d.request.strategy = factsOf(row, row.schedule, d.request, d.slices);
   }
   chooseShape(o, d);
   d.result = plan::makePlan(d.request);
@@ -486,7 +491,8 @@ static std::vector<Decision> contenders(const CompileOptions &o,
                       : o.recompute == "full")
           continue;
         Decision d = askFor(*row, o, graph, facts, recompute);
-        d.request.strategy = factsOf(*row, cutFor(*row).front(), d.slices);
+        d.request.strategy =
+            factsOf(*row, cutFor(*row).front(), d.request, d.slices);
         chooseShape(o, d);
         if (!isSearched(*row) || quicklySearched(d.request))
           asked.push_back(std::move(d));

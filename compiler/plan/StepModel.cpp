@@ -1,6 +1,7 @@
 #include "compiler/plan/StepModel.h"
 
 #include "compiler/plan/Collective.h"
+#include "compiler/plan/ReduceOverlap.h"
 #include "compiler/schedule/Generator.h"
 #include "compiler/schedule/SharedCores.h"
 
@@ -323,6 +324,7 @@ double hopLatency(const Topology &topology,
 
 /// When all devices have done each of `count` steps, `after` their last actions
 /// included. A device updates once those before it have handed on the norm.
+/// `line` is that of the first one, and then of the last.
 std::vector<double> finishes(const schedule::Schedule &order,
                              const schedule::Costs &costs,
                              const std::vector<double> &after, int count,
@@ -332,7 +334,8 @@ std::vector<double> finishes(const schedule::Schedule &order,
                               schedule::forwardsAhead(order), latency};
   schedule::SimulateOptions options;
   while (static_cast<int>(result.size()) < count) {
-    line = schedule::simulate(order, costs, options);
+    if (!result.empty())
+      line = schedule::simulate(order, costs, options);
     double norm = 0, last = 0;
     for (size_t d = 0; d < after.size(); ++d) {
       double end =
@@ -374,17 +377,22 @@ StepModel::Timing
 StepModel::synchronousStep(const std::vector<StagePlan> &stages) const {
   const schedule::Schedule &order = scheduleFor(stages);
   schedule::Costs priced = scheduleCosts(asked.topology, stages, order.slices);
-  // A device reduces and updates a stage once its last backward is done.
-  std::vector<double> after(order.devices(), 0);
+  // A device updates once its last backward is done and gradients are summed.
+  schedule::Timeline line;
+  schedule::CoreSharing sharing = coreSharing(asked.topology, order, stages);
+  if (!sharing.scarce())
+    line = schedule::simulate(order, priced, {});
+  const bool overlaps = overlapsReduction(asked.topology);
+  std::vector<double> after = overlaps
+                                  ? exposedReduction(order, line, stages)
+                                  : std::vector<double>(order.devices(), 0);
   for (int d = 0; d < order.devices(); ++d)
     for (int s : order.stagesOf(d))
-      after[d] +=
-          stages[s].allReduceSeconds + updateSeconds(stages[s].parameterBytes);
+      after[d] += (overlaps ? 0 : stages[s].allReduceSeconds) +
+                  updateSeconds(stages[s].parameterBytes);
   const int count = asked.strategy.barrier ? 1 : kSteps;
   const double latency = hopLatency(asked.topology, stages);
-  schedule::Timeline line;
   std::vector<double> finish;
-  schedule::CoreSharing sharing = coreSharing(asked.topology, order, stages);
   if (sharing.scarce()) {
     auto shared = schedule::simulateShared(
         order, priced, sharing, after,

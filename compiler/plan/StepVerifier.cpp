@@ -4,6 +4,7 @@
 #include "compiler/schedule/Generator.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <map>
 #include <numeric>
@@ -201,7 +202,12 @@ private:
       seconds += stage.backwardInputSeconds;
     if (a.kind == schedule::Kind::B || a.kind == schedule::Kind::W)
       seconds += stage.backwardWeightSeconds;
-    clock[d] = std::max(clock[d], ready) + taken + seconds / order.slices;
+    const double start = std::max(clock[d], ready);
+    clock[d] = start + taken + seconds / order.slices;
+    if (!forward) {
+      const bool keepsAll = a.stage == 0 || a.kind == schedule::Kind::W;
+      backward[{a.stage, d}] = {keepsAll ? start : clock[d], clock[d]};
+    }
     if (a.kind != schedule::Kind::W)
       at(forward ? forwards : backwards, a.stage, a.microbatch) = clock[d];
     return true;
@@ -211,6 +217,8 @@ private:
   /// before it.
   double update() {
     double end = 0, norm = 0;
+    if (summed.empty())
+      summed = summing();
     released.assign(devices, 0);
     for (size_t d = 0; d < devices; ++d) {
       expect(next[d] == order.order[d].size(),
@@ -218,22 +226,67 @@ private:
       norm = request.strategy.barrier || d == 0
                  ? clock[d]
                  : std::max(clock[d], norm + latency);
-      released[d] = norm + after[d];
+      released[d] = norm + summed[d] + after[d];
       end = std::max(end, released[d]);
     }
     return end;
   }
 
-  /// All-reduces and updates of what a device holds, also of a copy of the
-  /// weights that no microbatch came to.
+  bool onCores() const {
+    return request.topology.device.kind == "cpu" || request.topology.cores > 0;
+  }
+
+  /// Updates of what a device holds, also of a copy of the weights that no
+  /// microbatch came to; on processors the all-reduces before them.
   double afterwards(size_t d) const {
     double seconds = 0;
     for (size_t s = 0; s < order.placement.size(); ++s)
       if (std::ranges::count(order.placement[s], static_cast<int>(d))) {
         const StagePlan &stage = result.stages[s];
-        seconds += stage.allReduceSeconds + updateOf(request, stage);
+        seconds += updateOf(request, stage);
+        if (onCores())
+          seconds += stage.allReduceSeconds;
       }
     return seconds;
+  }
+
+  /// What GPUs sum after their last action: a stage after the other, by the end
+  /// of its last backward; within it what no message has to wait for, but an
+  /// eighth of the gradients, or less.
+  std::vector<double> summing() const {
+    std::vector<double> until(clock);
+    if (onCores())
+      return std::vector<double>(devices, 0);
+    std::map<std::pair<double, size_t>, double> begins; // by end and stage
+    for (size_t s = 0; s < result.stages.size(); ++s) {
+      double begin = 0, end = 0;
+      for (int d : order.placement[s])
+        if (auto last =
+                backward.find({static_cast<int>(s), static_cast<size_t>(d)});
+            last != backward.end()) {
+          begin = std::max(begin, last->second.first);
+          end = std::max(end, last->second.second);
+        }
+      if (result.stages[s].allReduceSeconds > 0)
+        begins[{end, s}] = begin;
+    }
+    std::vector<double> link(devices, 0);
+    for (auto [key, begin] : begins) {
+      const StagePlan &stage = result.stages[key.second];
+      const auto bytes = static_cast<double>(stage.parameterBytes);
+      const double bucket = std::min(
+          bytes, std::clamp(std::ceil(std::floor(bytes / 8) / 64) * 64,
+                            stage.replicas * 0x1p18, stage.replicas * 0x1p24));
+      double free = begin;
+      for (int d : order.placement[key.second])
+        free = std::max(free, link[d]);
+      for (int d : order.placement[key.second])
+        link[d] = std::max(free + stage.allReduceSeconds,
+                           key.first + stage.allReduceSeconds * bucket / bytes);
+    }
+    for (size_t d = 0; d < devices; ++d)
+      until[d] = std::max(0.0, link[d] - clock[d]);
+    return until;
   }
 
   const schedule::Schedule &order;
@@ -241,6 +294,10 @@ private:
   const PlanResult &result;
   const size_t devices;
   std::vector<double> after; ///< what each device does after its last action
+  std::vector<double> summed; ///< and before that
+  /// Of a stage on a device: when gradients of its last backward begin to be
+  /// complete, and when all are.
+  std::map<std::pair<int, size_t>, std::pair<double, double>> backward;
   std::vector<double> hops;  ///< into a stage from the one before, either way
   const std::vector<int> ahead; ///< forwards before another step's verdict
   std::vector<double> forwards, backwards;      ///< when they end; -1: not yet

@@ -101,6 +101,8 @@ void Watch::until(const std::function<bool()> &ready,
     check();
     if (idle)
       idle();
+    if (yielding)
+      yielding();
     backoff.pause();
   }
   enter(before);

@@ -79,6 +79,11 @@ public:
   /// Returns when the transfer is done. Throws Alarmed.
   void wait(Transport &transport, Request &request, const Operation &operation);
 
+  /// `yield` is called again and again during every wait, until it is replaced.
+  void whileWaiting(std::function<void()> yield) {
+    yielding = std::move(yield);
+  }
+
   struct Snapshot {
     Operation operation;
     uint64_t progress;
@@ -87,7 +92,7 @@ public:
 
 private:
   friend class WhileWaiting;
-  std::function<void()> idle;
+  std::function<void()> idle, yielding;
   Alarm &alarm;
   mutable std::mutex mutex;
   Operation current;

@@ -6,11 +6,13 @@
 
 namespace pipec {
 
-using plan::kPieceBytes;
-
 Collectives::Collectives(RankState &state, Transport &transport, Watch &watch)
     : state(state), plan(state.plan),
-      exchange(state.device->exchange(transport, watch)) {
+      exchange(state.device->exchange(transport, watch)),
+      replicas(
+          state, *exchange,
+          [&state](float *to, const std::vector<const float *> &terms,
+                   int64_t count) { state.device->sum(to, terms, count); }) {
   for (plan::Tie &tie : plan::ties(plan))
     if (std::any_of(tie.copies.begin(), tie.copies.end(),
                     [&](auto &copy) { return state.has(copy.first); }))
@@ -21,69 +23,9 @@ Collectives::Collectives(RankState &state, Transport &transport, Watch &watch)
 // Replicas
 //===----------------------------------------------------------------------===//
 
-namespace {
-
-/// Bytes [begin, begin + length) of the gradients.
-struct Span {
-  int64_t begin = 0, length = 0;
-};
-
-/// Piece `index` of the slice that replica `owner` adds up.
-Span pieceOf(int64_t total, int replicas, int owner, int64_t index) {
-  const int64_t slice = plan::sliceBytes(total, replicas);
-  const int64_t begin = std::min(total, owner * slice),
-                end = std::min(total, begin + slice);
-  const int64_t first = std::min(end, begin + index * kPieceBytes);
-  return {first, std::min(kPieceBytes, end - first)};
-}
-
-} // namespace
-
 void Collectives::reduceGradients(StageUnit &unit, int64_t step) {
-  const int replicas = unit.replicas(), me = unit.replica;
-  const int64_t total = plan::alignUp(unit.memory.bytes(PIPEC_GRADIENTS));
-  if (replicas < 2 || total == 0)
-    return;
-  const std::vector<int> &ranks = unit.stage->ranks;
-  const int tag = kTagReduce + unit.stage->id;
-  char *const gradients = unit.memory.at(PIPEC_GRADIENTS);
-  const int64_t slice = plan::sliceBytes(total, replicas);
-  const int64_t room = std::min(slice, kPieceBytes);
-  const char *const what = "waiting to sum gradients over replicas";
-
-  for (int64_t piece = 0; piece * kPieceBytes < slice; ++piece) {
-    const Span mine = pieceOf(total, replicas, me, piece);
-    sources.clear();
-    for (int q = 0, place = 0; q < replicas; ++q) {
-      if (q == me) {
-        sources.push_back(floats(gradients + mine.begin));
-        continue;
-      }
-      char *space = state.scratch + room * place++;
-      sources.push_back(floats(space));
-      const Span theirs = pieceOf(total, replicas, q, piece);
-      if (mine.length)
-        exchange->receive(ranks[q], tag, space, mine.length);
-      if (theirs.length)
-        exchange->send(ranks[q], tag, gradients + theirs.begin, theirs.length);
-    }
-    exchange->run(what, unit.stage->id, step);
-    state.device->sum(floats(gradients + mine.begin), sources, mine.length / 4);
-  }
-
-  auto sliceOf = [&](int q) {
-    const int64_t begin = std::min(total, q * slice);
-    return Span{begin, std::min(total, begin + slice) - begin};
-  };
-  const Span mine = sliceOf(me);
-  for (int q = 0; q < replicas; ++q) {
-    const Span theirs = sliceOf(q);
-    if (q != me && theirs.length)
-      exchange->receive(ranks[q], tag, gradients + theirs.begin, theirs.length);
-    if (q != me && mine.length)
-      exchange->send(ranks[q], tag, gradients + mine.begin, mine.length);
-  }
-  exchange->run(what, unit.stage->id, step);
+  replicas.run(unit, {0, plan::alignUp(unit.memory.bytes(PIPEC_GRADIENTS))},
+               step);
 }
 
 void Collectives::shareStats(StageUnit &unit, int64_t step) {
@@ -141,7 +83,8 @@ void Collectives::foldTies(int64_t step) {
     const std::vector<int> leads = plan::tieLeads(plan, tie);
     const int64_t slice =
         plan::sliceBytes(tie.bytes, static_cast<int>(leads.size()));
-    for (int64_t piece = 0; piece * kPieceBytes < slice; ++piece)
+    const int64_t most = plan::pieceBytes(plan);
+    for (int64_t piece = 0; piece * most < slice; ++piece)
       foldPiece(tie, leads, piece, step);
     handOut(tie, leads, step);
   }
@@ -163,8 +106,8 @@ void Collectives::foldPiece(const plan::Tie &tie, const std::vector<int> &leads,
                             int64_t piece, int64_t step) {
   const char *const what = "waiting to sum a shared weight's gradient";
   const auto parties = static_cast<int>(leads.size());
-  const int64_t room =
-      std::min(plan::sliceBytes(tie.bytes, parties), kPieceBytes);
+  const int64_t most = plan::pieceBytes(plan);
+  const int64_t room = std::min(plan::sliceBytes(tie.bytes, parties), most);
   auto leadOf = [&](const plan::Tie::Use &use) {
     return plan.stages[use.stage].ranks[0];
   };
@@ -174,7 +117,7 @@ void Collectives::foldPiece(const plan::Tie &tie, const std::vector<int> &leads,
   Span mine;
   sources.clear();
   for (int party = 0; party < parties; ++party) {
-    const Span span = pieceOf(tie.bytes, parties, party, piece);
+    const Span span = pieceOf(tie.bytes, parties, party, piece, most);
     const bool own = leads[party] == state.rank;
     if (own)
       mine = span;

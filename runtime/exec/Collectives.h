@@ -10,6 +10,7 @@
 #include "runtime/control/Watch.h"
 #include "runtime/exec/Exchange.h"
 #include "runtime/exec/RankState.h"
+#include "runtime/exec/ReplicaSum.h"
 #include "runtime/program/Memory.h"
 
 #include <functional>
@@ -20,8 +21,7 @@ class Collectives {
 public:
   Collectives(RankState &state, Transport &transport, Watch &watch);
 
-  /// GRADIENTS of all replicas of the stage become their sum. Each replica adds
-  /// up one slice and hands it out, in pieces: 2(r-1)/r of the bytes are sent.
+  /// GRADIENTS of all replicas of the stage become their sum (ReplicaSum.h).
   void reduceGradients(StageUnit &unit, int64_t step);
 
   /// Sum over the uses of every tied weight, left in gradients[0] of every
@@ -49,6 +49,7 @@ private:
   RankState &state;
   const plan::Plan &plan;
   const std::unique_ptr<Exchange> exchange;
+  ReplicaSum replicas;
   std::vector<plan::Tie> ties;        ///< those of this rank's stages
   std::vector<const float *> sources; ///< of a sum
 };

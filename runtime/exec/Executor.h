@@ -66,7 +66,8 @@ private:
 };
 
 /// PipeDream: an update after every round of a stage (its replicas'
-/// microbatches j*r ... j*r + r-1), weights kept in a ring, no flush.
+/// microbatches j*r ... j*r + r-1), weights kept in a ring, no flush. On a
+/// device that works behind its calls a run cannot be halted.
 class StreamExecutor {
 public:
   explicit StreamExecutor(const Crew &crew);
@@ -76,7 +77,15 @@ public:
   /// `stop()`; a multiple of roundLength then.
   int64_t run(int64_t first, int64_t last, const std::function<bool()> &stop);
 
+  /// How many microbatches one run() may be of at most, and how soon the job
+  /// can stop.
+  int64_t longest() const;
+
 private:
+  void run(const plan::Task &task);
+  /// Waits for the device and records its losses and times.
+  void catchUp();
+  bool halts() const;
   void finishRound(int64_t round, const char *statsRow);
   void halt(int64_t end);
   void pollHalt(const std::function<bool()> &stop);
@@ -93,6 +102,8 @@ private:
   bool halted = false;
   int64_t haltMessage = 0;
   Request haltRequest = kNoRequest;
+  /// Not looked at yet: of microbatches.
+  std::vector<std::pair<int64_t, const float *>> losses;
 };
 
 } // namespace pipec

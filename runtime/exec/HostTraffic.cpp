@@ -56,7 +56,8 @@ Operation HostTraffic::operation(const Edge &edge, bool receiving, int peer,
   return result;
 }
 
-void HostTraffic::start(const plan::Sequence &newSequence, int64_t newStep) {
+void HostTraffic::start(const plan::Sequence &newSequence, int64_t newStep,
+                        int64_t) {
   sequence = &newSequence;
   step = newStep;
   cursor = 0;

@@ -18,7 +18,8 @@ class HostTraffic : public Traffic {
 public:
   HostTraffic(RankState &state, Transport &transport, Watch &watch);
 
-  void start(const plan::Sequence &sequence, int64_t step) override;
+  void start(const plan::Sequence &sequence, int64_t step,
+             int64_t end) override;
   void before(const plan::Task &task) override;
   void after(const plan::Task &task) override;
   void takeBack(const std::vector<int64_t> &before) override;

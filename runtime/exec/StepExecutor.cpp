@@ -61,7 +61,7 @@ void StepExecutor::finishStep() {
 
 void StepExecutor::tasks(int64_t step) {
   crew.state.device->begin(0);
-  traffic->start(sequence, step);
+  traffic->start(sequence, step, step + 1);
   int64_t next = 0;
   if (validation && validation->pending()) {
     while (next < ahead)
@@ -93,11 +93,12 @@ void StepExecutor::update(int64_t step, bool stop) {
   if (!crew.state.trains)
     return traffic->finish();
   Device &device = *crew.state.device;
+  const Mark start = device.mark();
   if (!device.isImmediate()) // before the next messages between the same ranks
     traffic->finish();
-  const Mark start = device.mark();
   for (auto &unit : crew.state.units) {
-    collectives.reduceGradients(*unit, step);
+    if (!traffic->sumsGradients())
+      collectives.reduceGradients(*unit, step);
     collectives.shareStats(*unit, step);
   }
   collectives.foldTies(step);

@@ -6,10 +6,12 @@
 
 namespace pipec {
 
-/// A group comes after all tasks queued before it, and before all after it.
+/// A group comes after all messages queued before it. When it `joins` the
+/// tasks, it comes after all of those queued before, and before all after it.
 class StreamExchange : public Exchange {
 public:
-  explicit StreamExchange(cuda::Gpu &gpu) : gpu(gpu) {}
+  explicit StreamExchange(cuda::Gpu &gpu, bool joins = true)
+      : gpu(gpu), joins(joins) {}
 
   void send(int to, int tag, const char *data, int64_t bytes) override {
     group.push_back({true, to, tag, const_cast<char *>(data), bytes});
@@ -25,14 +27,17 @@ public:
     operation.what = what;
     operation.stage = stage;
     operation.step = step;
-    gpu.wait(Queue::Communication, gpu.record(Queue::Compute));
+    if (joins)
+      gpu.wait(Queue::Communication, gpu.record(Queue::Compute));
     gpu.exchange(group, operation);
-    gpu.wait(Queue::Compute, gpu.record(Queue::Communication));
+    if (joins)
+      gpu.wait(Queue::Compute, gpu.record(Queue::Communication));
     group.clear();
   }
 
 private:
   cuda::Gpu &gpu;
+  const bool joins;
   std::vector<Links::Message> group;
 };
 

@@ -9,6 +9,10 @@ namespace pipec {
 using plan::Sequence;
 using plan::Task;
 
+/// A device that works behind its calls is not left further behind than this:
+/// what it is fed takes memory until it has been done.
+constexpr int64_t kTasksUnderWay = 32;
+
 StreamExecutor::StreamExecutor(const Crew &crew)
     : crew(crew), plan(crew.state.plan),
       unit(crew.state.units[0].get()), // a stream has one stage a rank
@@ -18,10 +22,11 @@ StreamExecutor::StreamExecutor(const Crew &crew)
 
 int64_t StreamExecutor::run(int64_t from, int64_t last,
                             const std::function<bool()> &stop) {
+  Device &device = *crew.state.device;
   first = from, end = last, started = from, halted = false;
   whole = Sequence::stream(plan, crew.state.rank, first, end);
   sequence = whole;
-  if (crew.state.rank != 0)
+  if (halts() && crew.state.rank != 0)
     haltRequest =
         crew.transport.receive(0, kTagHalt, &haltMessage, sizeof haltMessage);
   const WhileWaiting polling(crew.watch, [&] {
@@ -29,8 +34,9 @@ int64_t StreamExecutor::run(int64_t from, int64_t last,
     if (crew.state.rank != 0)
       pollHalt(stop);
   });
+  device.begin(0);
   crew.runner.zeroGradients(*unit);
-  traffic->start(whole, first);
+  traffic->start(whole, first, end);
   for (int64_t i = 0; i < sequence.size(); ++i) {
     crew.watch.check();
     pollHalt(stop);
@@ -38,37 +44,58 @@ int64_t StreamExecutor::run(int64_t from, int64_t last,
       break;
     const Task task = sequence.at(i);
     started = std::max(started, task.microbatch + 1);
-    traffic->before(task);
-    const int64_t version =
-        task.kind == 'F'
-            ? plan::forwardVersion(plan, *unit->stage, task.local)
-            : plan::backwardVersion(plan, *unit->stage, task.local);
-    const float *loss = crew.runner.run(task, task.microbatch, 0, version);
-    traffic->after(task);
-    if (loss) {
-      crew.state.device->settle();
-      crew.runner.recordTimes();
-      crew.losses.record(task.microbatch, 0, *loss);
-    }
+    run(task);
     if (task.kind == 'B')
       finishRound(task.local,
                   unit->memory.at(PIPEC_STATS, task.slot[PIPEC_STATS]));
-    crew.losses.poll();
+    if (device.isImmediate() || i % kTasksUnderWay == kTasksUnderWay - 1)
+      catchUp();
   }
   // A replica without a microbatch in the last round takes its update, too.
   const int64_t rounds = plan::updatesAfter(plan, *unit->stage, end);
   if ((rounds - 1) * unit->replicas() + unit->replica >= end && rounds > 0)
     finishRound(rounds - 1, nullptr);
   traffic->finish();
-  crew.transport.cancel(haltRequest);
+  device.end(0);
+  catchUp();
+  if (halts())
+    crew.transport.cancel(haltRequest);
   return end;
 }
+
+void StreamExecutor::run(const Task &task) {
+  traffic->before(task);
+  const int64_t version =
+      task.kind == 'F' ? plan::forwardVersion(plan, *unit->stage, task.local)
+                       : plan::backwardVersion(plan, *unit->stage, task.local);
+  const float *loss = crew.runner.run(task, task.microbatch, 0, version);
+  traffic->after(task);
+  if (loss)
+    losses.push_back({task.microbatch, loss});
+}
+
+void StreamExecutor::catchUp() {
+  crew.state.device->settle();
+  crew.runner.recordTimes();
+  for (auto &[microbatch, place] : losses)
+    crew.losses.record(microbatch, 0, *place);
+  losses.clear();
+  crew.losses.poll();
+}
+
+int64_t StreamExecutor::longest() const {
+  constexpr int64_t kRounds = 256; // what draining the pipeline costs is little
+  return halts() ? INT64_MAX : kRounds * plan::roundLength(plan);
+}
+
+bool StreamExecutor::halts() const { return crew.state.device->isImmediate(); }
 
 void StreamExecutor::finishRound(int64_t round, const char *statsRow) {
   const int64_t replicas = unit->replicas();
   const int64_t step = round * replicas;
   const auto present = static_cast<int>(std::min(replicas, end - step));
-  const double start = now();
+  const Mark start = crew.state.device->mark();
+  traffic->beforeRound();
   collectives.reduceGradients(*unit, step);
   collectives.foldTies(step);
   int64_t microbatch = step;
@@ -77,7 +104,7 @@ void StreamExecutor::finishRound(int64_t round, const char *statsRow) {
                            [&](const char *row) {
                              crew.runner.track(*unit, row, microbatch++, 0);
                            });
-  crew.recorder.add({'R', -1, step, -1, start, now()});
+  crew.runner.ended({'R', -1, step, -1, 0, 0}, start);
   crew.runner.update(*unit, round, step, 1.0 / present);
   crew.runner.zeroGradients(*unit);
 }
@@ -97,7 +124,7 @@ int64_t StreamExecutor::haltPoint() const {
 }
 
 void StreamExecutor::pollHalt(const std::function<bool()> &stop) {
-  if (halted)
+  if (halted || !halts())
     return;
   if (crew.state.rank != 0) {
     if (haltRequest == kNoRequest || !crew.transport.done(haltRequest))

@@ -1,5 +1,6 @@
 //===- StreamTraffic.cpp - traffic between GPUs ---------------------------===//
 #include "runtime/exec/StreamTraffic.h"
+#include "runtime/program/Memory.h"
 
 namespace pipec {
 
@@ -9,33 +10,64 @@ using plan::Task;
 using Queue = cuda::Gpu::Queue;
 
 StreamTraffic::StreamTraffic(RankState &state, cuda::Gpu &gpu)
-    : state(state), plan(state.plan), gpu(gpu),
-      edges(plan::stageEdges(state.plan)) {
-  if (plan.ranks[0].program.kind == "stream")
-    throw Failure(Exit::BadPlan,
-                  "the plan updates weights within a step, which this "
-                  "pipec-run does on CPUs alone; compile with --cpus, or with "
-                  "a synchronous strategy");
-  order = std::move(plan::issueOrder(plan)[static_cast<size_t>(state.rank)]);
+    : state(state), plan(state.plan),
+      streams(plan.ranks[0].program.kind == "stream"), gpu(gpu),
+      edges(plan::stageEdges(state.plan)), exchange(gpu, /*joins=*/false),
+      replicas(state, exchange,
+               [&gpu](float *to, const std::vector<const float *> &terms,
+                      int64_t count) {
+                 gpu.sum(Queue::Communication, to, terms, count);
+               }) {
+  if (!streams)
+    expectSums();
 }
 
-void StreamTraffic::start(const plan::Sequence &, int64_t newStep) {
+void StreamTraffic::expectSums() {
+  order = std::move(plan::issueOrder(plan)[static_cast<size_t>(state.rank)]);
+  for (const Issue &issue : order)
+    if (issue.kind == Issue::Sum && issue.bucket == 0) {
+      StageUnit &unit = state.unit(issue.stage);
+      const plan::Stage &stage = *unit.stage;
+      Sums of{
+          &unit, plan::bucketsOf(stage), stage.split_backward ? 'W' : 'B', {}};
+      of.order =
+          completion(unit.library.task(of.kind), plan, stage, of.buckets);
+      sums.emplace(issue.stage, std::move(of));
+    }
+}
+
+void StreamTraffic::start(const plan::Sequence &, int64_t newStep,
+                          int64_t end) {
   step = newStep;
+  if (streams)
+    order = std::move(
+        plan::issueOrder(plan, step, end)[static_cast<size_t>(state.rank)]);
   next = 0;
   for (auto *events : {&made, &left, &used})
     events->clear();
   arrived.clear();
+  for (auto &[stage, of] : sums)
+    of.complete = nullptr;
   open = true;
   // What the last step left is behind everything.
   gpu.wait(Queue::Communication, gpu.record(Queue::Compute));
 }
 
 void StreamTraffic::issueMessages() {
-  while (next < order.size() && order[next].kind != Issue::Compute)
+  while (next < order.size() && order[next].kind != Issue::Compute &&
+         order[next].kind != Issue::Round)
     issue(order[next++]);
 }
 
+void StreamTraffic::beforeRound() {
+  issueMessages();
+  // A rank that sums with nobody has no such place.
+  next += next < order.size() && order[next].kind == Issue::Round;
+}
+
 void StreamTraffic::issue(const Issue &message) {
+  if (message.kind == Issue::Sum)
+    return issueSum(message, sums.at(message.stage).complete);
   const Edge &edge = plan.edges[message.edge];
   const PipecRegion from = plan::regionNamed(edge.from_region);
   const PipecRegion to = edge.backward ? PIPEC_GRAD_IN : PIPEC_IN;
@@ -70,9 +102,32 @@ void StreamTraffic::issue(const Issue &message) {
     arrived[{message.edge, message.toSlot}] = done;
 }
 
+void StreamTraffic::issueSum(const Issue &sum, cuda::Event complete) {
+  Sums &of = sums.at(sum.stage);
+  // A replica may have had nothing to do but to clear them.
+  gpu.wait(Queue::Communication,
+           complete ? complete : gpu.record(Queue::Compute));
+  const int64_t bucket = of.order[static_cast<size_t>(sum.bucket)].bucket;
+  replicas.run(*of.unit, {of.buckets.begin(bucket), of.buckets.length(bucket)},
+               step);
+}
+
+void StreamTraffic::sumDuring(const Task &task) {
+  const auto found = sums.find(task.stage);
+  if (found == sums.end() || found->second.kind != task.kind)
+    return;
+  gpu.duringTask([this, &of = found->second](int64_t calls) {
+    while (next < order.size() && order[next].kind == Issue::Sum &&
+           order[next].stage == of.unit->stage->id &&
+           of.order[static_cast<size_t>(order[next].bucket)].calls <= calls)
+      issueSum(order[next++], gpu.record(Queue::Compute));
+  });
+}
+
 void StreamTraffic::before(const Task &task) {
   issueMessages();
   ++next; // the task itself
+  sumDuring(task);
   for (int id : edges[task.stage].into(task.kind)) {
     const PipecRegion to = plan.edges[id].backward ? PIPEC_GRAD_IN : PIPEC_IN;
     gpu.wait(Queue::Compute, arrived[{id, task.slot[to]}]);
@@ -90,6 +145,9 @@ void StreamTraffic::after(const Task &task) {
     made[{task.stage, from, task.slot[from]}] = done;
   }
   used[{task.stage, PIPEC_IN, task.slot[PIPEC_IN]}] = done;
+  const auto summed = sums.find(plan::weightsStage(plan, task.stage));
+  if (task.kind != 'F' && summed != sums.end())
+    summed->second.complete = done;
   if (task.kind != 'F')
     used[{task.stage, PIPEC_GRAD_IN, task.slot[PIPEC_GRAD_IN]}] = done;
 }

@@ -5,13 +5,19 @@
 //   * a message leaves after the task that made it;
 //   * it arrives after the last task that used the slot;
 //   * a task begins after its messages have arrived, and after those have left
-//     whose slots it writes.
+//     whose slots it writes;
+//   * gradients are summed over replicas, on the communication stream, after
+//   the
+//     last call that adds to them.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
 
 #include "runtime/device/cuda/Gpu.h"
+#include "runtime/exec/GradientTrace.h"
 #include "runtime/exec/RankState.h"
+#include "runtime/exec/ReplicaSum.h"
+#include "runtime/exec/StreamExchange.h"
 #include "runtime/exec/Traffic.h"
 #include "runtime/program/IssueOrder.h"
 
@@ -19,16 +25,20 @@
 
 namespace pipec {
 
-/// Of step programs. An update is never refused here: takeBack, restart and
-/// shorten are not called (the compiler plans no such strategies for GPUs).
+/// An update is never refused here and a stream never cut short: takeBack,
+/// restart and shorten are not called (the compiler plans no such strategies
+/// for GPUs, and StreamExecutor ends what it has begun).
 class StreamTraffic : public Traffic {
 public:
   StreamTraffic(RankState &state, cuda::Gpu &gpu);
 
-  void start(const plan::Sequence &sequence, int64_t step) override;
+  void start(const plan::Sequence &sequence, int64_t step,
+             int64_t end) override;
   void before(const plan::Task &task) override;
   void after(const plan::Task &task) override;
+  void beforeRound() override;
   void finish() override;
+  bool sumsGradients() const override { return !streams; }
   void takeBack(const std::vector<int64_t> &before) override;
   void restart(const std::vector<int64_t> &before) override;
   void shorten(const plan::Sequence &sequence, int64_t end) override;
@@ -37,17 +47,34 @@ private:
   using Slot = plan::Slot;
   using Arrival = std::pair<int, int>; // edge, slot of its target
 
+  /// The gradients of a stage whose replicas are summed.
+  struct Sums {
+    StageUnit *unit;
+    plan::Buckets buckets;
+    char kind; ///< of the stage's last task
+    std::vector<CompleteBucket> order;
+    cuda::Event complete = nullptr; ///< the stage's last task so far
+  };
+
   void issueMessages();
+  void expectSums();
   void issue(const plan::Issue &message);
+  void issueSum(const plan::Issue &sum, cuda::Event complete);
+  /// What follows `task` and is summed while it runs.
+  void sumDuring(const plan::Task &task);
 
   RankState &state;
   const plan::Plan &plan;
+  const bool streams; ///< stream programs
   cuda::Gpu &gpu;
   std::vector<plan::StageEdges> edges;
   std::vector<plan::Issue> order; ///< this rank's
   size_t next = 0;                ///< of `order`
   int64_t step = 0;
   bool open = false; ///< between start() and finish()
+  std::map<int, Sums> sums; ///< by stage
+  StreamExchange exchange;
+  ReplicaSum replicas;
 
   // Events of this step, null where nothing has to be waited for.
   std::map<Slot, cuda::Event> made;       ///< what a slot holds to be sent

@@ -13,8 +13,10 @@ class Traffic {
 public:
   virtual ~Traffic() = default;
 
-  /// Begins a sequence of tasks: posts the first receives. All slots are free.
-  virtual void start(const plan::Sequence &sequence, int64_t step) = 0;
+  /// Begins a sequence of tasks, of optimizer step `step`, or of a stream that
+  /// is microbatches [step, end): posts the first receives. All slots are free.
+  virtual void start(const plan::Sequence &sequence, int64_t step,
+                     int64_t end) = 0;
 
   /// What is done after it finds the task's data there and the slots it writes
   /// free.
@@ -30,8 +32,15 @@ public:
   virtual void takeBack(const std::vector<int64_t> &before) = 0;
   virtual void restart(const std::vector<int64_t> &before) = 0;
 
+  /// Of a stream: the rank's sums over replicas and uses follow.
+  virtual void beforeRound() {}
+
   /// Waits until all sends are done.
   virtual void finish() = 0;
+
+  /// Whether the gradients of a step's replicas are summed on the way: they are
+  /// when finish() returns.
+  virtual bool sumsGradients() const { return false; }
 
   /// The sequence ends earlier than it said: takes back the receives of
   /// microbatches from `end` on. `sequence` is the shorter one; what has been

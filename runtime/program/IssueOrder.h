@@ -15,15 +15,21 @@
 
 namespace pipec::plan {
 
-/// Something that a rank's device is given. A task, or one message of an edge.
+/// Something that a rank's device is given. A task, one message of an edge, or
+/// one bucket of a stage's gradients.
 struct Issue {
   enum Kind {
     Compute, ///< task `task` of the rank's sequence
     Send,
     Receive,
-    Copy ///< of an edge within the rank
+    Copy, ///< of an edge within the rank
+    Sum,  ///< over the replicas of stage `stage`, of its `bucket`th bucket that
+          ///< is complete
+    Round ///< of a stream: sums over replicas and uses, if there are others
   } kind = Compute;
   int64_t task = 0;
+  int stage = 0;
+  int64_t bucket = 0;
   int edge = 0;
   int peer = 0;
   int64_t microbatch = 0;
@@ -33,5 +39,9 @@ struct Issue {
 /// By rank: one optimizer step of a plan of step programs that checkExecution
 /// accepts. Failure(Internal) for another one.
 std::vector<std::vector<Issue>> issueOrder(const Plan &plan);
+
+/// The same of microbatches [first, last) of a plan of stream programs.
+std::vector<std::vector<Issue>> issueOrder(const Plan &plan, int64_t first,
+                                           int64_t last);
 
 } // namespace pipec::plan

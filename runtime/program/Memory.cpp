@@ -1,5 +1,6 @@
 //===- Memory.cpp - the bytes a rank allocates ----------------------------===//
 #include "runtime/program/Memory.h"
+#include "runtime/program/Buckets.h"
 
 #include <algorithm>
 #include <map>
@@ -8,6 +9,10 @@ namespace pipec::plan {
 
 int64_t alignUp(int64_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+int64_t pieceBytes(const Plan &plan) {
+  return plan.cluster.kind == "cuda" ? kMostSlice : kPieceBytes;
 }
 
 Region regionOf(const Stage &stage, const std::string &name) {
@@ -67,7 +72,8 @@ int64_t scratchBytes(const Plan &plan, int rank) {
     if (replicas < 2)
       continue;
     int64_t slice = sliceBytes(regionOf(stage, "gradients").bytes, replicas);
-    scratch = std::max(scratch, (replicas - 1) * std::min(slice, kPieceBytes));
+    scratch =
+        std::max(scratch, (replicas - 1) * std::min(slice, pieceBytes(plan)));
     if (stage.tracks && plan.ranks[rank].program.kind == "stream")
       scratch = std::max(scratch, (replicas - 1) *
                                       alignUp(regionOf(stage, "stats").bytes));
@@ -81,7 +87,7 @@ int64_t scratchBytes(const Plan &plan, int rank) {
           return plan.stages[use.stage].ranks[0] != rank;
         });
     const int64_t slice = sliceBytes(tie.bytes, static_cast<int>(leads.size()));
-    scratch = std::max(scratch, elsewhere * std::min(slice, kPieceBytes));
+    scratch = std::max(scratch, elsewhere * std::min(slice, pieceBytes(plan)));
   }
   return alignUp(scratch);
 }

@@ -24,8 +24,12 @@ namespace pipec::plan {
 
 constexpr int64_t kAlignment = 64;
 
-/// Collectives work on pieces of at most this many bytes.
+/// Tensors travel to files and from them in pieces of this many bytes.
 constexpr int64_t kPieceBytes = 1 << 20;
+
+/// Collectives work on pieces of at most this many bytes: what a processor's
+/// cache holds, or what a GPU's links need to be fast.
+int64_t pieceBytes(const Plan &plan);
 
 /// Bytes of a rank's arena, by what they are for. `stash`: stash and wstash.
 struct RankMemory {

@@ -149,6 +149,10 @@ std::vector<int64_t> tasksAhead(const Plan &plan) {
   return ahead;
 }
 
+bool repeats(const Plan &plan) {
+  return !forwardOnly(plan) && plan.ranks[0].program.kind == "step";
+}
+
 bool forwardOnly(const Plan &plan) {
   for (const Rank &rank : plan.ranks) {
     if (rank.program.kind == "stream")

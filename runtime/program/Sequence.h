@@ -105,6 +105,11 @@ int64_t roundLength(const Plan &plan);
 /// or on the last rank, which knows first.
 std::vector<int64_t> tasksAhead(const Plan &plan);
 
+/// True when every step is the same calls on the same places: not of forwards
+/// alone, whose outputs are read meanwhile, nor of a stream, which goes round
+/// its slots.
+bool repeats(const Plan &plan);
+
 /// True when a program consists of forwards alone.
 bool forwardOnly(const Plan &plan);
 

@@ -88,7 +88,7 @@ void Session::load() {
     state = std::make_unique<RankState>(
         plan, options.plan, watch.rank,
         openDevice({plan, watch.rank, links, &watch,
-                    options.graphs && !plan::forwardOnly(plan)}));
+                    options.graphs && plan::repeats(plan)}));
     loadInitial(*state, true);
     if (!options.resume.empty())
       loadCheckpoint();
@@ -227,6 +227,8 @@ void Session::trainStream() {
   const int64_t every = options.checkpointEvery;
   while (stepsDone < lastStep && !stopped) {
     int64_t end = lastStep;
+    if (executor.longest() < end - stepsDone)
+      end = stepsDone + executor.longest();
     if (every) { // the next checkpoint, after whole rounds
       const int64_t next = (stepsDone / every + 1) * every;
       end = std::min(end, (next + round - 1) / round * round);

@@ -325,17 +325,6 @@ class Refusals(GpuTest):
         run = self.run_gpu(plan, golden, "--steps", 20, code=BAD_NUMBERS)
         self.assertIn("try a smaller learning rate", run.stderr)
 
-    def test_strategies(self):
-        golden = Golden("mlp")
-        golden.pipec_args[golden.pipec_args.index("--microbatches") + 1] = "1"
-        run = self.compile_for(golden, "1x2", "--strategy", "pipedream", code=UNAVAILABLE)
-        self.assertIn("updates weights within a step, which runs on CPUs alone", run.stderr)
-
-    def test_validated_updates(self):
-        words = ("--strategy", "zb-h2", "--clip-norm", "1", "--stages", "2")
-        run = self.compile_for(Golden("mlp"), "1x2", *words, code=UNAVAILABLE)
-        self.assertIn("takes updates back when it clips", run.stderr)
-
 
 if __name__ == "__main__":
     unittest.main()

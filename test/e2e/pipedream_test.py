@@ -45,6 +45,9 @@ class PipeDreamTest(PipelineTest):
         self.check("mlp", 3, [2, 1])
         self.check("mlp", 4, [3, 1])
 
+    def test_running_statistics(self):
+        self.check("cnn", 3, [2, 1])
+
     def test_is_not_synchronous(self):
         golden = Golden("mlp")
         stale = self.check("mlp", 3, [1, 1, 1])

@@ -33,14 +33,18 @@ Machine::Machine() {
   const char *order = std::getenv("PIPEC_STANDIN_ORDER");
   if (order && std::strncmp(order, "random:", 7) == 0)
     seed = std::strtoll(order + 7, nullptr, 10) * 2 + 1;
+  messagesFirst = order && std::strcmp(order, "messages-first") == 0;
 }
 
 void Machine::log(const std::string &line) {
   static const char *path = std::getenv("PIPEC_STANDIN_LOG");
   if (!path)
     return;
+  static const std::string name =
+      path + (path[std::strlen(path) - 1] == '/' ? std::to_string(getpid())
+                                                 : std::string());
   std::lock_guard lock(mutex);
-  if (FILE *file = std::fopen(path, "a")) {
+  if (FILE *file = std::fopen(name.c_str(), "a")) {
     std::fprintf(file, "%s\n", line.c_str());
     std::fclose(file);
   }
@@ -196,6 +200,20 @@ void Machine::runAtRandom() {
   }
 }
 
+/// Of each rank's two streams the second is that of messages.
+void Machine::runMessages() {
+  auto isNext = [&](auto &stream) {
+    return stream->number % 2 == 1 && !stream->ops.empty() &&
+           isReady(stream->ops.front());
+  };
+  if (std::none_of(streams.begin(), streams.end(), isNext))
+    return;
+  Access access(*this);
+  for (auto &stream : streams)
+    while (isNext(stream))
+      runFront(stream.get());
+}
+
 void Machine::queue(Stream *stream, Op op) {
   if (stream->capture) {
     stream->capture->of(stream).push_back(std::move(op));
@@ -204,6 +222,8 @@ void Machine::queue(Stream *stream, Op op) {
   stream->ops.push_back(std::move(op));
   if (seed >= 0)
     runAtRandom();
+  if (messagesFirst)
+    runMessages();
 }
 
 /// Each stream of the recording becomes a stream of its own, with events of its

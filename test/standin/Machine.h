@@ -5,7 +5,8 @@
 // driver's calls. Streams are lazy: nothing runs before somebody waits for it,
 // and then only what the events between streams ask for. A missing event is a
 // wrong number. PIPEC_STANDIN_ORDER=random:SEED runs what may run at random
-// moments instead.
+// moments instead, =messages-first messages as soon as events allow (without
+// graphs).
 //
 // Device memory cannot be touched by the host: its pages are closed while no
 // queued work runs.
@@ -15,7 +16,8 @@
 //   PIPEC_STANDIN_CHIP=90      compute capability, times ten
 //   PIPEC_STANDIN_MEMORY=N     bytes of each device, 1 GiB unless said
 //   PIPEC_STANDIN_DRIVER=N     the driver's version, 13000 unless said
-//   PIPEC_STANDIN_LOG=FILE     one line for each call that a test looks at
+//   PIPEC_STANDIN_LOG=FILE     one line for each call that a test looks at;
+//                              FOLDER/: in a file of each process
 //   PIPEC_STANDIN_DROP_WAIT=N  leaves out the Nth wait for an event (from 0)
 //
 //===----------------------------------------------------------------------===//
@@ -98,6 +100,7 @@ private:
   void runFront(Stream *stream);
   bool demandEvent(EventState *event, int64_t count);
   void runAtRandom();
+  void runMessages();
   void setAccess(bool open);
   struct Access;
 
@@ -105,6 +108,7 @@ private:
   std::map<char *, int64_t> memory;
   int accesses = 0;
   int64_t seed = -1; ///< of random order; -1: lazy
+  bool messagesFirst = false;
   int numbers = 0;
 };
 

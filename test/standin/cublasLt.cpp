@@ -176,6 +176,7 @@ int cublasLtMatmul(void *, void *desc, const void *alpha, const void *a,
   if (scale(alpha) != 1 || (scale(beta) != 0 && scale(beta) != 1))
     return NotSupported;
   shape.accumulate = scale(beta) == 1;
+  Machine::get().log("multiply");
   queueWork(stream, [=] {
     std::memset(workspace, 0xff, kNeededWorkspace);
     pipec::multiply(shape, b, a, d);

@@ -4,7 +4,9 @@
 // that came with the message; the sender's stream goes on after the receiver's
 // has come to the event behind the copy. The ranks may share a GPU. A part of a
 // step is recorded as one graph for all of them: rank 0's compute stream begins
-// and ends it, the others' are joined to it by events.
+// and ends it, the others' are joined to it by events. The driver does not
+// promise that several threads may add to one graph: they take turns, and hand
+// the turn on while they wait for each other.
 //
 //===----------------------------------------------------------------------===//
 #include "runtime/device/cuda/Links.h"
@@ -13,6 +15,8 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <set>
+#include <thread>
 #include <tuple>
 
 namespace pipec {
@@ -66,6 +70,7 @@ public:
     watch.until([&] { return arrivals >= (round + 1) * ranks; }, operation);
   }
 
+  std::atomic<bool> taken{false}; ///< the turn to add to the graph
   const int ranks;
   SharedEvent fork;               ///< where rank 0 has begun
   std::vector<SharedEvent> joins; ///< by rank, where it has ended
@@ -123,12 +128,14 @@ public:
       hub->joins.assign(static_cast<size_t>(hub->ranks), nullptr);
     }
     hub->meet(*watch, "waiting to record a step");
+    takeTurn();
     if (rank != 0)
       after(compute, hub->fork);
   }
 
   void endCapture() override {
     hub->joins[static_cast<size_t>(rank)] = recorded(compute);
+    leaveTurn();
     hub->meet(*watch, "waiting for a step to be recorded");
     if (rank == 0) {
       for (int other = 1; other < hub->ranks; ++other)
@@ -158,6 +165,26 @@ public:
   }
 
 private:
+  /// This thread alone adds to the graph, but for when it waits.
+  void takeTurn() {
+    awaitTurn();
+    watch->whileWaiting([this] {
+      hub->taken = false;
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+      awaitTurn();
+    });
+  }
+  void awaitTurn() {
+    while (hub->taken.exchange(true)) {
+      watch->check();
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
+  }
+  void leaveTurn() {
+    watch->whileWaiting(nullptr);
+    hub->taken = false;
+  }
+
   SharedEvent recorded(Stream stream) {
     SharedEvent event = makeEvent();
     cuda.check(cuda.recordEvent(event.get(), stream, 0), "cuEventRecord");
@@ -178,6 +205,7 @@ private:
         },
         operation);
     after(communication, post->ready);
+    reach(post->context);
     const auto bytes = static_cast<size_t>(message.bytes);
     if (post->context == context)
       cuda.check(cuda.copyOnDevice(addressOf(message.data),
@@ -192,6 +220,13 @@ private:
     post->answered = true;
   }
 
+  /// Without this copies between two GPUs go through the host. Not every pair
+  /// can; where both are the same, or it is done already, nothing is to do.
+  void reach(Context peer) {
+    if (peer != context && reached.insert(peer).second)
+      static_cast<void>(cuda.enablePeer(peer, 0));
+  }
+
   const std::shared_ptr<Hub> hub;
   const int rank;
   const Driver &cuda;
@@ -199,6 +234,7 @@ private:
   Stream compute = nullptr, communication = nullptr;
   Watch *watch = nullptr;
   bool recording = false;
+  std::set<Context> reached;     ///< of whose memory this one can read
   std::vector<SharedEvent> kept; ///< of the recording, until it ends
 };
 

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstring>
 #include <sched.h>
+#include <utility>
 
 namespace pipec::cuda {
 namespace {
@@ -56,8 +57,13 @@ void Gpu::openDevice(const DeviceRequest &request) {
              "cuDeviceGetAttribute");
   cuda.check(cuda.retainContext(&context, device), "cuDevicePrimaryCtxRetain");
   cuda.check(cuda.setContext(context), "cuCtxSetCurrent");
-  cuda.check(cuda.createStream(&compute, kNonBlocking), "cuStreamCreate");
-  cuda.check(cuda.createStream(&communication, kNonBlocking), "cuStreamCreate");
+  // Others wait for messages: they go first where both could.
+  int least = 0, greatest = 0;
+  cuda.check(cuda.priorities(&least, &greatest), "cuCtxGetStreamPriorityRange");
+  cuda.check(cuda.createStream(&compute, kNonBlocking, least),
+             "cuStreamCreateWithPriority");
+  cuda.check(cuda.createStream(&communication, kNonBlocking, greatest),
+             "cuStreamCreateWithPriority");
 }
 
 Gpu::~Gpu() {
@@ -184,21 +190,27 @@ void Gpu::run(PipecTask task, PipecFrame &taskFrame) {
   char *place = staging(sizeof taskFrame);
   taskFrame.scalars = reinterpret_cast<char *>(frame);
   std::memcpy(place, &taskFrame, sizeof taskFrame);
+  const std::function<void(int64_t)> look = std::exchange(looking, nullptr);
   if (!queues())
     return;
   // The stream is in order: the last task has read its frame before.
   cuda.check(cuda.copyToDevice(frame, place, sizeof taskFrame, compute),
              "cuMemcpyHtoDAsync");
+  calls = 0;
+  if (look)
+    look(0);
+  looking = look;
   task(&taskFrame);
+  looking = nullptr;
   for (auto &stage : stages)
     stage->rethrow();
 }
 
-void Gpu::launch(Function function, int64_t blocks, int32_t threads,
-                 int32_t sharedBytes, void **arguments) {
+void Gpu::launch(Stream stream, Function function, int64_t blocks,
+                 int32_t threads, int32_t sharedBytes, void **arguments) {
   cuda.check(cuda.launch(function, static_cast<unsigned>(blocks), 1, 1,
                          static_cast<unsigned>(threads), 1, 1,
-                         static_cast<unsigned>(sharedBytes), compute, arguments,
+                         static_cast<unsigned>(sharedBytes), stream, arguments,
                          nullptr),
              "cuLaunchKernel");
 }
@@ -210,6 +222,11 @@ Function Gpu::helper(const char *name) const {
 }
 
 void Gpu::sum(float *to, const std::vector<const float *> &terms,
+              int64_t count) {
+  sum(Queue::Compute, to, terms, count);
+}
+
+void Gpu::sum(Queue queue, float *to, const std::vector<const float *> &terms,
               int64_t count) {
   if (count == 0 || !queues())
     return;
@@ -230,7 +247,8 @@ void Gpu::sum(float *to, const std::vector<const float *> &terms,
     void *arguments[kTerms + 2] = {&target, &elements};
     for (size_t i = 0; i < kTerms; ++i)
       arguments[i + 2] = &values[i];
-    launch(add, (count + kThreads - 1) / kThreads, kThreads, 0, arguments);
+    launch(streamOf(queue), add, (count + kThreads - 1) / kThreads, kThreads, 0,
+           arguments);
   }
 }
 
@@ -238,7 +256,7 @@ double Gpu::norm(const float *values, int64_t count) {
   Address from = addressOf(values), to = partial;
   auto elements = static_cast<Address>(count);
   void *arguments[] = {&to, &elements, &from};
-  launch(helper("pipec_squares"), kNormBlocks, kThreads, 0, arguments);
+  launch(compute, helper("pipec_squares"), kNormBlocks, kThreads, 0, arguments);
   double sum = 0;
   read(reinterpret_cast<const char *>(partial),
        kNormBlocks * kThreads * sizeof(double),
@@ -281,6 +299,7 @@ void Gpu::settle() {
                                         " was computed for an axis of " +
                                         std::to_string(fault[2]) +
                                         " on the GPU");
+  stagingPool.rewind({}); // all of it has been read
 }
 
 //===----------------------------------------------------------------------===//
@@ -362,17 +381,13 @@ void Gpu::resolve(Mark &mark) {
 Event Gpu::record(Queue queue) {
   const Event event = part->nextEvent();
   if (queues())
-    cuda.check(cuda.recordEvent(
-                   event, queue == Queue::Compute ? compute : communication, 0),
-               "cuEventRecord");
+    cuda.check(cuda.recordEvent(event, streamOf(queue), 0), "cuEventRecord");
   return event;
 }
 
 void Gpu::wait(Queue queue, Event event) {
   if (event && queues())
-    cuda.check(cuda.waitEvent(queue == Queue::Compute ? compute : communication,
-                              event, 0),
-               "cuStreamWaitEvent");
+    cuda.check(cuda.waitEvent(streamOf(queue), event, 0), "cuStreamWaitEvent");
 }
 
 void Gpu::exchange(const std::vector<Links::Message> &messages,

@@ -64,6 +64,14 @@ public:
   Event record(Queue queue);
   /// What is queued from now on comes after the event. Nothing for null.
   void wait(Queue queue, Event event);
+  /// Device::sum in a queue.
+  void sum(Queue queue, float *to, const std::vector<const float *> &terms,
+           int64_t count);
+  /// Of the next task: `look` is called before its first call and after each,
+  /// with how many there have been. Not when a part is replayed.
+  void duringTask(std::function<void(int64_t)> look) {
+    looking = std::move(look);
+  }
   /// Messages, on the communication queue.
   void exchange(const std::vector<Links::Message> &messages,
                 const Operation &operation);
@@ -81,8 +89,17 @@ private:
   char *staging(int64_t bytes);
   void waitForStream();
   void drain();
-  void launch(Function function, int64_t blocks, int32_t threads,
+  void launch(Stream stream, Function function, int64_t blocks, int32_t threads,
               int32_t sharedBytes, void **arguments);
+  Stream streamOf(Queue queue) const {
+    return queue == Queue::Compute ? compute : communication;
+  }
+  /// A task has made a call.
+  void called() {
+    ++calls;
+    if (looking)
+      looking(calls);
+  }
   Function helper(const char *name) const;
 
   const Driver &cuda;
@@ -102,6 +119,9 @@ private:
   std::vector<std::unique_ptr<Recorded>> parts;
   Recorded *part = nullptr; ///< the one that is queued, or was last
   int number = 0;           ///< of that part
+
+  std::function<void(int64_t)> looking; ///< during the task under way
+  int64_t calls = 0;                    ///< that it has made
 
   PinnedPool stagingPool;
   Pinned pieces;      ///< for read and write

@@ -33,6 +33,7 @@ template <typename Call> void Gpu::StageCode::guarded(Call call) {
     return;
   try {
     call();
+    gpu.called();
   } catch (...) {
     failure = std::current_exception();
   }
@@ -88,7 +89,8 @@ Gpu::StageCode::StageCode(Gpu &gpu, void *library, const std::string &path)
       self.places.clear();
       for (int32_t i = 0; i < count; ++i)
         self.places.push_back(const_cast<char **>(&arguments[i]));
-      self.gpu.launch(self.kernels[static_cast<size_t>(kernel)], blocks,
+      self.gpu.launch(self.gpu.compute,
+                      self.kernels[static_cast<size_t>(kernel)], blocks,
                       threads, sharedBytes, self.places.data());
     });
   };
