@@ -32,6 +32,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <utility>
 
 using namespace mlir;
 
@@ -99,8 +100,8 @@ public:
     DiagnosticCollector collector(context, diagnostics);
     if (!import())
       return report();
-    if (!options.quiet && options.memoryMargin == 0) // not again
-      std::cerr << diagnostics.text(options.model);  // remarks of the import
+    if (!options.quiet && !options.again)
+      std::cerr << diagnostics.text(options.model); // remarks of the import
     if (options.emit == "nn")
       return emitText(*module);
     if (!checkPieces() || !makeDecision(std::nullopt))
@@ -650,7 +651,9 @@ int compileCommand(int argc, char **argv) {
   context.loadDialect<func::FuncDialect, nn::NNDialect, pipe::PipeDialect>();
   context.disableMultithreading();
   const Purpose purpose = options.forwardOnly ? Purpose::Infer : Purpose::Train;
-  auto compile = [&](const CompileOptions &o) -> int64_t {
+  bool tried = false;
+  auto compile = [&](CompileOptions o) -> int64_t {
+    o.again = std::exchange(tried, true);
     return Compiler(o, purpose, context).run();
   };
   auto plan = [&](CompileOptions o) {

@@ -41,6 +41,8 @@ struct CompileOptions {
   /// Of the limit, what the planner leaves free: more than it counts (no flag:
   /// compileCommand raises it).
   int64_t memoryMargin = 0;
+  /// Another attempt at the same: remarks have been made (no flag).
+  bool again = false;
   // Output
   bool dryRun = false, selfContained = false, quiet = false;
   std::string format = "text";

@@ -596,7 +596,7 @@ void applyProfileFile(const CompileOptions &o, const ModelFacts &facts,
   if (!profile.origin.modelSha256.empty())
     asked.modelSha256 = sha256OfFile(o.model);
   const std::string remark = plan::applyProfile(profile, asked, graph);
-  if (!remark.empty() && !o.quiet)
+  if (!remark.empty() && !o.quiet && !o.again)
     std::cerr << "pipec: note: " << remark << "\n";
 }
 

@@ -41,6 +41,9 @@ plan::NoFit tooLarge(const OverLimit &over) {
           " may need less");
 }
 
+/// What takes part in `auto` and keeps little.
+constexpr const char *kFrugal[] = {"1f1b", "v-half", "v-min"};
+
 /// The options with a remedy; nothing where it is more than an option.
 std::optional<CompileOptions> with(const plan::Remedy &remedy,
                                    CompileOptions options) {
@@ -98,20 +101,28 @@ int64_t shrinking(CompileOptions options, const Attempt &attempt) {
 }
 
 /// Bytes of the plan that fits under the options; else nothing, and in `least`
-/// the bytes of the smallest plan there was, 0 without one.
+/// the bytes of the smallest plan there was, 0 without one. Of `auto` what
+/// keeps little: where that fits `auto` finds it in the end, which takes
+/// longer.
 std::optional<int64_t> tried(const CompileOptions &options,
                              const Attempt &trial, int64_t &least) {
+  std::vector<std::string> strategies{options.strategy};
+  if (options.strategy == "auto")
+    strategies.assign(std::begin(kFrugal), std::end(kFrugal));
   least = 0;
-  try {
-    return withinLimit(options, trial);
-  } catch (const plan::NoFit &failure) {
-    if (const int64_t bytes = needOf(failure);
-        bytes < std::numeric_limits<int64_t>::max())
-      least = bytes;
-  } catch (const Failure &failure) {
-    if (failure.code != Exit::NoFit && failure.code != Exit::Usage)
-      throw;
-  }
+  for (const std::string &strategy : strategies)
+    try {
+      CompileOptions asked = options;
+      asked.strategy = strategy;
+      return shrinking(asked, trial);
+    } catch (const plan::NoFit &failure) {
+      const int64_t bytes = needOf(failure);
+      if (bytes < std::numeric_limits<int64_t>::max())
+        least = least ? std::min(least, bytes) : bytes;
+    } catch (const Failure &failure) {
+      if (failure.code != Exit::NoFit && failure.code != Exit::Usage)
+        throw;
+    }
   return std::nullopt;
 }
 
@@ -167,21 +178,28 @@ plan::NoFit advised(const CompileOptions &options, const plan::NoFit &failure,
 
 int64_t withinLimit(const CompileOptions &options, const Attempt &attempt) {
   std::optional<plan::NoFit> least;
+  auto attemptOf = [&](const std::string &strategy) {
+    CompileOptions asked = options;
+    asked.strategy = strategy;
+    return shrinking(asked, attempt);
+  };
+  try {
+    return attemptOf(options.strategy);
+  } catch (const plan::NoFit &failure) {
+    if (options.strategy != "auto")
+      throw;
+    least.emplace(failure);
+  }
   // What `auto` takes for the fastest may fit in the planner's estimate alone.
-  for (const char *strategy : {"auto", "1f1b", "v-half", "v-min"})
+  for (const char *strategy : kFrugal)
     try {
-      CompileOptions asked = options;
-      if (least)
-        asked.strategy = strategy;
-      return shrinking(asked, attempt);
+      return attemptOf(strategy);
     } catch (const plan::NoFit &failure) {
-      if (options.strategy != "auto")
-        throw;
-      if (!least || needOf(failure) < needOf(*least))
+      if (needOf(failure) < needOf(*least))
         least.emplace(failure);
     } catch (
         const Failure &failure) { // stages that one of the others cannot have
-      if (!least || failure.code != Exit::Usage)
+      if (failure.code != Exit::Usage)
         throw;
     }
   throw *least;

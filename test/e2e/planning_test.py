@@ -94,6 +94,16 @@ class PlanningTest(PipelineTest):
                                  [rank["peak_bytes"] for rank in read_plan(plan)["ranks"]])
         self.assertGreater(refused, 0)
 
+    def test_remarks_are_made_once(self):
+        """However many strategies are tried before nothing fits."""
+        words = ("pipec", SOURCE / "examples/gpt2/model.onnx", "--cpus", "1x4", "--dim", "batch=4", "--loss", "next-token",
+                 "--dry-run", "--memory-limit")
+        process = call(*words, "1MiB")
+        self.check_exit(process, NO_FIT)
+        self.assertEqual(process.stderr.count("the exporter computed"), 1, process.stderr)
+        advised = int(re.search("would fit with --memory-limit ([0-9]+)", process.stderr)[1])
+        self.assertEqual(call(*words, advised).returncode, 0)
+
     def test_auto_fits_where_1f1b_does(self):
         words = (*self.golden.arguments(), "--cpus", "1x2")
         named = read_plan(self.compile(self.golden.model, *words, "--strategy", "1f1b", "--stages", "2"))

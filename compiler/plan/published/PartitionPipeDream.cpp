@@ -49,20 +49,24 @@ struct Search {
         straddles(straddles && levels.size() == 2) {}
 
   /// States at a time. Two levels are solved once for every cut and number of
-  /// servers; straddling plans are tabulated for every pair of device counts.
-  size_t few(int devices) const {
-    return levels.size() == 2 && devices > 32
-               ? std::max<size_t>(38'400 / static_cast<size_t>(devices), 96)
-           : states.complete ? kMostStates
-                             : kMostStates / 2;
+  /// servers, under a limit also of servers before; straddling plans are
+  /// tabulated for every pair of device counts.
+  size_t few(int devices, double limit) const {
+    size_t most = states.complete ? kMostStates : kMostStates / 2;
+    if (levels.size() == 2 && limit > 0)
+      most = 400;
+    if (levels.size() == 2 && devices > 32)
+      most = std::min(
+          most, std::max<size_t>(38'400 / static_cast<size_t>(devices), 96));
+    return most;
   }
   static size_t fewStraddling(int devices) {
     return std::clamp<size_t>(
         static_cast<size_t>(4e6 / ((devices + 1) * (devices + 1))), 64,
         kMostStates);
   }
-  bool complete(int devices) const {
-    return states.complete && states.size() <= few(devices) &&
+  bool complete(int devices, double limit) const {
+    return states.complete && states.size() <= few(devices, limit) &&
            (!straddles || states.size() <= fewStraddling(devices));
   }
   PipeDreamPlan within(double limit);
@@ -72,10 +76,11 @@ PipeDreamPlan Search::within(double limit) {
   int devices = 1;
   for (const PipeDreamLevel &level : levels)
     devices *= level.machines;
-  PipeDreamPlan plan = searchThinned(
-      states, few(devices), {}, [&](const CutStates &some, double incumbent) {
-        return searchPipeDream(some, levels, limit, incumbent);
-      });
+  PipeDreamPlan plan =
+      searchThinned(states, few(devices, limit), {},
+                    [&](const CutStates &some, double incumbent) {
+                      return searchPipeDream(some, levels, limit, incumbent);
+                    });
   if (!straddles)
     return plan;
   PipeDreamPlan other = searchThinned(
@@ -162,7 +167,7 @@ Partition partitionPipeDream(const PartitionOptions &options) {
   if (limit <= 0 || states.kept.back() <= limit)
     result.dataParallel = dataParallelSeconds(states, levels) * 1000;
   result.bound = states.seconds.back() / devices * 1000;
-  result.exact = search.complete(devices);
+  result.exact = search.complete(devices, limit);
   result.states = states.size();
   double slowest = -1;
   for (size_t s = 0; s < plan.stages.size(); ++s) {
