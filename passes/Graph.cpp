@@ -60,8 +60,13 @@ static std::string locationName(Location loc) {
 }
 
 std::string nodeName(Operation *op) {
-  std::string name = locationName(op->getLoc());
-  return name.empty() ? op->getName().getStringRef().str() : name;
+  if (std::string name = locationName(op->getLoc()); !name.empty())
+    return name;
+  // Of no node, as a gradient's 0: named after what reads it.
+  for (Operation *user : op->getUsers())
+    if (std::string name = locationName(user->getLoc()); !name.empty())
+      return name;
+  return op->getName().getStringRef().str();
 }
 
 } // namespace pipec

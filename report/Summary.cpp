@@ -5,6 +5,7 @@
 #include "report/Prediction.h"
 #include "report/Report.h"
 #include "runtime/program/Memory.h"
+#include "runtime/program/Sequence.h"
 
 #include <algorithm>
 
@@ -34,8 +35,11 @@ std::string header(const plan::Plan &plan, const TextOptions &options) {
 std::string stageTable(const plan::Plan &plan, size_t limit, int columns) {
   const bool split = std::any_of(plan.stages.begin(), plan.stages.end(),
                                  [](auto &s) { return s.split_backward; });
-  std::vector<std::string> names = {"stage",       "layers", ">nodes", "ranks",
-                                    ">parameters", ">F",     ">B"};
+  const bool trains = !plan::forwardOnly(plan);
+  std::vector<std::string> names = {"stage", "layers",      ">nodes",
+                                    "ranks", ">parameters", ">F"};
+  if (trains)
+    names.push_back(">B");
   if (split)
     names.push_back(">W");
   TextTable table(names);
@@ -48,8 +52,9 @@ std::string stageTable(const plan::Plan &plan, size_t limit, int columns) {
         count(stage.last_node - stage.first_node + 1),
         ranges(stage.ranks),
         count(stage.parameters),
-        seconds(stage.cost.forward_s),
-        seconds(backward)};
+        seconds(stage.cost.forward_s)};
+    if (trains)
+      row.push_back(seconds(backward));
     if (split)
       row.push_back(seconds(stage.cost.backward_weight_s));
     table.add(row);
@@ -58,6 +63,17 @@ std::string stageTable(const plan::Plan &plan, size_t limit, int columns) {
 }
 
 std::string memoryTable(const plan::Plan &plan, size_t limit) {
+  if (plan::forwardOnly(plan)) { // nothing is kept for a backward pass
+    TextTable table(
+        {"rank", ">peak", ">workspace", ">weights, inputs, outputs"});
+    for (const RankGroup &group : equalRanks(plan)) {
+      const plan::Rank &rank = plan.ranks[group.ranks[0]];
+      table.add({ranges(group.ranks), bytes(rank.peak_bytes),
+                 bytes(rank.workspace_bytes),
+                 bytes(rank.peak_bytes - rank.workspace_bytes)});
+    }
+    return table.text(limit);
+  }
   TextTable table({"rank", ">peak", ">weights", ">gradients", ">optimizer",
                    ">stash", ">workspace", ">other"});
   for (const RankGroup &group : equalRanks(plan)) {

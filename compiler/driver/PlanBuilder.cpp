@@ -10,6 +10,7 @@
 
 #include "llvm/ADT/StringMap.h"
 
+#include <numeric>
 #include <set>
 
 using namespace mlir;
@@ -280,11 +281,13 @@ private:
           for (auto state : states.getAsRange<DictionaryAttr>())
             w.optimizer.push_back(
                 {text(state, "name"), integer(state, "offset") + w.offset});
-        int64_t elements = 1;
-        for (int64_t n : plan.weights[w.weight].shape)
-          elements *= n;
-        s.parameters += elements;
       }
+      const plan::Weight &weight = plan.weights[w.weight];
+      const bool inference = in.purpose != Purpose::Train;
+      if (w.region == "weights" || (inference && weight.role == "frozen"))
+        s.parameters +=
+            std::accumulate(weight.shape.begin(), weight.shape.end(),
+                            int64_t(1), std::multiplies<>());
       s.weights.push_back(w);
     }
   }

@@ -70,21 +70,47 @@ int64_t integerAt(const Npy &array, int64_t index) {
   return static_cast<int64_t>(static_cast<uint64_t>(value) << unused) >> unused;
 }
 
+/// numpy's index of a value.
+std::string indexOf(const Npy &array, int64_t flat) {
+  std::vector<int64_t> index(array.shape.size());
+  for (size_t axis = array.shape.size(); axis-- > 0;) {
+    index[axis] = flat % array.shape[axis];
+    flat /= array.shape[axis];
+  }
+  return text(index);
+}
+
+/// By the bits, which is the same for all widths: the exponent is full and the
+/// fraction is not 0.
+bool isNan(const char *value, int64_t bytes, int fraction) {
+  uint64_t bits = 0;
+  std::memcpy(&bits, value, static_cast<size_t>(bytes));
+  const uint64_t magnitude = bits & ~(uint64_t(1) << (8 * bytes - 1));
+  const uint64_t infinity =
+      (uint64_t(1) << (8 * bytes - 1)) - (uint64_t(1) << fraction);
+  return magnitude > infinity;
+}
+
+/// Index of the first NaN in [first, first + count), or -1.
+int64_t firstNan(const Npy &array, int64_t first, int64_t count) {
+  const int fraction = array.dtype == "float16"   ? 10
+                       : array.dtype == "float32" ? 23
+                       : array.dtype == "float64" ? 52
+                                                  : 0;
+  for (int64_t i = first; fraction && i < first + count; ++i)
+    if (isNan(array.data() + i * array.itemBytes, array.itemBytes, fraction))
+      return i;
+  return -1;
+}
+
 [[noreturn]] void outside(const Npy &array, const plan::Input &input,
                           int64_t flat) {
-  // numpy's index of the value.
-  std::vector<int64_t> index(array.shape.size());
-  int64_t rest = flat;
-  for (size_t axis = array.shape.size(); axis-- > 0;) {
-    index[axis] = rest % array.shape[axis];
-    rest /= array.shape[axis];
-  }
-  throw Failure(Exit::BadModel, array.path + ": value " +
-                                    std::to_string(integerAt(array, flat)) +
-                                    " at " + text(index) + " is outside [" +
-                                    std::to_string(input.lower) + ", " +
-                                    std::to_string(input.upper) +
-                                    ") of input '" + input.name + "'");
+  throw Failure(
+      Exit::BadModel,
+      array.path + ": value " + std::to_string(integerAt(array, flat)) +
+          " at " + indexOf(array, flat) + " is outside [" +
+          std::to_string(input.lower) + ", " + std::to_string(input.upper) +
+          ") of input '" + input.name + "'");
 }
 
 } // namespace
@@ -204,6 +230,26 @@ void DataSource::load(int id, int64_t number, char *to) const {
   const int64_t samples = plan.training.microbatch_size;
   for (int64_t i = 0; i < samples; ++i)
     copyRow(id, row(number * samples + i), to + i * (input.bytes / samples));
+}
+
+std::string DataSource::notANumber(int64_t number) const {
+  for (size_t id = 0; id < arrays.size(); ++id) {
+    const plan::Input &input = plan.inputs[id];
+    if (!arrays[id])
+      continue;
+    const Npy &array = *arrays[id];
+    const bool batched = input.batch_axis == 0;
+    const int64_t samples = batched ? plan.training.microbatch_size : 1;
+    const int64_t count = input.bytes / plan::dtypeBytes(input.dtype) / samples;
+    for (int64_t i = 0; i < samples; ++i) {
+      const int64_t at = batched ? row(number * samples + i) : 0;
+      const int64_t nan = firstNan(array, at * count, count);
+      if (nan >= 0)
+        return "value " + indexOf(array, nan) + " of input '" + input.name +
+               "' (" + array.path + ")";
+    }
+  }
+  return "";
 }
 
 void DataSource::checkValues(int id) const {

@@ -36,7 +36,11 @@ public:
   /// are checked as they are used). Failure(BadModel) as load.
   void checkValues(int input) const;
 
-  /// Samples in the arrays, N.
+  /// The first NaN among the inputs' samples of a microbatch: "value [22, 3] of
+  /// input 'x' (x.npy)". Empty when there is none.
+  std::string notANumber(int64_t number) const;
+
+  /// Samples in the arrays, N; 0 when no input has a batch axis.
   int64_t samples() const { return rows; }
 
 private:

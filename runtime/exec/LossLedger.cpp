@@ -12,11 +12,11 @@ double meanLoss(const Losses &losses) {
   return sum / static_cast<double>(losses.size());
 }
 
-LossLedger::LossLedger(const plan::Plan &plan, Transport &transport,
-                       Watch &watch, int64_t firstStep,
+LossLedger::LossLedger(const plan::Plan &plan, const DataSource &data,
+                       Transport &transport, Watch &watch, int64_t firstStep,
                        std::function<void(int64_t, const Losses &)> done)
-    : plan(plan), transport(transport), watch(watch), next(firstStep),
-      done(std::move(done)) {
+    : plan(plan), data(data), transport(transport), watch(watch),
+      next(firstStep), done(std::move(done)) {
   if (watch.rank != 0)
     return;
   for (const plan::Stage &stage : plan.stages)
@@ -31,12 +31,17 @@ LossLedger::LossLedger(const plan::Plan &plan, Transport &transport,
 }
 
 void LossLedger::record(int64_t step, int64_t microbatch, float loss) {
-  if (!std::isfinite(loss))
+  if (!std::isfinite(loss)) {
+    const std::string nan =
+        data.notANumber(step * plan.training.microbatches + microbatch);
     throw Failure(Exit::BadNumbers,
                   "the loss of step " + std::to_string(step + 1) +
                       ", microbatch " + std::to_string(microbatch) + " is " +
                       (std::isnan(loss) ? "NaN" : "infinite") +
-                      "; try a smaller learning rate or --clip-norm");
+                      (nan.empty()
+                           ? "; try a smaller learning rate or --clip-norm"
+                           : "; its data has NaN: " + nan));
+  }
   const Message message{step, microbatch, loss};
   if (watch.rank == 0)
     return take(message);

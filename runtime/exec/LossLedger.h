@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/control/Watch.h"
+#include "runtime/data/DataSource.h"
 #include "runtime/program/Plan.h"
 
 #include <deque>
@@ -21,12 +22,12 @@ class LossLedger {
 public:
   /// `done(step, losses)` is called at rank 0 for every step, in order,
   /// beginning with `firstStep`.
-  LossLedger(const plan::Plan &plan, Transport &transport, Watch &watch,
-             int64_t firstStep,
+  LossLedger(const plan::Plan &plan, const DataSource &data,
+             Transport &transport, Watch &watch, int64_t firstStep,
              std::function<void(int64_t, const Losses &)> done);
 
   /// Where the loss is computed: sends it to rank 0. Throws
-  /// Failure(BadNumbers) when it is not finite.
+  /// Failure(BadNumbers) when it is not finite, which names NaN in the data.
   void record(int64_t step, int64_t microbatch, float loss);
 
   /// Rank 0: takes what has arrived. Others: lets go of what has been sent.
@@ -55,6 +56,7 @@ private:
   void take(const Message &message);
 
   const plan::Plan &plan;
+  const DataSource &data;
   Transport &transport;
   Watch &watch;
   int64_t next; ///< the step whose losses are not complete

@@ -83,6 +83,7 @@ void Session::load() {
     for (int stage : plan.ranks[watch.rank].stages)
       for (const plan::StageInput &input : plan.stages[stage].inputs)
         data->checkValues(input.input);
+    noteFewSamples();
     numbers.seed = options.seed;
     numbers.rate = learningRate(options.rate);
     state = std::make_unique<RankState>(
@@ -122,6 +123,23 @@ void Session::load() {
   lastTime = now();
 }
 
+void Session::note(const std::string &text) const {
+  if (leads() && !options.quiet)
+    std::fprintf(stderr, "pipec-run: note: %s\n", text.c_str());
+}
+
+void Session::noteFewSamples() const {
+  const int64_t samples = data->samples(),
+                step = int64_t(plan.training.microbatches) *
+                       plan.training.microbatch_size;
+  if (!plan::forwardOnly(plan) && samples > 0 && samples < step)
+    note("a step takes " + std::to_string(step) + " samples (" +
+         std::to_string(plan.training.microbatches) + " microbatches of " +
+         std::to_string(plan.training.microbatch_size) + "), the data has " +
+         std::to_string(samples) +
+         ": each step takes some of them more than once");
+}
+
 /// A pass over the data takes the trained tensors alone, of the plan that made
 /// them.
 void Session::loadCheckpoint() {
@@ -146,6 +164,10 @@ void Session::loadCheckpoint() {
                                    ", behind --steps " +
                                    std::to_string(options.steps) +
                                    "; steps count from the very first");
+  if (!checkpoint.precision.empty() &&
+      checkpoint.precision != plan.training.precision)
+    note("the checkpoint was trained with --precision " + checkpoint.precision +
+         ", the plan goes on with " + plan.training.precision);
   checkpoint.load(*state);
   firstStep = checkpoint.steps;
 }
@@ -188,7 +210,7 @@ bool Session::decideToStop() {
 }
 
 void Session::trainSteps() {
-  LossLedger ledger(plan, transport, watch, firstStep,
+  LossLedger ledger(plan, *data, transport, watch, firstStep,
                     [&](int64_t step, const Losses &losses) {
                       stepDone(step, meanLoss(losses));
                     });
@@ -217,7 +239,7 @@ void Session::trainSteps() {
 }
 
 void Session::trainStream() {
-  LossLedger ledger(plan, transport, watch, firstStep,
+  LossLedger ledger(plan, *data, transport, watch, firstStep,
                     [&](int64_t step, const Losses &losses) {
                       stepDone(step, meanLoss(losses));
                     });

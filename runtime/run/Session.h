@@ -33,6 +33,8 @@ private:
   void tellProgress();
   void conclude(double seconds, double loss);
   void loadCheckpoint();
+  void note(const std::string &text) const;
+  void noteFewSamples() const;
   void stepDone(int64_t step, double loss);
   void writeStep(int64_t step, double seconds);
   bool decideToStop();

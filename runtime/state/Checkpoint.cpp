@@ -123,6 +123,7 @@ void saveCheckpoint(RankState &state, Council &council,
       Json record = {{"version", kVersion}, {"step", steps}};
       record.update(fingerprint(state.plan, state.folder));
       record["strategy"] = state.plan.strategy.name;
+      record["precision"] = state.plan.training.precision;
       record["seed"] = identity.seed;
       record["shuffle"] =
           identity.shuffle ? Json(*identity.shuffle) : Json(nullptr);
@@ -224,6 +225,7 @@ Checkpoint::Checkpoint(const std::string &folder, const plan::Plan &plan,
     if (json.at("version").get<int>() != kVersion)
       bad(record, "has version " + json.at("version").dump());
     steps = json.at("step").get<int64_t>();
+    precision = json.value("precision", "");
     for (const Json &entry : json.at("shards")) {
       Shard shard;
       shard.file = entry.at("file").get<std::string>();

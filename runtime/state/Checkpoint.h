@@ -40,6 +40,7 @@ public:
              const std::optional<RunIdentity> &identity);
 
   int64_t steps = 0;
+  std::string precision; ///< of the training; empty when it does not say
 
   /// Reads what the rank's stages need; checks the digests of its share of the
   /// shards, so that all ranks together check all. Failure(BadPlan).

@@ -423,10 +423,18 @@ Rendezvous fromEnvironment() {
   const char *store = std::getenv("TORCHELASTIC_USE_AGENT_STORE");
   if (store && std::string(store) == "True")
     ++where.port;
-  if (where.rank < 0 || where.rank >= where.size || where.port < 1 ||
-      where.port > 65535)
-    throw Failure(Exit::Usage, "the environment variables RANK, WORLD_SIZE and "
-                               "MASTER_PORT make no sense together");
+  if (where.rank < 0 || where.rank >= where.size)
+    throw Failure(
+        Exit::Usage,
+        "the environment variables RANK=" + std::to_string(where.rank) +
+            " and WORLD_SIZE=" + std::to_string(where.size) +
+            " make no sense together: a rank is from 0 to one less "
+            "than the number of ranks");
+  if (where.port < 1 || where.port > 65535)
+    throw Failure(Exit::Usage, "the environment variable MASTER_PORT asks for "
+                               "port " +
+                                   std::to_string(where.port) +
+                                   ", ports are from 1 to 65535");
   return where;
 }
 
@@ -434,6 +442,12 @@ Rendezvous fromEnvironment() {
 
 std::vector<std::unique_ptr<Transport>> openTcp(const Meeting &meeting) {
   Rendezvous where = fromEnvironment();
+  if (where.size != meeting.ranks) // before waiting for ranks that never come
+    throw Failure(Exit::Usage,
+                  "WORLD_SIZE is " + std::to_string(where.size) +
+                      ", the plan has " + std::to_string(meeting.ranks) +
+                      " ranks: start " + std::to_string(meeting.ranks) +
+                      " processes");
   where.job = meeting.job;
   std::vector<std::unique_ptr<Transport>> ends;
   ends.push_back(std::make_unique<Tcp>(where, meeting.seconds));

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstring>
 #include <fcntl.h>
+#include <functional>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -27,7 +28,10 @@ namespace {
 /// Blocking exchanges with a deadline, while the mesh is being made.
 class Exchange {
 public:
-  explicit Exchange(double limit) : deadline(now() + limit) {}
+  explicit Exchange(double limit) : limit(limit), deadline(now() + limit) {}
+
+  /// What it is waiting for, should it come to nothing.
+  std::function<std::string()> pending;
 
   void write(int fd, const void *data, size_t size) const {
     auto *next = static_cast<const char *>(data);
@@ -87,13 +91,15 @@ private:
         throw Failure(Exit::Stopped, "stopped before the ranks were connected");
       const double rest = left();
       if (rest <= 0)
-        unavailable("not all ranks have connected within --timeout");
+        unavailable("within --timeout " +
+                    std::to_string(static_cast<int64_t>(limit)) + " s " +
+                    pending());
       if (::poll(&waiting, 1,
                  static_cast<int>(std::min(rest, 0.2) * 1000) + 1) == 1)
         return;
     }
   }
-  double deadline;
+  double limit, deadline;
 };
 
 /// Where a rank listens. Names of hosts have at most 253 characters.
@@ -148,8 +154,21 @@ std::string hostOf(int fd, const std::string &master) {
 
 } // namespace
 
+/// "2 of 4 ranks have come, without rank 1, 3".
+static std::string missingRanks(const std::vector<int> &sockets) {
+  std::string missing;
+  size_t come = 1; // this one
+  for (size_t rank = 1; rank < sockets.size(); ++rank)
+    if (sockets[rank] >= 0)
+      ++come;
+    else
+      missing += (missing.empty() ? "" : ", ") + std::to_string(rank);
+  return std::to_string(come) + " of " + std::to_string(sockets.size()) +
+         " ranks have connected, without rank " + missing;
+}
+
 std::vector<int> connectAll(const Rendezvous &where, double limit) {
-  const Exchange exchange(limit);
+  Exchange exchange(limit);
   std::vector<int> sockets(static_cast<size_t>(where.size), -1);
   std::vector<Place> places(static_cast<size_t>(where.size));
   const auto tableBytes = places.size() * sizeof(Place);
@@ -157,11 +176,15 @@ std::vector<int> connectAll(const Rendezvous &where, double limit) {
     return sockets;
   if (where.rank == 0) {
     const int listener = listenAt(where.port);
+    exchange.pending = [&] { return missingRanks(sockets); };
     for (int met = 1; met < where.size; ++met) {
       const int fd = exchange.accept(listener);
       const Hello hello = meet(exchange, fd, where);
-      if (hello.rank < 1 || hello.rank >= where.size ||
-          sockets[hello.rank] >= 0)
+      if (hello.rank < 1 || hello.rank >= where.size)
+        unavailable("a process calls itself rank " +
+                    std::to_string(hello.rank) + " of " +
+                    std::to_string(where.size));
+      if (sockets[hello.rank] >= 0)
         unavailable("two processes call themselves rank " +
                     std::to_string(hello.rank));
       sockets[hello.rank] = fd;
@@ -175,6 +198,12 @@ std::vector<int> connectAll(const Rendezvous &where, double limit) {
   } else {
     int port = 0;
     const int listener = listenOn(true, port);
+    exchange.pending = [&] {
+      return "rank " + std::to_string(where.rank) +
+             " has not heard from rank 0 at " + where.host + ":" +
+             std::to_string(where.port) + " that all " +
+             std::to_string(where.size) + " ranks are there";
+    };
     sockets[0] = exchange.connect(where.host, where.port);
     const Hello hello = {where.job, where.rank, port};
     exchange.write(sockets[0], &hello, sizeof hello);

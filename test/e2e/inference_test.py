@@ -139,7 +139,7 @@ class InferenceTest(PipelineTest):
                 (USAGE, "leave out --shuffle", ("--shuffle", "3")),
                 (USAGE, "leave out --export", ("--export", output)),
                 (USAGE, "leave out --resume", ("--resume", self.folder)),
-                (CANNOT_WRITE, "nowhere", ("--output", "logits=%s" % (self.folder / "nowhere" / "y.npy")))):
+                (CANNOT_WRITE, "nowhere", ("--output", "logits=/proc/nowhere/y.npy"))):
             self.assertIn(part, self.infer(plan, data, *arguments, code=code).stderr)
         self.assertIn("--data", self.infer(plan, {}, "--output", "logits=%s" % output, code=USAGE).stderr)
         missing = {name: self.folder / "none.npy" for name in data}
@@ -152,6 +152,18 @@ class InferenceTest(PipelineTest):
                        *golden.pipec_args[:2])
         self.check_exit(process, USAGE)
         self.assertIn("leave out --optimizer", process.stderr)
+
+    def test_the_summary_has_what_inference_has(self):
+        golden = Golden("mlp")
+        process = call("pipec", golden.model, "--forward-only", "--cpus", 2, "--stages", 2, "--dry-run", *golden.pipec_args[:2])
+        self.check_exit(process, 0)
+        lines = process.stdout.splitlines()
+        header = next(line for line in lines if line.startswith("stage  "))
+        self.assertTrue(header.endswith(" parameters        F"), header)
+        at = [lines.index(header) + 1, lines.index(header) + 2]
+        parameters = [int(lines[i][:header.index(" parameters") + len(" parameters")].split()[-1]) for i in at]
+        self.assertEqual(sum(parameters), 1250, process.stdout)
+        self.assertIn("\nrank      peak  workspace  weights, inputs, outputs\n", process.stdout)
 
     def test_training_needs_steps_and_keeps_outputs_for_evaluation(self):
         golden = Golden("mlp")

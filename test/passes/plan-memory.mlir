@@ -1,9 +1,10 @@
 // Messages, kept values, weights and gradients become loads and stores at
 // places that do not overlap and are multiples of 64 bytes.
+// A value that no node names is called after what reads it.
 // RUN: pipec-opt %s --pipe-plan-memory | FileCheck %s
 
 // CHECK: module attributes {pipe.edges = [
-// CHECK-SAME: {backward = false, bytes = 20 : i64, from = 0 : i64, from_offset = 0 : i64, from_region = "out", id = 0 : i64, to = 1 : i64, to_offset = 0 : i64, to_region = "in", value = "nn.mul"}
+// CHECK-SAME: {backward = false, bytes = 20 : i64, from = 0 : i64, from_offset = 0 : i64, from_region = "out", id = 0 : i64, to = 1 : i64, to_offset = 0 : i64, to_region = "in", value = "reader"}
 // CHECK-SAME: {backward = true, bytes = 20 : i64, from = 1 : i64, from_offset = 0 : i64, from_region = "grad_out", id = 1 : i64, to = 0 : i64, to_offset = 0 : i64, to_region = "grad_in", value = "nn.exp"}
 
 // CHECK: module @stage0 attributes {
@@ -26,7 +27,7 @@ module @stage0 attributes {pipe.stage = 0 : i64} {
     %p = nn.mul %w, %c : (tensor<5xf32>, tensor<5xf32>) -> tensor<5xf32>
     %y = nn.mul %x, %p : (tensor<5xf32>, tensor<5xf32>) -> tensor<5xf32>
     // CHECK: pipe.store %{{.*}}, "out"[0] : tensor<5xf32>
-    pipe.send %y on 0 to 1 : tensor<5xf32>
+    pipe.send %y on 0 to 1 : tensor<5xf32> loc("reader")
     // CHECK: pipe.store %{{.*}}, "stash"[0] : tensor<5xf32>
     pipe.stash %p in "stash" 0 : tensor<5xf32>
     return

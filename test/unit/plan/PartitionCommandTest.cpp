@@ -245,7 +245,7 @@ TEST_F(PartitionCommand, MistakesHaveTheirCodes) {
   expect(65, {path("empty")}, "empty");
   expect(73,
          {vgg, "--devices", "4", "--bandwidth", "1e9", "--dot",
-          path("no/such/g.dot")},
+          "/proc/nowhere/g.dot"},
          "g.dot");
   expect(79, {place, "--memory-limit", "1"}, "--memory-limit 2");
   expect(

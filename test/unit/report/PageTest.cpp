@@ -147,7 +147,7 @@ TEST(WriteReport, WritesTheFileOrSaysWhyNot) {
   content << file.rdbuf();
   EXPECT_EQ(content.str(), htmlPage(samplePlan()));
   try {
-    writeReport(samplePlan(), folder + "/missing/report.html");
+    writeReport(samplePlan(), "/proc/missing/report.html");
     FAIL();
   } catch (const Failure &failure) {
     EXPECT_EQ(failure.code, Exit::CannotWrite);

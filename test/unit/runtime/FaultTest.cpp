@@ -320,6 +320,9 @@ TEST(Fault, NaNEndsAllRanks) {
           runTool(folder, {"--steps", "50", "--transport", transport});
       EXPECT_EQ(run.code, 77) << run.errors;
       EXPECT_THAT(run.errors, HasSubstr("is NaN"));
+      EXPECT_THAT(run.errors, HasSubstr("its data has NaN: value [22, 15] of "
+                                        "input 'target' (" +
+                                        folder + "/target.npy)"));
       EXPECT_LT(run.seconds, 10);
       // Row 22 of 23, in microbatches of 4.
       EXPECT_THAT(run.errors, HasSubstr(std::string(name) == "four"

@@ -317,7 +317,7 @@ TEST(OnnxPatch, NamesWhatDoesNotFit) {
                       {{"n", values({1, 2})}}, &message),
             Exit::BadModel);
   EXPECT_THAT(message, testing::HasSubstr("int64"));
-  EXPECT_EQ(failureOf(folder + "/m.onnx", "/nowhere/t.onnx", {}),
+  EXPECT_EQ(failureOf(folder + "/m.onnx", "/proc/nowhere/t.onnx", {}),
             Exit::CannotWrite);
 }
 

@@ -249,7 +249,16 @@ TEST(Tool, NumberedRanksMustMakeSense) {
   EXPECT_THAT(run.errors, HasSubstr("RANK is 'first', not a whole number"));
   run = joined("2", "2");
   EXPECT_EQ(run.code, 64);
-  EXPECT_THAT(run.errors, HasSubstr("make no sense together"));
+  EXPECT_THAT(run.errors,
+              HasSubstr("RANK=2 and WORLD_SIZE=2 make no sense together"));
+  run = joined("1", "3");
+  EXPECT_EQ(run.code, 64); // at once
+  EXPECT_THAT(run.errors, HasSubstr("WORLD_SIZE is 3, the plan has 2 ranks: "
+                                    "start 2 processes"));
+  run = joined("0", "2");
+  EXPECT_EQ(run.code, 69);
+  EXPECT_THAT(run.errors, HasSubstr("within --timeout 1 s 1 of 2 ranks have "
+                                    "connected, without rank 1"));
   run = joined("1", "2");
   EXPECT_EQ(run.code, 69); // nobody listens there
 }
@@ -269,6 +278,43 @@ TEST(Tool, RanksOfAnotherPlanAreTurnedAway) {
   EXPECT_EQ(run.code, 69) << run.errors;
   EXPECT_THAT(run.errors, HasSubstr("a process with another plan"));
   EXPECT_NE(second.wait().code, 0);
+}
+
+TEST(Tool, FewSamplesAreNoted) {
+  const std::string plan = planFor("two"); // steps of 16 samples
+  for (const char *name : {"x", "target", "label"}) {
+    std::string file = readText(plan + "/" + name + ".npy");
+    file.replace(file.find("(23,"), 4, "(8, ");
+    std::ofstream(plan + "/" + name + ".npy") << file;
+  }
+  std::vector<std::string> command = {PIPEC_RUN, plan,          "--steps",
+                                      "1",       "--transport", "inproc"};
+  for (const std::string &argument : dataArguments(plan))
+    command.push_back(argument);
+  const Outcome run = Process(command, plan).wait();
+  EXPECT_EQ(run.code, 0);
+  EXPECT_THAT(run.errors, HasSubstr("note: a step takes 16 samples (4 "
+                                    "microbatches of 4), the data has 8"));
+}
+
+TEST(Tool, AnotherPrecisionIsNoted) {
+  const std::string folder = freshFolder("precision");
+  plan::Plan plan = writePlan(scenarioNamed("two"), folder);
+  std::vector<std::string> command = {PIPEC_RUN, folder,        "--steps",
+                                      "1",       "--transport", "inproc"};
+  for (const std::string &argument : dataArguments(folder))
+    command.push_back(argument);
+  std::vector<std::string> resumed = command;
+  command.insert(command.end(), {"--checkpoint", folder + "/ck"});
+  resumed.insert(resumed.end(), {"--resume", folder + "/ck"});
+  ASSERT_EQ(Process(command, folder).wait().code, 0);
+  EXPECT_THAT(Process(resumed, folder).wait().errors,
+              testing::Not(HasSubstr("precision")));
+  plan.training.precision = "bf16";
+  std::ofstream(folder + "/plan.json") << plan::toJson(plan);
+  EXPECT_THAT(Process(resumed, folder).wait().errors,
+              HasSubstr("note: the checkpoint was trained with --precision "
+                        "fp32, the plan goes on with bf16"));
 }
 
 TEST(Tool, RanksShareTheCores) {
