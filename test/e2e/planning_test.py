@@ -148,7 +148,7 @@ class PlanningTest(PipelineTest):
         text = drawing.read_text()
         self.assertTrue(text.startswith("digraph"))
         self.assertIn('tooltip="stage 1"', text)
-        self.dry("--cpus", "2", "--dot", self.folder / "no" / "plan.dot", code=CANNOT_WRITE)
+        self.dry("--cpus", "2", "--dot", "/proc/no/plan.dot", code=CANNOT_WRITE)
 
 
 class ProfileTest(PipelineTest):
@@ -264,7 +264,7 @@ class CalibrationTest(PipelineTest):
 
     def test_refusals(self):
         self.check_exit(call("pipec", "calibrate", "--cpus", "0x2"), USAGE)
-        self.check_exit(call("pipec", "calibrate", "-o", self.folder / "no" / "cluster.json"), CANNOT_WRITE)
+        self.check_exit(call("pipec", "calibrate", "-o", "/proc/no/cluster.json"), CANNOT_WRITE)
         self.assertEqual(list(self.folder.iterdir()), [])
 
 
