@@ -324,6 +324,8 @@ def main():
     parser.add_argument("--keep", metavar="DIR")
     parser.add_argument("--prepare", action="store_true")
     options = parser.parse_args()
+    if options.prepare and not options.keep:
+        parser.error("--prepare leaves models and plans in the folder of --keep DIR: give it")
     if options.markdown:
         print("| family | batch | PyTorch samples/s | pipec samples/s | ratio | where the time goes, below 1 |\n"
               "|---|---|---|---|---|---|")
