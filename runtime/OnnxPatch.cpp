@@ -6,7 +6,6 @@
 #include "support/OutputFile.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <climits>
 #include <cstdlib>
 #include <cstring>

@@ -197,9 +197,8 @@ int64_t withinLimit(const CompileOptions &options, const Attempt &attempt) {
     } catch (const plan::NoFit &failure) {
       if (needOf(failure) < needOf(*least))
         least.emplace(failure);
-    } catch (
-        const Failure &failure) { // stages that one of the others cannot have
-      if (failure.code != Exit::Usage)
+    } catch (const Failure &failure) {
+      if (failure.code != Exit::Usage) // stages that this one cannot have
         throw;
     }
   throw *least;

@@ -1,5 +1,4 @@
-//===- Dropped.h - biases that an exporter left out --------------*- C++
-//-*-===//
+//===- Dropped.h - biases that an exporter left out -------------*- C++ -*-===//
 //
 // The dynamo exporter lists the parameters that it was given, and then leaves
 // out those whose values do nothing: a bias of zeros is an Add that its

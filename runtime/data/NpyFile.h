@@ -2,6 +2,7 @@
 #pragma once
 
 #include "support/OutputFile.h"
+
 #include <cstdint>
 #include <string>
 #include <vector>

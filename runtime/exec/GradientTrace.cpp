@@ -53,9 +53,8 @@ Recording record(PipecTask task, int64_t bytes) {
                   [&](const char *argument) { self.use(argument); });
   };
   table.matmul = [](PipecDevice *table, const PipecMatmul *, const char *a,
-                    const char *b, char *c) {
-    Recording::of(table).look({a, b, c});
-  };
+                    const char *b,
+                    char *c) { Recording::of(table).look({a, b, c}); };
   table.conv = [](PipecDevice *table, const PipecConv *, int32_t,
                   const char *first, const char *second, char *result) {
     Recording::of(table).look({first, second, result});

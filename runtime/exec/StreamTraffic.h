@@ -7,8 +7,7 @@
 //   * a task begins after its messages have arrived, and after those have left
 //     whose slots it writes;
 //   * gradients are summed over replicas, on the communication stream, after
-//   the
-//     last call that adds to them.
+//     the last call that adds to them.
 //
 //===----------------------------------------------------------------------===//
 #pragma once

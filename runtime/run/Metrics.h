@@ -12,7 +12,7 @@ struct RankFigures {
   int64_t peak_bytes = 0, predicted_peak_bytes = 0, rss_bytes = 0;
   int64_t overhead_bytes = 0; ///< of a GPU's memory, beside the arena
   double busy_s = 0;
-  int64_t threads = 1; ///< of the rank's OpenMP pool
+  int64_t threads = 1; ///< that share the rank's loops
 };
 
 struct Summary {

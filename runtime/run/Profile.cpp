@@ -20,7 +20,7 @@ struct Average {
 
 /// Calls of one kind over a stage's replicas. A rank of one thread is timed
 /// while it has a core, so that ranks that take turns on the cores do not count
-/// the others' time; threads of a pool are timed by the clock.
+/// the others' time; several threads are timed by the clock.
 Average average(const Results &results, int stage, char kind) {
   Average sum;
   for (const RankResult &rank : results.ranks)

@@ -26,7 +26,8 @@ Exit runLocalJob(const plan::Plan &plan, const RunOptions &options,
 /// The variable that tells a started process where its launcher listens.
 constexpr const char *kControlVariable = "PIPEC_CONTROL";
 
-/// Sets this thread's number of OpenMP threads.
+/// Sets how many threads share this thread's loops: --threads, OMP_NUM_THREADS,
+/// or the rank's share of the machine's cores.
 void chooseThreads(const plan::Plan &plan, const RunOptions &options, int rank);
 
 int threadsOfThisRank();

@@ -154,7 +154,7 @@ std::string hostOf(int fd, const std::string &master) {
 
 } // namespace
 
-/// "2 of 4 ranks have come, without rank 1, 3".
+/// "2 of 4 ranks have connected, without rank 1, 3".
 static std::string missingRanks(const std::vector<int> &sockets) {
   std::string missing;
   size_t come = 1; // this one

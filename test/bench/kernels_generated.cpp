@@ -9,9 +9,9 @@
 // many runs.
 //
 //===----------------------------------------------------------------------===//
+#include "runtime/kernels/cpu/Kernels.h"
 #include "test/unit/target/StageRunner.h"
 #include "test/unit/target/StageText.h"
-#include "runtime/kernels/cpu/Kernels.h"
 
 #include <chrono>
 #include <cstdio>

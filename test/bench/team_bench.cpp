@@ -2,9 +2,9 @@
 //
 //   team_bench
 //
-// A loop of `us` microseconds of work, shared by two threads, beside `busy`
-// others that compute: ours (Team.h) and a static loop of libgomp, which is
-// opened if the machine has it.
+// A loop over 64 points of about `rounds` microseconds each, shared by two
+// threads, beside `busy` others that compute: ours (Team.h) and a static loop
+// of libgomp, which is opened if the machine has it.
 //
 //===----------------------------------------------------------------------===//
 

@@ -1,5 +1,4 @@
-//===- Team.h - threads that share a loop ------------------------*- C++
-//-*-===//
+//===- Team.h - threads that share a loop -----------------------*- C++ -*-===//
 //
 // A thread that runs loops has a team of its own, itself and helpers. A loop is
 // cut into a row of pieces for every member, which takes its own from the front

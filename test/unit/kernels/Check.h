@@ -118,7 +118,8 @@ void expectSameBits(const Buffer<T> &a, const Buffer<T> &b,
         << what << ": element " << i << " is " << a[i] << " or " << b[i];
 }
 
-/// Calls body(threads) for the pool sizes that must agree, the first one twice.
+/// Calls body(threads) for numbers of threads that must agree, the first one
+/// twice.
 template <typename Body> void forThreadCounts(const Body &body) {
   for (const int threads : {1, 2, 4, 3, 1}) {
     pipec_set_threads(threads);

@@ -72,8 +72,7 @@ void pipec_load(void) {
   sleep_us = text ? atol(text) : 0;
   text = getenv("PIPEC_TEST_THREADS"); /* where to say how many there are */
   if (text) {
-    int (*threads)(void) =
-        (int (*)(void))dlsym(RTLD_DEFAULT, "pipec_threads");
+    int (*threads)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "pipec_threads");
     FILE *file = fopen(text, "a");
     fprintf(file, "%d ", threads ? threads() : -1);
     fclose(file);

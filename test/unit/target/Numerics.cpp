@@ -1,7 +1,7 @@
 //===- Numerics.cpp - special values, and what bits may depend on ---------===//
+#include "runtime/kernels/cpu/Kernels.h"
 #include "test/unit/target/StageRunner.h"
 #include "test/unit/target/StageText.h"
-#include "runtime/kernels/cpu/Kernels.h"
 
 #include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
