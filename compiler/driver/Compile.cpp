@@ -4,6 +4,7 @@
 #include "compiler/driver/CompileOptions.h"
 #include "compiler/driver/CostModel.h"
 #include "compiler/driver/Extras.h"
+#include "compiler/driver/FoldedTensors.h"
 #include "compiler/driver/LossSettings.h"
 #include "compiler/driver/PlanBuilder.h"
 #include "compiler/driver/PlanFolder.h"
@@ -30,7 +31,6 @@
 #include "mlir/Pass/PassManager.h"
 
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <utility>
 
@@ -148,7 +148,7 @@ public:
     if (!compileStages(&folder, workspace, noText))
       return false;
     plan::Plan plan = planFor(workspace);
-    folder.writeFolded(plan, foldedTensors());
+    folder.writeFolded(plan, foldedTensors(*original));
     folder.shareFiles(plan, training);
     folder.addStages(plan);
     plan::checkPlan(plan);
@@ -365,7 +365,6 @@ private:
   plan::Plan planFor(const std::vector<int64_t> &workspace);
   bool isPlanned() const;
   bool findWorkspace(std::vector<int64_t> &workspace);
-  std::map<std::string, std::string> foldedTensors();
 
   const CompileOptions &options;
   const Purpose purpose;
@@ -424,67 +423,6 @@ plan::Plan Compiler::planFor(const std::vector<int64_t> &workspace) {
           inputs.spareSlots >= options.microbatches)
         throw;
     }
-}
-
-/// Elements in row-major order, little endian, a byte for an i1.
-std::string rawBytes(DenseElementsAttr value) {
-  std::string bytes;
-  if (value.getElementType().isInteger(1)) {
-    for (bool element : value.getValues<bool>())
-      bytes.push_back(element);
-    return bytes;
-  }
-  ArrayRef<char> raw = value.getRawData();
-  int64_t copies = value.isSplat() ? value.getNumElements() : 1;
-  for (int64_t i = 0; i < copies; ++i)
-    bytes.append(raw.begin(), raw.end());
-  return bytes;
-}
-
-template <typename From>
-void appendFloats(const std::vector<char> &bytes, std::string &out) {
-  for (size_t at = 0; at + sizeof(From) <= bytes.size(); at += sizeof(From)) {
-    From element;
-    std::memcpy(&element, bytes.data() + at, sizeof element);
-    const auto value = static_cast<float>(element);
-    out.append(reinterpret_cast<const char *>(&value), sizeof value);
-  }
-}
-
-/// The elements of a parameter as f32, from the f16, bf16 or f64 of its file.
-std::string convertedBytes(ModuleOp module, nn::ParameterOp parameter) {
-  auto files = module->getAttrOfType<ArrayAttr>("nn.files");
-  std::string path = cast<DictionaryAttr>(files[*parameter.getFile()])
-                         .getAs<StringAttr>("path")
-                         .str();
-  std::ifstream file(path, std::ios::binary);
-  std::vector<char> bytes(*parameter.getLength());
-  file.seekg(static_cast<std::streamoff>(*parameter.getOffset()));
-  if (!file.read(bytes.data(), static_cast<std::streamsize>(bytes.size())))
-    throw Failure(Exit::NoInput, "cannot read " + path);
-  std::string out;
-  Type stored = *parameter.getStored();
-  if (stored.isF16())
-    appendFloats<_Float16>(bytes, out);
-  else if (stored.isBF16())
-    appendFloats<__bf16>(bytes, out);
-  else
-    appendFloats<double>(bytes, out);
-  return out;
-}
-
-/// Bytes of the parameters that are no bytes of a file as they are.
-std::map<std::string, std::string> Compiler::foldedTensors() {
-  std::map<std::string, std::string> folded;
-  for (auto parameter : original->getOps<nn::ParameterOp>()) {
-    std::string name = parameter.getSymName().str();
-    if (parameter.getStored())
-      folded[name] = convertedBytes(*original, parameter);
-    else if (auto value = parameter.getValue())
-      if (auto dense = dyn_cast<DenseElementsAttr>(*value))
-        folded[name] = rawBytes(dense);
-  }
-  return folded;
 }
 
 /// The machine code of the chip that was asked for.
@@ -572,7 +510,7 @@ int Compiler::generate(PlanFolder &folder) {
   if (!compileStages(&folder, workspace, noText))
     return report();
   plan::Plan plan = planFor(workspace);
-  folder.writeFolded(plan, foldedTensors());
+  folder.writeFolded(plan, foldedTensors(*original));
   folder.addFiles(plan, options.selfContained);
   folder.addStages(plan);
   plan::checkPlan(plan); // a plan that cannot run is never written

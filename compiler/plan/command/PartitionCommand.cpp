@@ -3,6 +3,7 @@
 #include "compiler/plan/command/PartitionOutput.h"
 #include "support/CommandLine.h"
 #include "support/Failure.h"
+#include "support/OptionChecks.h"
 #include "support/OutputFile.h"
 #include "support/ReadFile.h"
 
@@ -126,7 +127,7 @@ int partitionCommand(int argc, char **argv) {
   app.add_option("graph", a.graph, "the cost graph")->required();
   app.add_option("--graph-format", a.format,
                  "guessed from the file when absent")
-      ->check(CLI::IsMember({"pipedream", "placement", "piper"}));
+      ->check(oneOf({"pipedream", "placement", "piper"}));
   app.add_option(
       "--devices", a.devices,
       "NxM: N servers of M devices, or M; JSON graphs carry their own");
@@ -136,27 +137,27 @@ int partitionCommand(int argc, char **argv) {
   app.add_option("--memory-limit", a.memory,
                  "bytes of a device, such as 16GiB");
   app.add_option("--microbatches", a.microbatches, "in a batch or step")
-      ->check(CLI::Range(1, 1 << 24));
+      ->check(aCount(1 << 24));
   app.add_option("--shape", a.shape,
                  "contiguous: a device's nodes form a convex part; free: they "
                  "need not (placement)")
-      ->check(CLI::IsMember({"contiguous", "free"}))
+      ->check(oneOf({"contiguous", "free"}))
       ->capture_default_str();
   app.add_option(
          "--objective", a.objective,
          "the graph's published cost model, or step: our predicted step time")
-      ->check(CLI::IsMember({"pipedream", "placement", "piper", "step"}));
+      ->check(oneOf({"pipedream", "placement", "piper", "step"}));
   app.add_option("--straddle", a.straddle,
                  "let a stage's replicas straddle servers (pipedream); off is "
                  "its own space")
-      ->check(CLI::IsMember({"on", "off"}))
+      ->check(oneOf({"on", "off"}))
       ->capture_default_str();
   app.add_option(
       "--strategy", a.strategy,
       "the training strategy that --objective step prices; 1f1b when "
       "absent");
   app.add_option("--format", a.output, "text or json")
-      ->check(CLI::IsMember({"text", "json"}))
+      ->check(oneOf({"text", "json"}))
       ->capture_default_str();
   app.add_option("--dot", a.dot,
                  "write the graph, colored by stage, for Graphviz");
