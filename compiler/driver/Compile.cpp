@@ -115,9 +115,9 @@ public:
     return generate();
   }
 
-  /// Bytes of the fullest device of the plan that would be made; -1 for a model
+  /// The plan that would be made; -1 byte for a model
   /// too large to tell.
-  int64_t peak() {
+  Prospect prospect() {
     if (purpose == Purpose::Train)
       checkOptimizer();
     if (purpose != Purpose::Infer)
@@ -128,10 +128,10 @@ public:
     if (!import() || !checkPieces() || !makeDecision(std::nullopt))
       throw Failure(Exit::Usage, "no plan");
     if (!isPlanned())
-      return -1;
+      return {-1, 0};
     if (!lowerToTasks() || !findWorkspace(workspace))
       throw Failure(Exit::Usage, "no plan");
-    return fullest(planFor(workspace)).bytes;
+    return {fullest(planFor(workspace)).bytes, decision.result.stepSeconds};
   }
 
   /// The plan that evaluates what `training` trains: on as many ranks.
@@ -590,16 +590,16 @@ int compileCommand(int argc, char **argv) {
   context.disableMultithreading();
   const Purpose purpose = options.forwardOnly ? Purpose::Infer : Purpose::Train;
   bool tried = false;
-  auto compile = [&](CompileOptions o) -> int64_t {
+  auto compile = [&](CompileOptions o) {
     o.again = std::exchange(tried, true);
     return Compiler(o, purpose, context).run();
   };
   auto plan = [&](CompileOptions o) {
     o.quiet = true;
     o.dumpDirectory.clear();
-    return Compiler(o, purpose, context).peak();
+    return Compiler(o, purpose, context).prospect();
   };
-  return static_cast<int>(withinLimitOrAdvice(options, compile, plan));
+  return withinLimit(options, compile, plan);
 }
 
 } // namespace pipec

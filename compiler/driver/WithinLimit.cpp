@@ -6,6 +6,9 @@
 
 #include <limits>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace pipec {
 namespace {
@@ -42,7 +45,10 @@ plan::NoFit tooLarge(const OverLimit &over) {
 }
 
 /// What takes part in `auto` and keeps little.
-constexpr const char *kFrugal[] = {"1f1b", "v-half", "v-min"};
+const std::vector<std::string> kFrugal = {"1f1b", "v-half", "v-min", "naive"};
+/// What takes part and is planned at once, and all that does.
+const std::vector<std::string> kRivals = {"1f1b",   "gpipe", "zb-h1", "dp",
+                                          "v-half", "v-min", "naive", "auto"};
 
 /// The options with a remedy; nothing where it is more than an option.
 std::optional<CompileOptions> with(const plan::Remedy &remedy,
@@ -76,15 +82,17 @@ int64_t needOf(const plan::NoFit &failure) {
   return bytes;
 }
 
-/// With less and less for the planner.
-int64_t shrinking(CompileOptions options, const Attempt &attempt) {
+/// With less and less for the planner, which stays in the options.
+template <typename Plans>
+auto shrinking(CompileOptions &options, const Plans &plans)
+    -> decltype(plans(options)) {
   // Quarters of powers of two, the same ones whatever the limit, so that a plan
   // found under one is found under another.
   std::optional<OverLimit> least;
   options.memoryMargin = 0;
   for (int64_t tries = 1, given = 0;; ++tries) {
     try {
-      return attempt(options);
+      return plans(options);
     } catch (const OverLimit &over) {
       if (!least || over.bytes < least->bytes)
         least = over;
@@ -100,36 +108,55 @@ int64_t shrinking(CompileOptions options, const Attempt &attempt) {
   }
 }
 
-/// Bytes of the plan that fits under the options; else nothing, and in `least`
-/// the bytes of the smallest plan there was, 0 without one. Of `auto` what
-/// keeps little: where that fits `auto` finds it in the end, which takes
-/// longer.
-std::optional<int64_t> tried(const CompileOptions &options,
-                             const Attempt &trial, int64_t &least) {
-  std::vector<std::string> strategies{options.strategy};
-  if (options.strategy == "auto")
-    strategies.assign(std::begin(kFrugal), std::end(kFrugal));
-  least = 0;
+/// The options of the fastest plan that fits under one of the strategies, and
+/// the plan; with `first` that of the first that has one. Without any, `least`
+/// is the refusal of the smallest, if that is smaller than what it was.
+std::optional<std::pair<CompileOptions, Prospect>>
+fitting(const CompileOptions &options, const Trial &trial,
+        const std::vector<std::string> &strategies, bool first,
+        std::optional<plan::NoFit> &least) {
+  std::optional<std::pair<CompileOptions, Prospect>> best;
   for (const std::string &strategy : strategies)
     try {
       CompileOptions asked = options;
       asked.strategy = strategy;
-      return shrinking(asked, trial);
+      const Prospect found = shrinking(asked, trial);
+      if (!best || found.seconds < best->second.seconds)
+        best.emplace(asked, found);
+      if (first)
+        break;
     } catch (const plan::NoFit &failure) {
-      const int64_t bytes = needOf(failure);
-      if (bytes < std::numeric_limits<int64_t>::max())
-        least = least ? std::min(least, bytes) : bytes;
-    } catch (const Failure &failure) {
+      if (!least || needOf(failure) < needOf(*least))
+        least.emplace(failure);
+    } catch (const Failure &failure) { // stages that it cannot have
       if (failure.code != Exit::NoFit && failure.code != Exit::Usage)
         throw;
     }
+  return best;
+}
+
+/// Bytes of the plan that fits under the options; else nothing, and in `least`
+/// the bytes of the smallest plan there was, 0 without one. Of `auto` of what
+/// keeps little: where that fits `auto` finds a plan in the end.
+std::optional<int64_t> tried(const CompileOptions &options, const Trial &trial,
+                             int64_t &least) {
+  std::optional<plan::NoFit> refusal;
+  const auto found = fitting(
+      options, trial,
+      options.strategy == "auto" ? kFrugal : std::vector{options.strategy},
+      true, refusal);
+  if (found)
+    return found->second.bytes;
+  least = refusal ? needOf(*refusal) : 0;
+  if (least == std::numeric_limits<int64_t>::max())
+    least = 0;
   return std::nullopt;
 }
 
 /// A limit under which there is a plan, from `bytes` on; 0 when none is found,
 /// -1 when the model is too large to look for one.
 int64_t limitThatFits(const CompileOptions &options, int64_t bytes,
-                      const Attempt &trial) {
+                      const Trial &trial) {
   int64_t found = 0;
   for (int trials = 0; trials < kMostTrials && bytes > 0; ++trials) {
     int64_t least = 0;
@@ -153,7 +180,7 @@ int64_t limitThatFits(const CompileOptions &options, int64_t bytes,
 
 /// `failure` with what has been tried in place of what the planner believes.
 plan::NoFit advised(const CompileOptions &options, const plan::NoFit &failure,
-                    const Attempt &trial) {
+                    const Trial &trial) {
   std::vector<plan::Remedy> remedies;
   for (plan::Remedy remedy : failure.remedies) {
     if (remedy.kind == plan::Remedy::Limit) {
@@ -174,40 +201,37 @@ plan::NoFit advised(const CompileOptions &options, const plan::NoFit &failure,
   return plan::NoFit(failure.shortage, remedies, failure.hint);
 }
 
-} // namespace
-
-int64_t withinLimit(const CompileOptions &options, const Attempt &attempt) {
+/// The plan of `auto`, or else the fastest that fits.
+int automatically(const CompileOptions &options, const Attempt &attempt,
+                  const Trial &trial) {
   std::optional<plan::NoFit> least;
-  auto attemptOf = [&](const std::string &strategy) {
-    CompileOptions asked = options;
-    asked.strategy = strategy;
-    return shrinking(asked, attempt);
-  };
+  bool isOver = false;
   try {
-    return attemptOf(options.strategy);
+    return attempt(options);
+  } catch (const OverLimit &) {
+    isOver = true;
   } catch (const plan::NoFit &failure) {
-    if (options.strategy != "auto")
-      throw;
     least.emplace(failure);
   }
-  // What `auto` takes for the fastest may fit in the planner's estimate alone.
-  for (const char *strategy : kFrugal)
-    try {
-      return attemptOf(strategy);
-    } catch (const plan::NoFit &failure) {
-      if (needOf(failure) < needOf(*least))
-        least.emplace(failure);
-    } catch (const Failure &failure) {
-      if (failure.code != Exit::Usage) // stages that this one cannot have
-        throw;
-    }
-  throw *least;
+  if (const auto best =
+          fitting(options, trial, isOver ? kRivals : kFrugal, false, least);
+      best && best->second.bytes >= 0)
+    return attempt(best->first);
+  if (!isOver)
+    throw *least;
+  CompileOptions asked = options; // too large to be tried
+  return shrinking(asked, attempt);
 }
 
-int64_t withinLimitOrAdvice(const CompileOptions &options,
-                            const Attempt &attempt, const Attempt &trial) {
+} // namespace
+
+int withinLimit(const CompileOptions &options, const Attempt &attempt,
+                const Trial &trial) {
   try {
-    return withinLimit(options, attempt);
+    if (options.strategy == "auto")
+      return automatically(options, attempt, trial);
+    CompileOptions asked = options;
+    return shrinking(asked, attempt);
   } catch (const plan::NoFit &failure) {
     throw advised(options, failure, trial);
   }

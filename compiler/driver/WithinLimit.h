@@ -19,18 +19,25 @@ struct OverLimit {
   int rank, slices;
 };
 
-/// Plans and returns the bytes of the fullest device, or -1 where the model is
-/// so large that this is not worth an error's advice. Throws OverLimit or
-/// Failure.
-using Attempt = std::function<int64_t(const CompileOptions &)>;
+/// A plan that would be made: bytes of the fullest device, seconds of a step.
+struct Prospect {
+  int64_t bytes;
+  double seconds;
+};
 
-/// Runs `attempt` with less and less for the planner until what it finds fits;
-/// of `--strategy auto` then with strategies of little memory. Throws the
-/// plan::NoFit of the smallest plan when nothing does.
-int64_t withinLimit(const CompileOptions &options, const Attempt &attempt);
+/// Makes a plan, its exit code; throws OverLimit or Failure.
+using Attempt = std::function<int(const CompileOptions &)>;
 
-/// The same; what plan::NoFit says would fit has been tried with `trial`.
-int64_t withinLimitOrAdvice(const CompileOptions &options,
-                            const Attempt &attempt, const Attempt &trial);
+/// The same plan without making it; -1 byte where the model is so large that
+/// this is not worth it.
+using Trial = std::function<Prospect(const CompileOptions &)>;
+
+/// Runs `attempt` with less and less for the planner until what it finds fits.
+/// What `--strategy auto` takes for the fastest may fit in the planner's
+/// estimate alone: then it is the fastest of the strategies' plans that do fit.
+/// Throws the plan::NoFit of the smallest plan when nothing does; what it says
+/// would fit has been tried.
+int withinLimit(const CompileOptions &options, const Attempt &attempt,
+                const Trial &trial);
 
 } // namespace pipec

@@ -5,9 +5,11 @@ Usage: plan_published.py PIPEC FOLDER
 
 PIPEC is pipec or the stand-alone pipec-partition; FOLDER holds the inputs under
 the names that plan_published.json lists (inputs that are not there are left
-out). The published objectives and CPU-seconds come from that file, which names
-their sources ("none": the published program found no plan, "-": its plan or
-time is not known); nothing published is run here. Exits with 1 when a plan is worse than
+out; every PipeDream profile and placement graph whose published result is known
+has its rows). The published objectives and CPU-seconds come from that file,
+which names their sources ("none": the published program found no plan,
+"killed": not within 100 s of its processor, "-": its plan or time is not
+known); nothing published is run here. Exits with 1 when a plan is worse than
 the published one by more than the rounding of its figure.
 """
 import decimal

@@ -111,6 +111,18 @@ class PlanningTest(PipelineTest):
         plan = read_plan(self.compile(self.golden.model, *words, "--memory-limit", limit))
         self.assertLessEqual(max(rank["peak_bytes"] for rank in plan["ranks"]), limit)
 
+    def test_auto_is_as_fast_as_what_fits(self):
+        """Where what it takes for the fastest fits in the planner's estimate alone."""
+        words = ("pipec", SOURCE / "examples/lenet/model.onnx", "--dim", "batch=2", "--microbatches", "4", "--dry-run",
+                 "--format", "json")
+        for cluster, strategies in ((("--gpus", "1x3"), ("gpipe", "zb-h1")), (("--cpus", "1x3"), ("gpipe", "naive"))):
+            for strategy in strategies:
+                named = json.loads(call(*words, *cluster, "--strategy", strategy).stdout)
+                limit = max(rank["peak_bytes"] for rank in named["ranks"])
+                best = json.loads(call(*words, *cluster, "--memory-limit", limit).stdout)
+                self.assertLessEqual(max(rank["peak_bytes"] for rank in best["ranks"]), limit)
+                self.assertLessEqual(best["predicted"]["step_s"], named["predicted"]["step_s"] * (1 + 1e-9), strategy)
+
     def test_auto_leaves_devices_idle_that_only_slow_it_down(self):
         shown = json.loads(call("pipec", SOURCE / "examples/lenet/model.onnx", "--dim", "batch=8", "--cpus", "1x2", "--dry-run",
                                 "--format", "json").stdout)
