@@ -27,6 +27,7 @@ struct MeasuredRank {
   int64_t process_bytes = 0; ///< resident size of the whole process; 0 unknown
   double busy_s = 0;         ///< computing, a step on average
   std::vector<MeasuredTask> tasks;
+  int64_t overhead_bytes = 0; ///< of a GPU's memory, beside the arena
 };
 
 struct MeasuredRun {

@@ -185,6 +185,9 @@ std::string runSummary(const plan::Plan &plan, const MeasuredRun &run) {
                    ? "equal"
                    : ratio(static_cast<double>(rank.peak_bytes),
                            static_cast<double>(predicted))});
+    if (rank.overhead_bytes)
+      table.add(
+          {"  context, libraries, code", "", bytes(rank.overhead_bytes), ""});
   }
   return table.text();
 }

@@ -392,10 +392,22 @@ static Decision decideSearched(const CompileOptions &o, const Decision &asked) {
   return std::move(*best);
 }
 
+/// Bytes a device for a plan's arena, 0 for all of it. A GPU's context, code
+/// and libraries need some as well.
+static int64_t limitAsked(const CompileOptions &o,
+                          const plan::Topology &topology) {
+  constexpr int64_t kBesideArena = int64_t(2) << 30;
+  const int64_t device = topology.device.memoryBytes;
+  if (o.memoryLimit || topology.device.kind == "cpu" ||
+      device < 4 * kBesideArena)
+    return o.memoryLimit;
+  return device - kBesideArena;
+}
+
 /// The limit that the planner is given, in PlanRequest's terms.
 static int64_t plannerLimit(const CompileOptions &o, const ModelFacts &facts) {
   if (o.memoryMargin == 0)
-    return o.memoryLimit;
+    return limitAsked(o, facts.topology);
   return std::max<int64_t>(1, deviceLimit(o, facts.topology) - o.memoryMargin);
 }
 
@@ -572,7 +584,7 @@ static Decision decideNamedAuto(const CompileOptions &o,
 int64_t deviceLimit(const CompileOptions &o, const plan::Topology &topology) {
   plan::PlanRequest request;
   request.topology = topology;
-  request.memoryLimit = o.memoryLimit;
+  request.memoryLimit = limitAsked(o, topology);
   return plan::memoryLimitOf(request);
 }
 

@@ -102,6 +102,7 @@ report::MeasuredRun measured(const plan::Plan &plan, const Results &results) {
     rank.rank = static_cast<int>(r);
     rank.peak_bytes = result.figures.peak_bytes;
     rank.process_bytes = result.figures.rss_bytes;
+    rank.overhead_bytes = result.figures.overhead_bytes;
     rank.busy_s = result.figures.busy_s /
                   static_cast<double>(std::max<int64_t>(1, summary.steps));
     const std::vector<int> &stages = plan.ranks[r].stages;

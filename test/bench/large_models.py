@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Large ONNX files without their weights, to measure how import and planning scale.
 
-Usage: large_models.py gpt3-175b|llama-7b|operators-N FOLDER        (N: 10000, 25000, 50000 or 100000)
+Usage: large_models.py gpt3-175b|llama-7b|resnet-50|operators-N FOLDER        (N: 10000, 25000, 50000 or 100000)
 
 Writes FOLDER/model.onnx and FOLDER/weights.bin, a sparse file of the right size that holds zeros and takes no space.
 Needs Python's standard library alone.
@@ -185,6 +185,31 @@ def llama(layers=32, width=4096, heads=32, length=2048, wide=11008, vocabulary=3
     return m
 
 
+def resnet50(size=224, classes=1000):
+    m = Model(18)
+    m.inputs.append(("input", FLOAT, ["batch", 3, size, size]))
+
+    def unit(x, name, inputs, outputs, kernel, stride=1):
+        x = m.op("Conv", x, m.weight(name + ".conv", outputs, inputs, kernel, kernel), kernel_shape=[kernel, kernel],
+                 strides=[stride, stride], pads=[kernel // 2] * 4)
+        return m.op("BatchNormalization", x, *(m.weight(f"{name}.{part}", outputs)
+                                               for part in ("scale", "bias", "mean", "var")))
+
+    x = m.op("Relu", unit("input", "stem", 3, 64, 7, 2))
+    x, channels = m.op("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1]), 64
+    for group, (middle, count, stride) in enumerate(((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))):
+        for i in range(count):
+            name, out, step = f"layer{group}.{i}", 4 * middle, stride if i == 0 else 1
+            y = m.op("Relu", unit(x, name + ".a", channels, middle, 1))
+            y = unit(m.op("Relu", unit(y, name + ".b", middle, middle, 3, step)), name + ".c", middle, out, 1)
+            short = unit(x, name + ".short", channels, out, 1, step) if i == 0 else x
+            x, channels = m.op("Relu", m.op("Add", y, short)), out
+    x = m.op("Flatten", m.op("GlobalAveragePool", x), axis=1)
+    logits = m.op("Gemm", x, m.weight("fc.weight", channels, classes), m.weight("fc.bias", classes))
+    m.outputs.append((logits, FLOAT, ["batch", classes]))
+    return m
+
+
 def operators(count=10000, width=64):
     """A residual network of so many small operators."""
     m = Model(18)
@@ -196,7 +221,7 @@ def operators(count=10000, width=64):
     return m
 
 
-MODELS = {"gpt3-175b": gpt3, "llama-7b": llama,
+MODELS = {"gpt3-175b": gpt3, "llama-7b": llama, "resnet-50": resnet50,
           **{f"operators-{n}": lambda n=n: operators(n) for n in (10000, 25000, 50000, 100000)}}
 
 if __name__ == "__main__":

@@ -42,13 +42,14 @@ class GpuTest(PipelineTest):
     def code_of(plan):
         return pathlib.Path(str(plan) + ".code")
 
-    def run_gpu(self, plan, golden, *words, code=0, kernels=None, **settings):
+    def run_gpu(self, plan, golden, *words, code=0, kernels=None, quiet=True, libraries=STANDIN, **settings):
         metrics = self.fresh(".jsonl")
         flags = [word for name, file in golden.data.items() for word in ("--data", "%s=%s" % (name, file))]
-        environment = dict(os.environ, OMP_NUM_THREADS="1", LD_LIBRARY_PATH=str(STANDIN),
+        environment = dict(os.environ, OMP_NUM_THREADS="1", LD_LIBRARY_PATH=str(libraries),
                            PIPEC_STANDIN_CODE=str(kernels or self.code_of(plan)))
         environment.update({"PIPEC_STANDIN_" + name.upper(): str(value) for name, value in settings.items()})
-        process = subprocess.run([BIN / "pipec-run", plan, *flags, "--metrics", metrics, "--quiet", *map(str, words)],
+        process = subprocess.run([BIN / "pipec-run", plan, *flags, "--metrics", metrics,
+                                  *(["--quiet"] if quiet else []), *map(str, words)],
                                  capture_output=True, text=True, env=environment, timeout=300)
         self.check_exit(process, code)
         return Run(process, metrics)
@@ -193,7 +194,19 @@ class OtherRuns(GpuTest):
         golden = Golden("mlp")
         plan = self.compile_for(golden, "1x2", "--strategy", "1f1b", "--stages", "2")
         profile = self.fresh(".json")
-        self.run_gpu(plan, golden, "--steps", 4, "--profile-out", profile)
+        for graphs in ("on", "off"):
+            run = self.run_gpu(plan, golden, "--steps", 4, "--profile-out", profile, "--graphs", graphs, quiet=False)
+            # Times of events in the streams: of every task, and together not longer than the steps.
+            stages = json.loads(profile.read_text())["stages"]
+            self.assertEqual(len(stages), 2)
+            for stage in stages:
+                times = [stage[key] for key in ("forward_s", "backward_input_s", "backward_weight_s")]
+                self.assertTrue(all(0 < seconds < 1 for seconds in times), times)
+                self.assertLess(4 * sum(times), 2 * run.summary["step_s"])
+            # Predicted beside measured, and what the arena does not hold.
+            for row in ("step  ", "samples/s", "peak of rank 0.* equal", "context, libraries, code"):
+                self.assertRegex(run.stdout, row)
+            self.assertGreaterEqual(run.summary["ranks"][0]["overhead_bytes"], 32 << 20)
         self.check_exit(call("pipec", golden.model, *golden.arguments("sgd:lr=0.05"), "--gpus", "1x2", "--profile",
                              profile, "--dry-run"), 0)
 
@@ -318,6 +331,20 @@ class Refusals(GpuTest):
                                      env=environment)
             self.check_exit(process, UNAVAILABLE)
             self.assertRegex(process.stderr, part + ".* (cannot be opened|has failed)")
+
+    def test_no_nccl(self):
+        """Only ranks that are processes need it."""
+        golden = Golden("mlp")
+        plan = self.compile_for(golden, "1x2", "--strategy", "1f1b", "--stages", "2")
+        folder = self.fresh()
+        folder.mkdir()
+        for name in ("libcuda.so.1", "libcublasLt.so.13", "libcudnn.so.9"):
+            (folder / name).symlink_to(STANDIN / name)
+        (folder / "libnccl.so.2").write_text("no library, also where NVIDIA's own is installed")
+        self.run_gpu(plan, golden, "--steps", 1, libraries=folder)
+        run = self.run_gpu(plan, golden, "--steps", 1, "--transport", "nccl", libraries=folder, code=UNAVAILABLE)
+        self.assertIn("libnccl.so.2 cannot be opened", run.stderr)
+        self.assertIn("or run all ranks in one process: --transport inproc", run.stderr)
 
     def test_nan(self):
         golden = Golden("mlp")

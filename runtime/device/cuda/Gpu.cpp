@@ -2,6 +2,7 @@
 #include "runtime/device/cuda/Gpu.h"
 #include "runtime/device/cuda/Recorded.h"
 #include "runtime/device/cuda/StageCode.h"
+#include "runtime/device/cuda/Usage.h"
 #include "runtime/exec/StreamExchange.h"
 #include "runtime/exec/StreamTraffic.h"
 #include "support/Clock.h"
@@ -20,6 +21,8 @@ constexpr int64_t kPieceBytes = 4 << 20;
 /// Blocks that add up squares.
 constexpr int64_t kNormBlocks = 64;
 constexpr double kDrainSeconds = 5;
+/// As long a step may keep a device before nobody believes in its end.
+constexpr double kStepSeconds = 600;
 constexpr int32_t kThreads = 256; ///< of pipec_sum and pipec_squares
 /// Terms that the device adds up in one pass.
 constexpr size_t kTerms = 8;
@@ -57,6 +60,7 @@ void Gpu::openDevice(const DeviceRequest &request) {
              "cuDeviceGetAttribute");
   cuda.check(cuda.retainContext(&context, device), "cuDevicePrimaryCtxRetain");
   cuda.check(cuda.setContext(context), "cuCtxSetCurrent");
+  isFirst = Usage::get().open(device);
   // Others wait for messages: they go first where both could.
   int least = 0, greatest = 0;
   cuda.check(cuda.priorities(&least, &greatest), "cuCtxGetStreamPriorityRange");
@@ -74,6 +78,7 @@ Gpu::~Gpu() {
   products.reset(), convolutions.reset();
   cuda.destroyStream(compute);
   cuda.destroyStream(communication);
+  Usage::get().close(device);
 }
 
 //===----------------------------------------------------------------------===//
@@ -94,6 +99,7 @@ char *Gpu::allocate(int64_t bytes) {
                       " free; compile with more stages, fewer microbatches in "
                       "flight or --recompute full");
   }
+  Usage::get().add(device, bytes);
   cuda.check(cuda.fill(memory, 0, static_cast<size_t>(bytes), compute),
              "cuMemsetD8Async");
   waitForStream();
@@ -109,8 +115,9 @@ void Gpu::drain() {
       sched_yield();
 }
 
-void Gpu::release(char *memory, int64_t) {
+void Gpu::release(char *memory, int64_t bytes) {
   drain();
+  Usage::get().add(device, -bytes);
   cuda.release(addressOf(memory));
 }
 
@@ -271,10 +278,16 @@ double Gpu::norm(const float *values, int64_t count) {
 }
 
 void Gpu::waitForStream() {
+  double told = now();
+  const double patience = told + kStepSeconds;
   auto ready = [&] {
     const int result = cuda.queryStream(compute);
     if (result != kNotReady)
       cuda.check(result, "cuStreamQuery");
+    else if (watch && now() > told + 1 && now() < patience) {
+      told = now(); // a long step is no standstill
+      watch->enter(watch->snapshot().operation);
+    }
     return result != kNotReady;
   };
   if (!watch) {
@@ -404,9 +417,20 @@ std::unique_ptr<Exchange> Gpu::exchange(Transport &, Watch &) {
   return std::make_unique<StreamExchange>(*this);
 }
 
+/// What else the device's memory is full of is the first rank's to say: the
+/// context, code, what libraries keep for themselves, other ranks' workspaces,
+/// and what other processes have.
 std::vector<std::pair<std::string, int64_t>> Gpu::overhead() const {
-  return {{"cuBLASLt's workspace", products->bytes()},
-          {"cuDNN's workspace", convolutions->bytes()}};
+  std::vector<std::pair<std::string, int64_t>> result = {
+      {"cuBLASLt's workspace", products->bytes()},
+      {"cuDNN's workspace", convolutions->bytes()}};
+  size_t free = 0, total = 0;
+  if (isFirst && cuda.memoryInfo(&free, &total) == 0)
+    result.push_back({"context, code and libraries",
+                      static_cast<int64_t>(total - free) -
+                          Usage::get().of(device) - products->bytes() -
+                          convolutions->bytes()});
+  return result;
 }
 
 } // namespace pipec::cuda

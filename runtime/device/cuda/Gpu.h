@@ -108,6 +108,7 @@ private:
   const bool graphs;
   const int rank;
   int ordinal = 0, device = 0, major = 0, minor = 0;
+  bool isFirst = false; ///< of this process's ranks on the device
   Context context = nullptr;
   Stream compute = nullptr, communication = nullptr;
   std::unique_ptr<Products> products;

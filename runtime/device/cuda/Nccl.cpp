@@ -41,10 +41,11 @@ void check(int result, const char *what) {
     entries().check(result, what);
 }
 
-/// Which GPU of which machine a rank has.
+/// Which GPU of which machine a rank has, and why it cannot be connected.
 struct Place {
   char machine[192];
   char bus[32];
+  char wrong[800];
 };
 
 class Nccl : public Links {
@@ -64,10 +65,17 @@ public:
   void attach(Context, int device, Stream ownCompute, Stream ownCommunication,
               Watch &watch) override {
     compute = ownCompute, communication = ownCommunication;
-    checkPlaces(device, watch);
+    // What a rank lacks all have to know, or they would wait for it.
     UniqueId id{};
-    if (transport.rank() == 0)
-      check(entries().uniqueId(&id), "ncclGetUniqueId");
+    std::string wrong;
+    try {
+      const Entries &nccl = entries();
+      if (transport.rank() == 0)
+        check(nccl.uniqueId(&id), "ncclGetUniqueId");
+    } catch (const Failure &failure) {
+      wrong = failure.what();
+    }
+    checkPlaces(device, wrong, watch);
     tell(&id, sizeof id, watch);
     void *made = nullptr;
     check(entries().init(&made, transport.size(), id, transport.rank()),
@@ -128,9 +136,10 @@ private:
   }
 
   /// NCCL takes a GPU for each rank. Failure(Unavailable) on all ranks.
-  void checkPlaces(int device, Watch &watch) {
+  void checkPlaces(int device, const std::string &wrong, Watch &watch) {
     std::vector<Place> places(static_cast<size_t>(transport.size()));
     Place mine{};
+    wrong.copy(mine.wrong, sizeof mine.wrong - 1);
     gethostname(mine.machine, sizeof mine.machine - 1);
     cuda.check(cuda.busId(mine.bus, sizeof mine.bus, device),
                "cuDeviceGetPCIBusId");
@@ -147,6 +156,9 @@ private:
     }
     tell(places.data(), static_cast<int64_t>(places.size() * sizeof mine),
          watch);
+    for (const Place &place : places)
+      if (place.wrong[0])
+        throw Failure(Exit::Unavailable, place.wrong);
     for (size_t a = 0; a < places.size(); ++a)
       for (size_t b = 0; b < a; ++b)
         if (std::memcmp(&places[a], &places[b], sizeof mine) == 0)

@@ -31,7 +31,8 @@ MeasuredRun sampleRun(const plan::Plan &plan) {
                          1 << 24,
                          0.01,
                          {{'F', rank.stages[0], 0, 0, 0.004},
-                          {'U', rank.stages[0], 0, 0.015, 0.016}}});
+                          {'U', rank.stages[0], 0, 0.015, 0.016}},
+                         0});
   return run;
 }
 

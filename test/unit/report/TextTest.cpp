@@ -86,12 +86,18 @@ TEST(RunSummary, SetsMeasuredBesidePredicted) {
   run.steps = 3;
   run.step_s = 0.0246;
   run.samples_per_s = 650;
-  run.ranks = {{0, plan.ranks[0].peak_bytes, 0, 0.01, {}},
-               {1, 2 * plan.ranks[1].peak_bytes, 0, 0.01, {}}};
+  run.ranks = {{0, plan.ranks[0].peak_bytes, 0, 0.01, {}, 0},
+               {1, 2 * plan.ranks[1].peak_bytes, 0, 0.01, {}, 0}};
   std::string text = runSummary(plan, run);
   EXPECT_THAT(text, HasSubstr("step              12.3 ms   24.6 ms  2.00x"));
   EXPECT_THAT(text, HasSubstr("peak of rank 0   75.1 KiB  75.1 KiB  equal"));
   EXPECT_THAT(text, HasSubstr("peak of rank 1   75.0 KiB   150 KiB  2.00x"));
+  EXPECT_THAT(text, testing::Not(HasSubstr("libraries")));
+  // What a GPU holds beside the arena stands below its rank.
+  run.ranks[0].overhead_bytes = 300 << 20;
+  EXPECT_THAT(runSummary(plan, run),
+              testing::ContainsRegex("rank 0.*equal\n  context, libraries, "
+                                     "code +300 MiB\n.*rank 1"));
 }
 
 } // namespace pipec::report
