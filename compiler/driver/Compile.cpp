@@ -115,8 +115,7 @@ public:
     return generate();
   }
 
-  /// The plan that would be made; -1 byte for a model
-  /// too large to tell.
+  /// The plan that would be made; -1 byte for a model too large to tell.
   Prospect prospect() {
     if (purpose == Purpose::Train)
       checkOptimizer();

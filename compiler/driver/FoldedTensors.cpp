@@ -1,4 +1,4 @@
-//===- FoldedTensors.cpp - weights that are in no file as they are --------===//
+//===- FoldedTensors.cpp - weights that no file has as they are -----------===//
 #include "compiler/driver/FoldedTensors.h"
 
 #include "compiler/onnx/Import.h"

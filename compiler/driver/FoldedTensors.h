@@ -1,5 +1,4 @@
-//===- FoldedTensors.h - weights that are in no file as they are -*- C++
-//-*-===//
+//===- FoldedTensors.h - weights that no file has as they are ---*- C++ -*-===//
 #pragma once
 
 #include "mlir/IR/BuiltinOps.h"

@@ -59,7 +59,7 @@ searchPipeDream(const CutStates &states,
                 const std::vector<PipeDreamLevel> &levels, double limit = 0,
                 double incumbent = std::numeric_limits<double>::infinity());
 
-/// A search over at most `few` states at a time: spread evenly, then next to
+/// A search over at most `few` states at a time: spread over all, then next to
 /// the cuts of the best plan so far, `best` to begin with, and over twice as
 /// many in the end, until nothing is gained. `search` gives plans below its
 /// second argument or none.
