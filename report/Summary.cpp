@@ -8,6 +8,7 @@
 #include "runtime/program/Sequence.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace pipec::report {
 
@@ -167,6 +168,19 @@ std::string inspectText(const plan::Plan &plan, const TextOptions &options) {
   return text + "\n" + tensorTable(plan);
 }
 
+/// What makes a prediction true that is of no timed processor: of
+/// plan::nativeCpu.
+static std::string remedy(const plan::Plan &plan, const MeasuredRun &run) {
+  const double off =
+      plan.predicted.step_s > 0 ? run.step_s / plan.predicted.step_s - 1 : 0;
+  if (plan.cluster.device != "native" || std::abs(off) <= 0.15)
+    return "";
+  const std::string grid = std::to_string(plan.cluster.servers) + "x" +
+                           std::to_string(plan.cluster.devices_per_server);
+  return "nobody has timed these cores: pipec calibrate --cpus " + grid +
+         " -o cluster.json, then compile with --cluster cluster.json\n";
+}
+
 std::string runSummary(const plan::Plan &plan, const MeasuredRun &run) {
   TextTable table({"", ">predicted", ">measured", ">ratio"});
   table.add({"step", seconds(plan.predicted.step_s), seconds(run.step_s),
@@ -189,7 +203,7 @@ std::string runSummary(const plan::Plan &plan, const MeasuredRun &run) {
       table.add(
           {"  context, libraries, code", "", bytes(rank.overhead_bytes), ""});
   }
-  return table.text();
+  return table.text() + remedy(plan, run);
 }
 
 } // namespace pipec::report

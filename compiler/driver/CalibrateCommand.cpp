@@ -3,6 +3,7 @@
 
 #include "compiler/driver/MeasureGenerated.h"
 #include "compiler/driver/MeasureKernels.h"
+#include "compiler/driver/MeasurePrograms.h"
 #include "compiler/driver/Planning.h"
 #include "report/Format.h"
 #include "support/CommandLine.h"
@@ -63,6 +64,15 @@ std::string table(const plan::DeviceModel &device,
   return table.text();
 }
 
+/// How well the routines' costs explain whole tasks, before they are fitted to
+/// them and then.
+std::string sentence(const plan::KernelError &before,
+                     const plan::KernelError &after) {
+  return std::to_string(after.samples) + " whole tasks: mean error " +
+         report::percent(before.mean) + " by their calls alone, " +
+         report::percent(after.mean) + " with what they cost in tasks\n";
+}
+
 /// One rank for each core of this machine, unless the user says otherwise.
 plan::Topology machine(const std::string &grid) {
   CompileOptions options;
@@ -73,13 +83,54 @@ plan::Topology machine(const std::string &grid) {
   return topologyOf(options);
 }
 
-/// Routines of the library and kernels that are generated.
-std::vector<plan::KernelSample> measureAll(const Workers &workers, int share) {
-  auto samples = measureRoutines(workers, share);
-  for (plan::KernelSample &sample : measureGenerated(workers, share))
-    samples.push_back(std::move(sample));
-  return samples;
-}
+/// What calls and tasks take. Processors are not as fast at all times: all is
+/// timed again and again, and the middle counts.
+class Rounds {
+public:
+  /// One thread's costs while as many run as the machine's ranks will have,
+  /// with operands that are in a core's own cache and that are not; `ranks` of
+  /// `threads` threads each.
+  Rounds(int ranks, int threads, int64_t own, const plan::DeviceModel &device) {
+    constexpr int kRounds = 3, kPrograms = 16, kKernels = 100;
+    const GeneratedKernels kernels(kKernels);
+    const MeasuredPrograms programs(kPrograms);
+    std::vector<std::vector<plan::KernelSample>> fars, nears, togethers;
+    std::vector<std::vector<plan::TaskSample>> tasks;
+    auto all = [&](const Workers &workers, int share) {
+      auto samples = measureRoutines(workers, share);
+      for (plan::KernelSample &sample : kernels.measure(workers, share))
+        samples.push_back(std::move(sample));
+      return samples;
+    };
+    for (int round = 0; round < kRounds; ++round) {
+      nears.push_back(all({ranks * threads, 1, own / 4}, 1));
+      tasks.push_back(programs.measure(ranks * threads, device));
+      fars.push_back(all({ranks * threads, 1, 3 * own}, 2));
+      if (threads > 1)
+        togethers.push_back(all({ranks, threads, own / 4}, 3));
+    }
+    near = middle(nears), far = middle(fars), whole = middle(tasks);
+    if (threads > 1)
+      together = middle(togethers);
+  }
+
+  std::vector<plan::KernelSample> near, far, together;
+  std::vector<plan::TaskSample> whole;
+
+private:
+  template <typename Sample>
+  static std::vector<Sample> middle(std::vector<std::vector<Sample>> &rounds) {
+    std::vector<Sample> result = std::move(rounds.front());
+    for (size_t i = 0; i < result.size(); ++i) {
+      std::vector<double> times{result[i].seconds};
+      for (size_t r = 1; r < rounds.size(); ++r)
+        times.push_back(rounds[r][i].seconds);
+      std::sort(times.begin(), times.end());
+      result[i].seconds = times[times.size() / 2];
+    }
+    return result;
+  }
+};
 
 } // namespace
 
@@ -106,21 +157,21 @@ int calibrateCommand(int argc, char **argv) {
     file.emplace(output);
   const int threads = topology.device.threads;
   const int ranks = std::min(topology.cores, topology.serverSize());
-  const int64_t own = ownCacheBytes(), near = own / 4, far = 3 * own;
-  auto samples = measureKernels({ranks, threads, far});
+  const int64_t own = ownCacheBytes();
+  auto samples = measureKernels({ranks, threads, 3 * own});
   topology.device = plan::fitDevice(topology.device, samples);
   topology.device.tile = productTile();
-  // One thread's costs while as many run as the machine's ranks will have: with
-  // operands that are in a core's own cache, and that are not.
-  plan::DeviceModel away = topology.device;
-  plan::fitKernels(away, measureAll({ranks * threads, 1, far}, 1), {});
-  auto alone = measureAll({ranks * threads, 1, near}, 1);
-  std::vector<plan::KernelSample> together;
-  if (threads > 1)
-    together = measureAll({ranks, threads, near}, 3);
-  plan::fitKernels(topology.device, alone, together);
-  topology.device.farKernels = away.kernels;
   topology.device.ownCacheBytes = static_cast<double>(own);
+  const Rounds timed(ranks, threads, own, topology.device);
+  plan::DeviceModel away = topology.device;
+  plan::fitKernels(away, timed.far, {});
+  plan::fitKernels(topology.device, timed.near, timed.together);
+  topology.device.farKernels = away.kernels;
+  const std::vector<plan::TaskSample> &programs = timed.whole;
+  const plan::KernelError before = plan::taskErrors(topology.device, programs);
+  plan::fitTasks(topology.device, programs);
+  const plan::KernelError after = plan::taskErrors(topology.device, programs);
+  topology.device.turnSeconds = measureTurn();
   topology.device.receiveSeconds = measureNap();
   // A message is seen between two looks, on the average in their middle.
   topology.levels.back().latency = topology.device.receiveSeconds / 2;
@@ -139,7 +190,9 @@ int calibrateCommand(int argc, char **argv) {
               << report::percent(
                      plan::calibrationError(topology.device, samples).mean)
               << "\n"
-              << table(topology.device, threads > 1 ? together : alone);
+              << table(topology.device,
+                       threads > 1 ? timed.together : timed.near)
+              << sentence(before, after);
   return 0;
 }
 

@@ -125,6 +125,8 @@ public:
     addWeights(*copy, main);
     addStashes(main);
     addPins(main);
+    graph.forwardTaskSeconds = device.taskSeconds;
+    graph.backwardTaskSeconds = trains ? device.taskSeconds : 0;
     if (!knowsCalls(device) || nodes.size() > kMostPlanned)
       return success();
     return priceCalls(*copy, main);
@@ -162,8 +164,8 @@ private:
         mark(&op, isBackward(&op) ? Part::BackwardWeight : Part::Forward);
     }
     FailureOr<TaskCosts> costs =
-        taskCosts(copy, nodes.size(), request.optimizer, device,
-                  plan::farShare(device, workingSet()));
+        taskCosts(copy, nodes.size(), request.optimizer, device, workingSet(),
+                  request.devices);
     if (failed(costs))
       return failure();
     for (auto [node, seconds] : llvm::zip_equal(graph.nodes, costs->nodes)) {

@@ -165,8 +165,10 @@ private:
   int64_t rows = 1, columns = 1;
 };
 
+} // namespace
+
 /// The tasks, compiled and loaded.
-class Tasks {
+class GeneratedKernels::Tasks {
 public:
   explicit Tasks(int count) {
     context.disableMultithreading();
@@ -282,18 +284,19 @@ private:
   void *library = nullptr;
 };
 
-} // namespace
+GeneratedKernels::GeneratedKernels(int count)
+    : tasks(std::make_unique<Tasks>(count)) {}
+GeneratedKernels::~GeneratedKernels() = default;
 
-std::vector<plan::KernelSample> measureGenerated(const Workers &workers,
-                                                 int share) {
-  const Tasks tasks(120 / share);
+std::vector<plan::KernelSample>
+GeneratedKernels::measure(const Workers &workers, int share) const {
   std::vector<plan::KernelSample> samples;
-  for (size_t i = 0; i < tasks.count(); ++i)
-    if (!tasks.work(i).kernel.empty())
+  for (size_t i = 0; i < tasks->count(); i += share)
+    if (!tasks->work(i).kernel.empty())
       samples.push_back(
-          {tasks.work(i),
-           measureCalls([&] { return tasks.repeat(i, workers.footprint); },
-                        workers, 0.006)});
+          {tasks->work(i),
+           measureCalls([&] { return tasks->repeat(i, workers.footprint); },
+                        workers, kCallBudget)});
   return samples;
 }
 

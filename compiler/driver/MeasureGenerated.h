@@ -3,13 +3,26 @@
 
 #include "compiler/driver/MeasureKernels.h"
 
+#include <memory>
 #include <vector>
 
 namespace pipec {
 
-/// Generates kernels of many kinds and shapes and times them; fewer by a factor
-/// of `share`. Throws Failure(Internal) when they do not compile.
-std::vector<plan::KernelSample> measureGenerated(const Workers &workers,
-                                                 int share);
+/// Kernels of many kinds and shapes, generated at random.
+class GeneratedKernels {
+public:
+  /// Throws Failure(Internal) when they do not compile.
+  explicit GeneratedKernels(int count);
+  ~GeneratedKernels();
+  GeneratedKernels(const GeneratedKernels &) = delete;
+
+  /// Times the first of `share` and so on.
+  std::vector<plan::KernelSample> measure(const Workers &workers,
+                                          int share) const;
+
+private:
+  class Tasks;
+  std::unique_ptr<Tasks> tasks;
+};
 
 } // namespace pipec

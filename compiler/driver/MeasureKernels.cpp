@@ -5,6 +5,7 @@
 #include "compiler/driver/RoutineWork.h"
 
 #include "runtime/kernels/cpu/Kernels.h"
+#include "support/Clock.h"
 #include "support/Nap.h"
 
 #include <algorithm>
@@ -40,7 +41,7 @@ double seconds(int threads) {
   return static_cast<double>(time.tv_sec) + 1e-9 * time.tv_nsec;
 }
 
-/// The middle of at least five timings, of which each has about a tenth of
+/// The middle of at least two timings, of which each has about a tenth of
 /// `budget` seconds.
 double timeOne(const std::function<void()> &work, int threads, double budget) {
   work();
@@ -56,7 +57,7 @@ double timeOne(const std::function<void()> &work, int threads, double budget) {
     for (int i = 0; i < repeats; ++i)
       work();
     times.push_back((seconds(threads) - begin) / repeats);
-  } while (seconds(threads) < end || times.size() < 5);
+  } while (seconds(threads) < end || times.size() < 2);
   std::nth_element(times.begin(), times.begin() + times.size() / 2,
                    times.end());
   return times[times.size() / 2];
@@ -201,9 +202,13 @@ Job poolJob(const char *name, int64_t images, int64_t channels, int64_t size,
   const int64_t in = images * channels * size * size,
                 out = images * channels * d.out[0] * d.out[1];
   const std::string kind = name;
-  return {OpKind::Copy, 0, 0, routineWork(d, kind), [=](int64_t footprint) {
-            auto arrays = std::make_shared<Operands>(std::vector{in, out, out},
-                                                     footprint);
+  return {OpKind::Copy, 0, 0, routineWork(d, kind, productTile()),
+          [=](int64_t footprint) {
+            // Branches that depend on the data are not to be learnt by heart.
+            auto arrays = std::make_shared<Operands>(
+                std::vector{in, out, out},
+                kind == "max-pool" ? std::max<int64_t>(footprint, 3 << 20)
+                                   : footprint);
             auto index = std::make_shared<std::vector<int32_t>>(out);
             for (int64_t i = 0; i < out; ++i) // of each window the first
               (*index)[i] = static_cast<int32_t>(i % (d.out[0] * d.out[1]) /
@@ -272,7 +277,7 @@ std::vector<Job> products(int count, bool bf16) {
     }
     s.transposeA = choose.between(0, 2) == 0;
     s.transposeB = choose.between(0, 2) == 0;
-    if (s.batch * s.m * s.n * s.k <= int64_t(1) << 27)
+    if (s.batch * s.m * s.n * s.k <= int64_t(1) << 25)
       jobs.push_back(product(s));
   }
   return jobs;
@@ -293,7 +298,7 @@ std::vector<Job> convolutions(int count, int path) {
     const PipecConv d = descriptorOf(s);
     const int64_t work = s.images * s.channels * s.outputs * d.out[0] *
                          d.out[0] * s.kernel * s.kernel;
-    if (work > int64_t(1) << 26 || d.out[0] < 2)
+    if (work > int64_t(1) << 25 || d.out[0] < 2)
       continue;
     for (int which = 0; which < 3; ++which)
       if (pipec_conv_path(&d, which) == path)
@@ -344,10 +349,11 @@ std::vector<Job> pools(int count) {
   for (int i = 0; i < count; ++i)
     for (const char *name :
          {"max-pool", "max-pool-grad", "avg-pool", "avg-pool-grad"}) {
-      const int64_t size = choose.of({4, 7, 8, 14, 16, 28, 32}),
-                    window = choose.of({2, 2, 3, size});
+      const int64_t size = choose.of({4, 7, 8, 12, 16, 24, 28, 32, 40, 56}),
+                    window =
+                        choose.of({2, 2, 3, 3, std::min<int64_t>(size, 7)});
       jobs.push_back(poolJob(name, choose.of({1, 2, 4, 8}),
-                             choose.of({1, 8, 16, 32, 64}), size, window,
+                             choose.of({1, 4, 8, 16, 32, 64}), size, window,
                              std::min(window, choose.of({1, 2, 2, 3}))));
     }
   return jobs;
@@ -400,6 +406,13 @@ double measureNap() {
   return naps[200];
 }
 
+double measureTurn() {
+  // Before a task and after it (runtime/exec/TaskRunner.cpp).
+  double sum = 0;
+  return timeOne([&] { sum += now() + coreSeconds() + now() + coreSeconds(); },
+                 1, 0.01);
+}
+
 double measureMessages() {
   // As Open MPI hands over what is too long to come with its announcement: the
   // receiver has the kernel copy it out of the sender's memory, which another
@@ -446,19 +459,19 @@ std::vector<plan::CalibrationSample> measureKernels(const Workers &workers) {
 
 std::vector<plan::KernelSample> measureRoutines(const Workers &workers,
                                                 int share) {
-  std::vector<Job> jobs = products(180 / share, false);
-  for (Job &job : products(90 / share, true))
+  std::vector<Job> jobs = products(120 / share, false);
+  for (Job &job : products(60 / share, true))
     jobs.push_back(std::move(job));
   for (int path : {PIPEC_CONV_PRODUCT, PIPEC_CONV_ROWS, PIPEC_CONV_WINOGRAD})
     for (Job &job :
-         convolutions((path == PIPEC_CONV_PRODUCT ? 90 : 30) / share, path))
+         convolutions((path == PIPEC_CONV_PRODUCT ? 60 : 30) / share, path))
       jobs.push_back(std::move(job));
   for (auto *more : {&copies, &tables, &pools})
     for (Job &job : more(32 / share))
       jobs.push_back(std::move(job));
   std::vector<plan::KernelSample> samples;
   for (const Job &job : jobs)
-    samples.push_back({job.work, measure(job, workers, 0.006)});
+    samples.push_back({job.work, measure(job, workers, kCallBudget)});
   return samples;
 }
 

@@ -17,6 +17,9 @@ struct Workers {
   int64_t footprint = 3 << 20;
 };
 
+/// What a routine is timed for at a time, s.
+inline constexpr double kCallBudget = 0.0015;
+
 /// Times products, convolutions and passes over memory of several sizes. Takes
 /// a few seconds.
 std::vector<plan::CalibrationSample> measureKernels(const Workers &workers);
@@ -39,6 +42,9 @@ int64_t ownCacheBytes();
 
 /// Of this machine's products.
 plan::ProductTile productTile();
+
+/// What a rank does between two tasks, most of which is to read the clocks, s.
+double measureTurn();
 
 /// How long a rank that waits for a message sleeps between two looks, the
 /// middle of many (runtime/control/Watch.cpp asks for 20 us), s.

@@ -130,6 +130,8 @@ private:
     plan.cluster.kind =
         in.request.topology.device.kind == "cpu" ? "cpu" : "cuda";
     plan.cluster.device = in.request.topology.device.name;
+    if (plan.cluster.device == "native" && !in.options.profile.empty())
+      plan.cluster.device = "profiled";
     plan.cluster.devices_per_server = devicesPerServer();
     plan.cluster.servers =
         in.request.topology.devices() / plan.cluster.devices_per_server;

@@ -63,13 +63,50 @@ plan::KernelWork routineWork(const PipecMatmul &d,
   return plan::productWork(shape, tile);
 }
 
-plan::KernelWork routineWork(const PipecPool &d, const std::string &name) {
+/// Windows of a line that meet no border, as runtime/kernels/cpu/Pool.cpp finds
+/// them.
+static int64_t insideOf(const PipecPool &d) {
+  const int last = d.spatial_rank - 1;
+  const int64_t stride = d.stride[last], low = d.pad_lo[last];
+  const int64_t first = low > 0 ? (low - 1) / stride + 1 : 0;
+  const int64_t room =
+      d.in[last] + low - (d.kernel[last] - 1) * d.dilation[last] - 1;
+  const int64_t end =
+      room < 0 ? 0 : std::min<int64_t>(d.out[last], room / stride + 1);
+  return std::max<int64_t>(0, end - std::min<int64_t>(first, d.out[last]));
+}
+
+static plan::KernelWork maxPoolWork(const PipecPool &d, bool divides,
+                                    int lanes) {
+  constexpr int64_t kMostTaps = 64;
+  const int last = d.spatial_rank - 1;
+  const int64_t taps = product(d.kernel, d.spatial_rank);
+  plan::MaxPoolShape shape;
+  shape.divides = divides;
+  shape.planes = static_cast<double>(d.n * d.c);
+  shape.lines = shape.planes * product(d.out, last);
+  const int64_t inside = taps <= kMostTaps ? insideOf(d) : 0;
+  const bool together = d.stride[last] <= 2 && inside >= lanes;
+  const double perLine = shape.lines * static_cast<double>(taps);
+  if (together)
+    shape.vectors = perLine * static_cast<double>((inside + lanes - 1) / lanes);
+  else
+    shape.scalars = perLine * static_cast<double>(inside);
+  shape.windows = shape.lines * static_cast<double>(d.out[last] - inside);
+  shape.border = shape.windows * static_cast<double>(taps);
+  return plan::poolWork(shape);
+}
+
+plan::KernelWork routineWork(const PipecPool &d, const std::string &name,
+                             const plan::ProductTile &tile) {
   plan::PoolShape shape;
   shape.planes = static_cast<double>(d.n * d.c);
   shape.in = shape.planes * product(d.in, d.spatial_rank);
   shape.out = shape.planes * product(d.out, d.spatial_rank);
   shape.taps = shape.out * product(d.kernel, d.spatial_rank);
   shape.divides = d.n * d.c > 1 && shape.taps > 65536;
+  if (name == "max-pool")
+    return maxPoolWork(d, shape.divides, tile.lanes);
   return plan::poolWork(name, shape);
 }
 

@@ -14,7 +14,8 @@ plan::KernelWork routineWork(const PipecMatmul &product,
 plan::KernelWork routineWork(const PipecConv &convolution, int which,
                              const plan::ProductTile &tile);
 /// `name`: max-pool, max-pool-grad, avg-pool or avg-pool-grad.
-plan::KernelWork routineWork(const PipecPool &pool, const std::string &name);
+plan::KernelWork routineWork(const PipecPool &pool, const std::string &name,
+                             const plan::ProductTile &tile);
 /// `adds`: rows are added to the table, of which so many bytes are cleared
 /// first.
 plan::KernelWork routineWork(const PipecGather &rows, bool adds,

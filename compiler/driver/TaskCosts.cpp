@@ -22,9 +22,9 @@ namespace {
 class TaskPricer {
 public:
   TaskPricer(const plan::DeviceModel &device, const fusion::Machine &machine,
-             ModuleOp scratch, double far, TaskCosts &costs)
+             ModuleOp scratch, double far, double farUpdate, TaskCosts &costs)
       : device(device), machine(machine), scratch(scratch), far(far),
-        costs(costs) {}
+        farUpdate(farUpdate), costs(costs) {}
 
   LogicalResult run(fusion::TaskPlan &task) {
     double *step = task.name == "update"  ? &costs.update
@@ -37,7 +37,7 @@ public:
           unitWork(unit, scratch, machine, device.tile);
       if (failed(work))
         return failure();
-      const double seconds = secondsOf(*work);
+      const double seconds = secondsOf(*work, step ? farUpdate : far);
       if (step)
         *step += seconds;
       else if (!share(unit, seconds))
@@ -49,10 +49,10 @@ public:
   }
 
 private:
-  double secondsOf(const plan::KernelWork &work) const {
+  double secondsOf(const plan::KernelWork &work, double away) const {
     if (work.kernel.empty())
       return 0;
-    return plan::kernelSeconds(device, work, far).value_or(0);
+    return plan::kernelSeconds(device, work, away).value_or(0);
   }
 
   /// How much of a call an op is.
@@ -109,7 +109,7 @@ private:
   const plan::DeviceModel &device;
   const fusion::Machine &machine;
   ModuleOp scratch;
-  const double far;
+  const double far, farUpdate;
   TaskCosts &costs;
 };
 
@@ -118,7 +118,7 @@ private:
 FailureOr<TaskCosts> pipec::taskCosts(ModuleOp module, size_t nodes,
                                       const OptimizerChoice &optimizer,
                                       const plan::DeviceModel &device,
-                                      double far) {
+                                      double workingSet, int devices) {
   PassManager passes(module.getContext());
   passes.addPass(createCanonicalizerPass());
   passes.addPass(createCSEPass());
@@ -136,7 +136,14 @@ FailureOr<TaskCosts> pipec::taskCosts(ModuleOp module, size_t nodes,
   TaskCosts costs;
   costs.nodes.assign(nodes, {0, 0, 0});
   OwningOpRef<ModuleOp> scratch = ModuleOp::create(module.getLoc());
-  TaskPricer pricer(device, *machine, *scratch, far, costs);
+  double state = 0; // of the optimizer
+  for (auto stage : module.getOps<ModuleOp>())
+    if (auto regions = stage->getAttrOfType<DictionaryAttr>("pipe.regions"))
+      if (auto bytes = regions.getAs<IntegerAttr>("optimizer"))
+        state += static_cast<double>(bytes.getInt()) / devices;
+  TaskPricer pricer(device, *machine, *scratch,
+                    plan::farShare(device, workingSet),
+                    plan::farShare(device, workingSet + state), costs);
   for (auto stage : module.getOps<ModuleOp>())
     if (stage->hasAttr(pipe::kStageAttr) &&
         failed(cpu::planTasks(stage, true, [&](fusion::TaskPlan &task) {

@@ -44,13 +44,13 @@ FailureOr<plan::KernelWork> libraryOf(const fusion::Unit &unit,
   if (isa<nn::ConvOp, nn::ConvGradInputOp, nn::ConvGradWeightOp>(unit.op))
     return routineWork(read<PipecConv>(bytes), call->prepareKind, tile);
   if (isa<nn::MaxPoolOp>(unit.op))
-    return routineWork(read<PipecPool>(bytes), "max-pool");
+    return routineWork(read<PipecPool>(bytes), "max-pool", tile);
   if (isa<nn::MaxPoolGradOp>(unit.op))
-    return routineWork(read<PipecPool>(bytes), "max-pool-grad");
+    return routineWork(read<PipecPool>(bytes), "max-pool-grad", tile);
   if (isa<nn::AvgPoolOp>(unit.op))
-    return routineWork(read<PipecPool>(bytes), "avg-pool");
+    return routineWork(read<PipecPool>(bytes), "avg-pool", tile);
   if (isa<nn::AvgPoolGradOp>(unit.op))
-    return routineWork(read<PipecPool>(bytes), "avg-pool-grad");
+    return routineWork(read<PipecPool>(bytes), "avg-pool-grad", tile);
   const int64_t cleared =
       call->clears ? nn::byteSize(unit.op->getResult(0).getType()) : 0;
   return routineWork(read<PipecGather>(bytes), isa<nn::ScatterAddOp>(unit.op),

@@ -3,6 +3,7 @@
 #include "support/Failure.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 
@@ -245,6 +246,109 @@ void fitKernels(DeviceModel &device, const std::vector<KernelSample> &alone,
   const std::vector<double> fork = fitCosts(rows, seconds);
   if (fork[1] > 0)
     device.forkSeconds = fork[0], device.forkEfficiency = 1 / fork[1];
+}
+
+namespace {
+
+/// Kinds of calls whose costs change together; a call may cost more besides
+/// where calls are short.
+struct Family {
+  const char *part; ///< of the kernel's name
+  bool isShort;
+};
+constexpr Family kFamilies[] = {{"-winograd", false},
+                                {"-rows", false},
+                                {"convolution", false},
+                                {"product", true},
+                                {"generated", true},
+                                {"pool", false},
+                                {"", true}};
+constexpr size_t kFamilyCount = std::size(kFamilies);
+
+size_t familyOf(const std::string &kernel) {
+  return static_cast<size_t>(
+      std::find_if(std::begin(kFamilies), std::end(kFamilies),
+                   [&](const Family &family) {
+                     return kernel.find(family.part) != std::string::npos;
+                   }) -
+      std::begin(kFamilies));
+}
+
+/// What the calls take by the model, by family, and how many there are; one
+/// task.
+std::vector<double> familySums(const DeviceModel &single,
+                               const TaskSample &task) {
+  std::vector<double> sums(2 * kFamilyCount + 1, 0);
+  sums.back() = 1;
+  for (const KernelWork &work : task.calls)
+    if (auto cost = kernelSeconds(single, work, task.far)) {
+      const size_t family = familyOf(work.kernel);
+      sums[family] += *cost;
+      sums[kFamilyCount + family] += kFamilies[family].isShort;
+    }
+  return sums;
+}
+
+} // namespace
+
+void fitTasks(DeviceModel &device, const std::vector<TaskSample> &tasks) {
+  DeviceModel single = device;
+  single.threads = 1;
+  Rows rows;
+  std::vector<double> seconds;
+  std::array<bool, kFamilyCount> occurs{};
+  for (const TaskSample &task : tasks) {
+    if (!std::isfinite(task.seconds) || task.seconds <= 0)
+      throw Failure(Exit::BadModel, "a calibration time is not above 0");
+    rows.push_back(familySums(single, task));
+    seconds.push_back(task.seconds);
+    for (size_t f = 0; f < kFamilyCount; ++f)
+      occurs[f] = occurs[f] || rows.back()[f] > 0;
+  }
+  if (tasks.empty())
+    return;
+  // As much as one task in 24 says that a kind costs what it costs alone: what
+  // hardly occurs keeps its costs.
+  constexpr double kUsual = 1e-4;
+  for (size_t f = 0; f < kFamilyCount; ++f)
+    for (size_t i = 0; i < 1 + tasks.size() / 24; ++i) {
+      std::vector<double> row(2 * kFamilyCount + 1, 0);
+      row[f] = kUsual;
+      rows.push_back(std::move(row));
+      seconds.push_back(kUsual);
+    }
+  const std::vector<double> fit = fitCosts(rows, seconds);
+  device.taskSeconds = fit.back();
+  for (auto *kernels : {&device.kernels, &device.farKernels})
+    for (auto &[name, costs] : *kernels) {
+      const size_t family = familyOf(name);
+      if (!occurs[family])
+        continue;
+      for (double &cost : costs)
+        cost *= fit[family];
+      costs[0] += fit[kFamilyCount + family];
+    }
+}
+
+KernelError taskErrors(const DeviceModel &device,
+                       const std::vector<TaskSample> &tasks) {
+  DeviceModel single = device;
+  single.threads = 1;
+  KernelError error;
+  double took = 0;
+  for (const TaskSample &task : tasks) {
+    const std::vector<double> sums = familySums(single, task);
+    const double model = std::accumulate(
+        sums.begin(), sums.begin() + kFamilyCount, device.taskSeconds);
+    ++error.samples;
+    error.mean +=
+        std::abs(model / task.seconds - 1) / static_cast<double>(tasks.size());
+    error.total += model;
+    took += task.seconds;
+  }
+  if (took > 0)
+    error.total /= took;
+  return error;
 }
 
 std::map<std::string, KernelError>

@@ -36,6 +36,19 @@ struct KernelSample {
 void fitKernels(DeviceModel &device, const std::vector<KernelSample> &alone,
                 const std::vector<KernelSample> &together);
 
+/// One timed task of a program: its calls one after the other, of which `far`
+/// is as in kernelSeconds.
+struct TaskSample {
+  std::vector<KernelWork> calls;
+  double far = 0, seconds = 0;
+};
+
+/// Calls of a task find less in caches and predictors than a call that is
+/// repeated: raises the costs of each kind of call by what tasks, on one
+/// thread, take beside them. Kinds that hardly occur stay as they are. After
+/// fitKernels.
+void fitTasks(DeviceModel &device, const std::vector<TaskSample> &tasks);
+
 /// What `work` costs by the model over what it took: mean distance from 1, and
 /// the ratio of the sums.
 struct KernelError {
@@ -45,6 +58,10 @@ struct KernelError {
 std::map<std::string, KernelError>
 kernelErrors(const DeviceModel &device,
              const std::vector<KernelSample> &samples);
+
+/// Of tasks, whose calls' costs are added up.
+KernelError taskErrors(const DeviceModel &device,
+                       const std::vector<TaskSample> &tasks);
 
 /// `start` with everything the samples determine replaced; what they say
 /// nothing about stays. Throws Failure(Exit::BadModel) for a time that is not

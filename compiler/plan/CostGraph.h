@@ -75,6 +75,9 @@ struct CostGraph {
   std::vector<std::vector<size_t>> pinTogether;
   /// Measured time of the optimizer's update; 0: the device model's.
   double updateSecondsPerByte = 0;
+  /// What a task costs however little it computes; in a stage once, of the
+  /// backward where one is computed.
+  double forwardTaskSeconds = 0, backwardTaskSeconds = 0;
 };
 
 /// Throws Failure(Exit::BadModel) naming the first offence: no nodes, a

@@ -43,6 +43,10 @@ struct DeviceModel {
   /// What a convolution costs besides, however small it is: operands are packed
   /// and tiles transformed.
   double convolutionSeconds = 0;
+  /// What a task costs beside its calls.
+  double taskSeconds = 0;
+  /// What a rank does between two tasks.
+  double turnSeconds = 0;
   /// FLOPs at which a contraction reaches half of its best efficiency.
   double halfEfficiencyFlops = 0;
   // Share of the peak that a large operator of a kind reaches, and of the

@@ -4,7 +4,9 @@
 
 namespace pipec::plan {
 
-IntervalCosts::IntervalCosts(const CostGraph &graph) {
+IntervalCosts::IntervalCosts(const CostGraph &graph)
+    : forwardTask(graph.forwardTaskSeconds),
+      backwardTask(graph.backwardTaskSeconds) {
   size_t n = graph.nodes.size();
   own.reserve(n);
   for (const CostNode &node : graph.nodes) {

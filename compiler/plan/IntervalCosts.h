@@ -35,7 +35,10 @@ public:
   class Sweep {
   public:
     Sweep(const IntervalCosts &costs, size_t first)
-        : costs(costs), first(first), next(first) {}
+        : costs(costs), first(first), next(first) {
+      sum.forwardSeconds = costs.forwardTask;
+      sum.backwardInputSeconds = costs.backwardTask;
+    }
     /// Adds node `next` and returns the interval's cost so far.
     const StageCost &grow();
     /// Grows until `last` is inside.
@@ -62,6 +65,7 @@ private:
     size_t previous;
     int64_t bytes, gradientBytes;
   };
+  double forwardTask = 0, backwardTask = 0;
   std::vector<CostNode> own; ///< per-node parts (ids empty)
   std::vector<Touch> touches;
   std::vector<size_t>

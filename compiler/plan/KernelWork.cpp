@@ -94,8 +94,10 @@ const std::map<std::string, std::vector<std::string>> &kernelAmounts() {
     all["copy"] = {"call", "row", "contiguous", "strided", "transposed"};
     all["gather"] = {"call", "row", "byte"};
     all["scatter"] = {"call", "row", "byte", "cleared"};
-    for (const char *pool :
-         {"max-pool", "max-pool-grad", "avg-pool", "avg-pool-grad"})
+    all["max-pool"] = {"call",   "plane",  "line",  "vector",
+                       "scalar", "window", "border"};
+    all["max-pool-grad"] = {"call", "plane", "in", "out"};
+    for (const char *pool : {"avg-pool", "avg-pool-grad"})
       all[pool] = {"call", "plane", "in", "out", "tap"};
     return all;
   }();
@@ -243,7 +245,16 @@ KernelWork gatherWork(const GatherShape &s) {
 }
 
 KernelWork poolWork(const std::string &name, const PoolShape &s) {
-  return {name, {1, s.planes, s.in, s.out, s.taps}, s.divides};
+  KernelWork work{name, {1, s.planes, s.in, s.out}, s.divides};
+  if (name != "max-pool-grad") // which goes where the index says
+    work.amounts.push_back(s.taps);
+  return work;
+}
+
+KernelWork poolWork(const MaxPoolShape &s) {
+  return {"max-pool",
+          {1, s.planes, s.lines, s.vectors, s.scalars, s.windows, s.border},
+          s.divides};
 }
 
 } // namespace pipec::plan

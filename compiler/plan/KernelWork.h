@@ -54,12 +54,22 @@ struct GatherShape {
 KernelWork gatherWork(const GatherShape &shape);
 
 /// Pooling: windows, and the taps of all of them. `name` as in
-/// kernelAmounts(): "max-pool", "max-pool-grad", "avg-pool", "avg-pool-grad".
+/// kernelAmounts(): "max-pool-grad", "avg-pool", "avg-pool-grad".
 struct PoolShape {
   double planes = 0, in = 0, out = 0, taps = 0;
   bool divides = false;
 };
 KernelWork poolWork(const std::string &name, const PoolShape &shape);
+
+/// A maximum pool: lines of windows, and their taps by how they are looked at:
+/// of many windows at a time, of one after the other, of those windows that
+/// meet the border.
+struct MaxPoolShape {
+  double planes = 0, lines = 0, vectors = 0, scalars = 0, windows = 0,
+         border = 0;
+  bool divides = false;
+};
+KernelWork poolWork(const MaxPoolShape &shape);
 
 /// Routine -> what its amounts are called.
 const std::map<std::string, std::vector<std::string>> &kernelAmounts();

@@ -56,6 +56,8 @@ std::vector<Totals> addUp(const CostGraph &graph,
                           const std::vector<StagePlan> &stages) {
   std::vector<Totals> totals(stages.size());
   std::vector<size_t> stageOf(graph.nodes.size());
+  for (Totals &t : totals)
+    t.forward = graph.forwardTaskSeconds, t.input = graph.backwardTaskSeconds;
   for (size_t s = 0; s < stages.size(); ++s)
     for (size_t i = stages[s].firstNode; i <= stages[s].lastNode; ++i) {
       const CostNode &n = graph.nodes[i];

@@ -258,6 +258,7 @@ std::string applyProfile(const Profile &profile, const ProfileOrigin &asked,
            stage.times.backwardWeightSeconds);
   }
   graph.updateSecondsPerByte = updateRate(profile, graph);
+  graph.forwardTaskSeconds = graph.backwardTaskSeconds = 0; // measured with it
   std::unordered_map<std::string, size_t> byId;
   for (size_t i = 0; i < graph.nodes.size(); ++i)
     byId.emplace(graph.nodes[i].id, i);

@@ -193,26 +193,45 @@ double receiveSeconds(const Topology &topology,
                       const std::vector<StagePlan> &stages, size_t s,
                       bool backward) {
   constexpr int64_t kAtOnce = 4096; // bytes that come with their announcement
+  const double turn = topology.device.turnSeconds;
   if (backward ? s + 1 == stages.size() : s == 0)
-    return 0;
+    return turn;
   const size_t from = backward ? s + 1 : s - 1;
   const int64_t bytes =
       backward ? stages[s + 1].receiveGradientBytes : stages[s].receiveBytes;
   if (bytes <= kAtOnce || stages[from].devices == stages[s].devices ||
       topology.device.receiveSeconds <= 0)
-    return 0;
+    return turn;
   const Link link = boundaryLink(topology, stages[std::min(from, s)].devices,
                                  stages[std::max(from, s)].devices);
-  return topology.device.receiveSeconds +
+  return turn + topology.device.receiveSeconds +
          static_cast<double>(bytes) / link.bandwidth;
+}
+
+/// How long a few bytes take to the next stage. A rank first looks for messages
+/// without a sleep: what comes soon, as between stages of small tasks, is seen
+/// at once.
+static double latencyBefore(const Topology &topology,
+                            const std::vector<StagePlan> &stages, size_t s,
+                            const Link &link) {
+  constexpr double kSeen = 3e-6, kEager = 40e-6;
+  if (topology.device.receiveSeconds <= 0)
+    return link.latency;
+  double wait = 0;
+  for (const StagePlan *stage : {&stages[s - 1], &stages[s]})
+    wait =
+        std::max({wait, stage->forwardSeconds,
+                  stage->backwardInputSeconds + stage->backwardWeightSeconds});
+  return std::min(link.latency, kSeen + std::max(0.0, wait - kEager));
 }
 
 /// What a boundary's message is under way before its receiver can take it:
 /// where that copies the bytes itself, only until it has heard of them.
-static double hopSeconds(const Topology &topology, const Link &link,
-                         int64_t bytes) {
+static double hopSeconds(const Topology &topology,
+                         const std::vector<StagePlan> &stages, size_t s,
+                         const Link &link, int64_t bytes) {
   return topology.device.receiveSeconds > 0 && bytes > 0
-             ? link.latency
+             ? latencyBefore(topology, stages, s, link)
              : transferSeconds(link, bytes);
 }
 
@@ -232,7 +251,8 @@ schedule::Costs scheduleCosts(const Topology &topology,
           boundaryLink(topology, stages[s - 1].devices, stages[s].devices);
       int64_t bytes =
           std::max(stages[s].receiveBytes, stages[s].receiveGradientBytes);
-      costs.comm.push_back(hopSeconds(topology, link, bytes / slices));
+      costs.comm.push_back(
+          hopSeconds(topology, stages, s, link, bytes / slices));
     }
   }
   costs.memoryForward.assign(stages.size(), 0);
@@ -437,9 +457,10 @@ double StepModel::steadyPeriod(const std::vector<StagePlan> &stages) const {
     if (s > 0) {
       Link link =
           boundaryLink(asked.topology, stages[s - 1].devices, stage.devices);
-      double hop = hopSeconds(asked.topology, link, stage.receiveBytes);
-      double back =
-          hopSeconds(asked.topology, link, stage.receiveGradientBytes);
+      double hop =
+          hopSeconds(asked.topology, stages, s, link, stage.receiveBytes);
+      double back = hopSeconds(asked.topology, stages, s, link,
+                               stage.receiveGradientBytes);
       roundTrip += hop + back;
       int lanes = std::min(stage.replicas, stages[s - 1].replicas);
       period = std::max(period, std::max(hop, back) / lanes);

@@ -73,30 +73,40 @@ Link linkInto(const Topology &topology, const PlanResult &result, size_t s) {
 }
 
 /// On CPUs that were timed the receiver copies what it takes.
-double hopOf(const PlanRequest &request, const Link &link, int64_t bytes) {
-  const bool copied = request.topology.device.receiveSeconds > 0;
-  return bytes == 0
-             ? 0
-             : link.latency +
-                   (copied ? 0 : static_cast<double>(bytes) / link.bandwidth);
+/// They look for it as long as 40 us without a sleep.
+double hopOf(const PlanRequest &request, const PlanResult &result, size_t s,
+             const Link &link, int64_t bytes) {
+  if (bytes == 0)
+    return 0;
+  if (request.topology.device.receiveSeconds <= 0)
+    return link.latency + static_cast<double>(bytes) / link.bandwidth;
+  double longest = 40e-6;
+  for (size_t side : {s - 1, s}) {
+    const StagePlan &stage = result.stages[side];
+    longest =
+        std::max({longest, stage.forwardSeconds,
+                  stage.backwardInputSeconds + stage.backwardWeightSeconds});
+  }
+  return std::min(link.latency, longest - 40e-6 + 3e-6);
 }
 
 /// What a stage waits for a message of stage `from`, whenever it was sent, and
 /// the copy of it.
 double takingOf(const PlanRequest &request, const PlanResult &result, int stage,
                 int from) {
+  const double turn = request.topology.device.turnSeconds;
   if (from < 0 || from >= static_cast<int>(result.stages.size()))
-    return 0;
+    return turn;
   const StagePlan &mine = result.stages[static_cast<size_t>(stage)],
                   &other = result.stages[static_cast<size_t>(from)];
   const int64_t bytes =
       from < stage ? mine.receiveBytes : other.receiveGradientBytes;
   const double wait = request.topology.device.receiveSeconds;
   if (mine.devices == other.devices || bytes <= 4096 || wait <= 0)
-    return 0;
+    return turn;
   const Link link = linkInto(request.topology, result,
                              static_cast<size_t>(std::max(stage, from)));
-  return wait + static_cast<double>(bytes) / link.bandwidth;
+  return turn + wait + static_cast<double>(bytes) / link.bandwidth;
 }
 
 /// Longest paths through list order and data dependencies: walks along every
@@ -111,7 +121,7 @@ public:
         ahead(schedule::forwardsAhead(order)) {
     for (size_t s = 1; s < result.stages.size(); ++s) {
       const Link link = linkInto(request.topology, result, s);
-      hops[s] = hopOf(request, link,
+      hops[s] = hopOf(request, result, s, link,
                       std::max(result.stages[s].receiveBytes,
                                result.stages[s].receiveGradientBytes) /
                           order.slices);
@@ -378,8 +388,9 @@ void checkPeriod(const PlanRequest &request, const PlanResult &result) {
   std::vector<double> there(count, 0), back(count, 0); // into a stage, and back
   for (size_t s = 1; s < count; ++s) {
     const Link link = linkInto(topology, result, s);
-    there[s] = hopOf(request, link, result.stages[s].receiveBytes);
-    back[s] = hopOf(request, link, result.stages[s].receiveGradientBytes);
+    there[s] = hopOf(request, result, s, link, result.stages[s].receiveBytes);
+    back[s] =
+        hopOf(request, result, s, link, result.stages[s].receiveGradientBytes);
   }
   for (size_t s = 0; s < count; ++s) {
     const StagePlan &stage = result.stages[s];

@@ -200,6 +200,10 @@ DeviceModel customDevice(const Json &device, const std::string &origin) {
   if (device.contains("receive_us"))
     d.receiveSeconds =
         number(device, "receive_us", origin, "\"device\"") * 1e-6;
+  if (device.contains("task_us"))
+    d.taskSeconds = number(device, "task_us", origin, "\"device\"") * 1e-6;
+  if (device.contains("turn_us"))
+    d.turnSeconds = number(device, "turn_us", origin, "\"device\"") * 1e-6;
   readKernels(device, origin, d);
   if (device.contains("launch_us"))
     d.launchSeconds = number(device, "launch_us", origin, "\"device\"") * 1e-6;
@@ -231,9 +235,9 @@ void refuseUnknownMembers(const ParsedJson &file) {
     return;
   refuse(*device,
          {"name", "kind", "memory_GiB", "memory_GBps", "flops", "efficiency",
-          "half_efficiency_flops", "launch_us", "convolution_us", "receive_us",
-          "threads", "fork_us", "fork_efficiency", "tile", "kernels_ns",
-          "far_kernels_ns", "own_cache_KiB"},
+          "half_efficiency_flops", "launch_us", "convolution_us", "task_us",
+          "turn_us", "receive_us", "threads", "fork_us", "fork_efficiency",
+          "tile", "kernels_ns", "far_kernels_ns", "own_cache_KiB"},
          "\"device\"");
   if (const Ordered *flops = member(*device, "flops"))
     refuse(*flops, {"fp64", "fp32", "tf32", "fp16", "bf16"}, "\"flops\"");
@@ -373,6 +377,8 @@ std::string writeTopology(const Topology &topology) {
       {"threads", d.threads},
       {"launch_us", std::round(d.launchSeconds * 1e12) / 1e6},
       {"convolution_us", std::round(d.convolutionSeconds * 1e12) / 1e6},
+      {"task_us", d.taskSeconds * 1e6},
+      {"turn_us", d.turnSeconds * 1e6},
       {"half_efficiency_flops", d.halfEfficiencyFlops},
       {"efficiency",
        {{"matmul", d.matmulEfficiency},

@@ -2,14 +2,16 @@
 """Predicted beside measured step time and memory, on CPU: calibrated, and with a profile.
 
 Usage: predicted_vs_measured.py BIN FOLDER [MODEL ...] [--ranks 1,2,4] [--strategy 1f1b] [--seconds 1] [--repeats 3]
-       [--run-with 'nice -n -20'] [--cluster RANKS=FILE] [--markdown]
+       [--threads N] [--run-with 'nice -n -20'] [--cluster RANKS=FILE] [--markdown]
 
 BIN holds pipec and pipec-run; FOLDER/MODEL/ holds model.onnx, golden.json (pipec_args: the options of training) and one
 .npy file for each input, as test/models has them; examples/gpt2 works with its tokens.npy made. For every model and
 number of ranks: `pipec calibrate` once, a plan made with it, a run that writes a profile, a plan of the same stages made
-with that profile, and further runs of it, which are what both predictions are held against. Every rank has the threads that
-pipec-run gives it. The median step of every run is taken, the first one left out, and the median over the runs. Calibration
-and runs begin with the words of --run-with, which is where a machine is kept quiet. Memory is compared byte for byte. Needs
+with that profile, and further runs of it, which are what both predictions are held against. "same run" is what the profile
+predicts beside the very run that wrote it: what the step model is worth where a machine is faster at one time than at
+another. Every rank has the threads that pipec-run gives it, or --threads. The median step of every run is taken, the first
+one left out, and the median over the runs. Calibration and runs begin with the words of --run-with, which is where a machine
+is kept quiet. Memory is compared byte for byte. Needs
 Python's standard library alone.
 """
 import argparse, json, os, pathlib, shlex, statistics, subprocess, tempfile
@@ -28,6 +30,7 @@ class Case:
     def __init__(self, options, folder, scratch):
         self.tools, self.folder, self.scratch = options.tools, folder, pathlib.Path(scratch)
         self.quiet = shlex.split(options.run_with)
+        self.threads = ["--threads", options.threads] if getattr(options, "threads", 0) else []
         golden = folder / "golden.json"
         if golden.exists():
             known = json.loads(golden.read_text())
@@ -48,7 +51,8 @@ class Case:
 
     def run(self, plan, steps, *options):
         metrics = self.scratch / "metrics.jsonl"
-        call(*self.quiet, f"{self.tools}/pipec-run", plan, *self.data, "--steps", steps, "--metrics", metrics, "--quiet", *options)
+        call(*self.quiet, f"{self.tools}/pipec-run", plan, *self.data, "--steps", steps, "--metrics", metrics, "--quiet",
+             *self.threads, *options)
         lines = [json.loads(line) for line in metrics.read_text().splitlines()]
         summary = lines[-1]["summary"]
         exact = all(rank["peak_bytes"] == rank["predicted_peak_bytes"] for rank in summary["ranks"])
@@ -61,16 +65,16 @@ def measure(case, ranks, options, cluster):
     stages, profile = case.scratch / "stages.json", case.scratch / "profile.json"
     seconds, _ = case.run(plan, 4)
     steps = max(6, min(400, int(options.seconds / seconds)))
-    _, exact = case.run(plan, steps, "--profile-out", profile)
+    own, exact = case.run(plan, steps, "--profile-out", profile)
     stages.write_bytes((plan / "plan.json").read_bytes())
     again, profiled = case.plan(*shape, "--profile", profile, "--stage-file", stages)
     runs = [case.run(again, steps) for _ in range(options.repeats)]
     times = sorted(time for time, _ in runs)
     measured = statistics.median(times)
     ms = lambda s: f"{s * 1e3:.3g}"
-    error = lambda predicted: f"{100 * (predicted / measured - 1):+.0f} %"
+    error = lambda predicted, beside=measured: f"{100 * (predicted / beside - 1):+.0f} %"
     return [case.folder.name, str(ranks), ms(measured), f"{ms(times[0])} - {ms(times[-1])}", ms(calibrated),
-            error(calibrated), ms(profiled), error(profiled),
+            error(calibrated), ms(profiled), error(profiled), error(profiled, own),
             "equal" if exact and all(same for _, same in runs) else "differs"]
 
 
@@ -83,13 +87,15 @@ def main():
     parser.add_argument("--strategy", default="1f1b")
     parser.add_argument("--seconds", type=float, default=1, help="about how long each run takes")
     parser.add_argument("--repeats", type=int, default=3, help="runs that are held against the predictions")
+    parser.add_argument("--threads", type=int, default=0, help="of every rank (default: pipec-run's)")
     parser.add_argument("--run-with", default="", help="words before every command that is timed")
     parser.add_argument("--cluster", action="append", default=[], metavar="RANKS=FILE",
                         help="what pipec calibrate wrote for so many ranks (default: it is run)")
     parser.add_argument("--markdown", action="store_true")
     options = parser.parse_args()
     names = options.models or sorted(f.name for f in options.folder.iterdir() if (f / "golden.json").exists())
-    rows = [["model", "ranks", "measured ms", "runs", "calibrated ms", "error", "profile ms", "error", "memory"]]
+    rows = [["model", "ranks", "measured ms", "runs", "calibrated ms", "error", "profile ms", "error", "same run",
+             "memory"]]
     known = dict(entry.split("=", 1) for entry in options.cluster)
     with tempfile.TemporaryDirectory() as scratch:
         for ranks in options.ranks.split(","):

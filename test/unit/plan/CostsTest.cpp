@@ -1,5 +1,6 @@
 #include "RandomGraphs.h"
 #include "compiler/plan/Calibration.h"
+#include "compiler/plan/IntervalCosts.h"
 #include "compiler/plan/Profile.h"
 #include "compiler/plan/WhatIf.h"
 #include "support/Failure.h"
@@ -171,6 +172,69 @@ TEST(Calibration, WorkFollowsTheShape) {
   EXPECT_EQ(amount(weights, "step"), 32 * 18 * 256);
   EXPECT_EQ(amount(weights, "window"), 16 * 9 * 256);
   EXPECT_EQ(amount(weights, "put"), 0);
+}
+
+/// A line of 40 windows of 3 x 3, one of which meets the border on either side:
+/// in vectors of 16 the others take three.
+TEST(Calibration, MaximumPoolsByTheirWindows) {
+  const auto &names = kernelAmounts().at("max-pool");
+  const KernelWork work = poolWork({2, 80, 80 * 9 * 3, 0, 160, 1440, true});
+  ASSERT_EQ(names.size(), work.amounts.size());
+  EXPECT_EQ(names[2], "line");
+  EXPECT_EQ(work.amounts[2], 80);
+  EXPECT_EQ(names[6], "border");
+  EXPECT_EQ(work.amounts[6], 1440);
+  EXPECT_TRUE(work.divides);
+}
+
+/// Tasks whose products take a third more than alone, whose generated kernels
+/// cost 0.2 us more a call, and which cost 0.7 us each.
+TEST(Calibration, TasksRaiseWhatTheirCallsCost) {
+  DeviceModel d;
+  d.kernels["product"] = std::vector<double>(13, 1e-9);
+  d.kernels["generated"] = std::vector<double>(11, 2e-9);
+  d.kernels["gather"] = {1e-7, 1e-9, 1e-9};
+  d.farKernels = d.kernels;
+  const std::vector<double> gather = d.kernels["gather"];
+  std::vector<TaskSample> tasks;
+  for (int i = 1; i < 30; ++i) {
+    TaskSample task;
+    task.seconds = 0.7e-6;
+    for (int k = 0; k < i % 7 && i % 4; ++k) {
+      task.calls.push_back(productWork({1, 8 * i, 16, 32}, {}));
+      task.seconds += 4.0 / 3 * *kernelSeconds(d, task.calls.back());
+    }
+    for (int k = 0; k < i % 5 && i % 4; ++k) {
+      InstructionCounts counts;
+      counts.rounds = counts.vectors = 100 * i;
+      task.calls.push_back(generatedWork(counts, false));
+      task.seconds += 0.2e-6 + *kernelSeconds(d, task.calls.back());
+    }
+    tasks.push_back(std::move(task));
+  }
+  EXPECT_GT(taskErrors(d, tasks).mean, 0.2);
+  fitTasks(d, tasks);
+  const KernelError error = taskErrors(d, tasks);
+  EXPECT_EQ(error.samples, 29);
+  EXPECT_LT(error.mean, 0.03);
+  EXPECT_NEAR(d.taskSeconds, 0.7e-6, 0.1e-6);
+  EXPECT_EQ(d.kernels["gather"], gather); // nothing is said of it
+  EXPECT_EQ(d.kernels["product"], d.farKernels["product"]);
+  tasks.front().seconds = 0;
+  EXPECT_THROW(fitTasks(d, tasks), Failure);
+}
+
+/// In every stage once, beside what its nodes cost.
+TEST(Costs, ATaskCostsSomethingBesideItsNodes) {
+  CostGraph graph;
+  graph.nodes.resize(3);
+  for (CostNode &node : graph.nodes)
+    node.forwardSeconds = 1, node.backwardInputSeconds = 2;
+  graph.forwardTaskSeconds = 0.25, graph.backwardTaskSeconds = 0.5;
+  const IntervalCosts costs(graph);
+  EXPECT_DOUBLE_EQ(costs.cost(0, 2).forwardSeconds, 3.25);
+  EXPECT_DOUBLE_EQ(costs.cost(1, 1).forwardSeconds, 1.25);
+  EXPECT_DOUBLE_EQ(costs.cost(1, 2).backwardInputSeconds, 4.5);
 }
 
 /// What left a core's own cache costs more, the more of it there is.

@@ -100,4 +100,22 @@ TEST(RunSummary, SetsMeasuredBesidePredicted) {
                                      "code +300 MiB\n.*rank 1"));
 }
 
+TEST(RunSummary, SaysWhatMakesAPredictionTrue) {
+  plan::Plan plan = samplePlan();
+  MeasuredRun run;
+  auto said = [&](const char *device, double measured) {
+    plan.cluster = {"cpu", device, 2, 4};
+    run.step_s = measured * plan.predicted.step_s;
+    return runSummary(plan, run);
+  };
+  const auto remedy = HasSubstr(
+      "\nnobody has timed these cores: pipec calibrate --cpus "
+      "2x4 -o cluster.json, then compile with --cluster cluster.json\n");
+  EXPECT_THAT(said("native", 1.16), remedy);
+  EXPECT_THAT(said("native", 0.84), remedy);
+  EXPECT_THAT(said("native", 1.14), Not(HasSubstr("calibrate")));
+  EXPECT_THAT(said("calibrated-cpu", 2), Not(HasSubstr("calibrate")));
+  EXPECT_THAT(said("profiled", 2), Not(HasSubstr("calibrate")));
+}
+
 } // namespace pipec::report

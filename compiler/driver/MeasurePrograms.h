@@ -1,0 +1,29 @@
+//===- MeasurePrograms.h - times of whole tasks -----------------*- C++ -*-===//
+#pragma once
+
+#include "compiler/driver/MeasureKernels.h"
+
+#include <memory>
+#include <vector>
+
+namespace pipec {
+
+/// Little training programs of several kinds, generated at random.
+class MeasuredPrograms {
+public:
+  /// Throws Failure(Internal) when they do not compile.
+  explicit MeasuredPrograms(int count);
+  ~MeasuredPrograms();
+  MeasuredPrograms(const MeasuredPrograms &) = delete;
+
+  /// Runs their steps as a rank does, on one thread a worker, and times their
+  /// tasks.
+  std::vector<plan::TaskSample> measure(int workers,
+                                        const plan::DeviceModel &device) const;
+
+private:
+  class Program;
+  std::vector<std::unique_ptr<Program>> programs;
+};
+
+} // namespace pipec
