@@ -49,6 +49,29 @@ def AttachLoss : Pass<"nn-attach-loss", "::mlir::ModuleOp"> {
   let dependentDialects = ["::pipec::nn::NNDialect"];
 }
 
+def FuseAttention : Pass<"nn-fuse-attention", "::mlir::ModuleOp"> {
+  let summary = "softmax(scale * q k' + mask) v as one op that keeps no scores";
+  let description = [{
+    However it is spelled: the scale on q, on k, on the scores or on all of them,
+    by products or quotients; masks that are added or selected, of any number,
+    read from constants or known at run time; scores reshaped on the way; NaN
+    rows set to zero. Masks whose values are triangular become `causal`. Left as
+    it is where the probabilities are read by anything else (an output, a
+    dropout), a mask trains, or heads are larger than `most-head-size`. Other
+    numbers than before by rounding alone: the sums of a row have another order.
+
+    ```mlir
+    %s = nn.matmul %q, %k {transpose_b}
+    %t = nn.mul %s, %c (0.125)           ->   %y, %stats = nn.attention %q, %k, %v
+    %u = nn.add %t, %mask                         {scale = 0.125, causal}
+    %p = nn.softmax %u
+    %y = nn.matmul %p, %v
+    ```
+  }];
+  let options = [Option<"mostHeadSize", "most-head-size", "int64_t", "128", "what the GPU's kernels hold">];
+  let dependentDialects = ["::pipec::nn::NNDialect"];
+}
+
 def Precision : Pass<"nn-precision", "::mlir::ModuleOp"> {
   let summary = "products and convolutions in a narrow type, all else in f32";
   let description = [{

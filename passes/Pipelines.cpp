@@ -31,7 +31,7 @@ static void addLoss(OpPassManager &pm, const LossChoice &loss) {
 }
 
 void addAttachPhase(OpPassManager &pm, const LossChoice &loss, Purpose purpose,
-                    const std::string &precision) {
+                    const std::string &precision, bool fuseAttention) {
   if (purpose != Purpose::Train) {
     MarkOutputsOptions outputs;
     outputs.keepResults = purpose == Purpose::Evaluate;
@@ -40,6 +40,10 @@ void addAttachPhase(OpPassManager &pm, const LossChoice &loss, Purpose purpose,
   if (purpose != Purpose::Infer)
     addLoss(pm, loss);
   addCleanup(pm);
+  if (fuseAttention) {
+    pm.addPass(createFuseAttention());
+    addCleanup(pm);
+  }
   if (precision != "fp32") {
     PrecisionOptions options;
     options.type = precision;

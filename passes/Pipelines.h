@@ -31,9 +31,11 @@ enum class Purpose {
 
 /// Outputs or the loss, and one nn.weight a use: what is priced and
 /// partitioned.
-/// `precision` of contractions: fp32, bf16.
+/// `precision` of contractions: fp32, bf16. `fuseAttention`: as one op that
+/// keeps no scores.
 void addAttachPhase(mlir::OpPassManager &pm, const LossChoice &loss,
-                    Purpose purpose, const std::string &precision);
+                    Purpose purpose, const std::string &precision,
+                    bool fuseAttention = false);
 /// Stage of every op.
 void addPartitionPhase(mlir::OpPassManager &pm, llvm::ArrayRef<int64_t> cuts);
 /// Stages for each of `slices` pieces of a sequence.

@@ -23,7 +23,8 @@ public:
     findTensorsOfTheModel();
     SmallVector<Operation *> contractions;
     for (Operation &op : main.front())
-      if (isa<MatmulOp, ConvOp, ConvGradInputOp>(op) && isNarrowed(&op))
+      if (isa<MatmulOp, ConvOp, ConvGradInputOp, AttentionOp>(op) &&
+          isNarrowed(&op))
         contractions.push_back(&op);
     for (Operation *op : contractions)
       rewrite(op);
@@ -59,16 +60,25 @@ private:
            tensors.contains(result);
   }
 
+  /// What attention adds to its scores stays f32.
+  static bool isBias(OpOperand &operand) {
+    return isa<AttentionOp>(operand.getOwner()) &&
+           operand.getOperandNumber() == 3;
+  }
+
   void rewrite(Operation *op) {
     SmallVector<Value> operands;
-    for (Value v : op->getOperands())
-      operands.push_back(narrowed(v, op));
+    for (OpOperand &operand : op->getOpOperands())
+      operands.push_back(isBias(operand) ? operand.get()
+                                         : narrowed(operand.get(), op));
     NNBuilder b(op->getLoc(), op);
     Operation *copy = b.clone(*op);
     copy->setOperands(operands);
     Value result = copy->getResult(0);
     result.setType(tensorType(result).clone(element));
     op->getResult(0).replaceAllUsesWith(nn::cast(b, result, b.getF32Type()));
+    for (unsigned i = 1; i < op->getNumResults(); ++i)
+      op->getResult(i).replaceAllUsesWith(copy->getResult(i));
     op->erase();
   }
 

@@ -193,6 +193,17 @@ private:
   // Phases
   //===--------------------------------------------------------------------===//
 
+  /// Pieces of a sequence need its attention in parts that can be cut.
+  bool fusesAttention() const {
+    const bool cut = purpose == Purpose::Train && slicesAsked(options) > 1;
+    if (options.attention == "fused" && cut)
+      throw Failure(Exit::Usage,
+                    "--attention fused does not go with pieces of a sequence: "
+                    "leave out --slices or take --attention plain");
+    return options.attention == "fused" ||
+           (options.attention == "auto" && forGpus() && !cut);
+  }
+
   bool import() {
     onnx::ImportOptions o;
     o.dims = options.dims;
@@ -216,7 +227,7 @@ private:
     }
     dump("import");
     return phase("attach", [&](PassManager &pm) {
-      addAttachPhase(pm, loss, purpose, options.precision);
+      addAttachPhase(pm, loss, purpose, options.precision, fusesAttention());
     });
   }
 

@@ -190,6 +190,10 @@ bool parseCompileOptions(int argc, char **argv, CompileOptions &o) {
                  "fp32 or bf16: products and convolutions in bf16, weights, "
                  "sums, losses and updates in fp32")
       ->check(oneOf({"fp32", "bf16"}));
+  app.add_option("--attention", o.attention,
+                 "fused keeps no scores and computes them again for the "
+                 "gradient; plain keeps them; auto: fused on GPUs")
+      ->check(oneOf({"auto", "fused", "plain"}));
   app.add_option("--planner", o.planner,
                  "how stages and replicas are chosen: " + plannerNames() +
                      " (pipec list planners)");

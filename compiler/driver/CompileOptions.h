@@ -34,6 +34,7 @@ struct CompileOptions {
   std::string stageFile;
   std::string recompute = "auto";
   std::string precision = "fp32"; ///< of contractions: fp32 or bf16
+  std::string attention = "auto"; ///< fused, plain or auto: by the device
   std::string planner = "auto";
   std::string profile; ///< file of measured times
   std::string whatIf;  ///< axes of the table, empty: none

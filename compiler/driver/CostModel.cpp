@@ -33,6 +33,8 @@ constexpr size_t kMostPlanned = 6000;
 plan::OpKind kindOf(Operation *op) {
   if (isa<MatmulOp>(op))
     return plan::OpKind::MatMul;
+  if (isa<AttentionOp, AttentionGradQueryOp, AttentionGradKeysOp>(op))
+    return plan::OpKind::Attention;
   if (auto costed = dyn_cast<Costed>(op); costed && costed.isContraction())
     return plan::OpKind::Convolution;
   if (isa<ReduceOp, SoftmaxOp>(op))

@@ -360,4 +360,41 @@ def NN_AvgPoolGradOp : NN_PoolBase<"avg_pool_grad", []> {
   let results = (outs NN_Tensor:$dx);
 }
 
+//===----------------------------------------------------------------------===//
+// Attention as one op (Attention.cpp)
+//===----------------------------------------------------------------------===//
+
+class NN_AttentionBase<string mnemonic, list<Trait> traits> : Op<NN_Dialect, mnemonic,
+    NN_Contraction<!listconcat([Pure], traits)>.all> {
+  let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
+}
+def NN_AttentionOp : NN_AttentionBase<"attention", NN_Differentiable<NN_Inferred<>.all>.all> {
+  let summary = "softmax(scale * q k' + bias) v, whose scores are stored nowhere";
+  let description = [{
+    q [batch..., t, d], k and v [batch..., s, d], bias [batch..., t, s] in f32,
+    y of q's type. `causal`: row i sees keys up to i, and s is t. `stats`
+    [batch..., t, 1] in f32 is log sum exp of each row's scores, from which the
+    gradient computes them again. The bias is given no gradient. A row without
+    any score is NaN; with `zero_rows` it is 0.
+  }];
+  let arguments = (ins NN_Tensor:$q, NN_Tensor:$k, NN_Tensor:$v, Optional<NN_Tensor>:$bias,
+                       F64Attr:$scale, UnitAttr:$causal, UnitAttr:$zero_rows);
+  let results = (outs NN_Tensor:$y, NN_Tensor:$stats);
+  let hasVerifier = 1;
+}
+/// `delta` [batch..., t, 1] in f32 is the row sum of dy * y.
+class NN_AttentionGradBase<string mnemonic> : NN_AttentionBase<mnemonic, []> {
+  let arguments = (ins NN_Tensor:$q, NN_Tensor:$k, NN_Tensor:$v, NN_Tensor:$dy,
+                       NN_Tensor:$stats, NN_Tensor:$delta, Optional<NN_Tensor>:$bias,
+                       F64Attr:$scale, UnitAttr:$causal, UnitAttr:$zero_rows);
+}
+def NN_AttentionGradQueryOp : NN_AttentionGradBase<"attention_grad_query"> {
+  let summary = "dq of nn.attention";
+  let results = (outs NN_Tensor:$dq);
+}
+def NN_AttentionGradKeysOp : NN_AttentionGradBase<"attention_grad_keys"> {
+  let summary = "dk and dv of nn.attention";
+  let results = (outs NN_Tensor:$dk, NN_Tensor:$dv);
+}
+
 #endif

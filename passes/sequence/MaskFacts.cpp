@@ -1,11 +1,7 @@
 //===- MaskFacts.cpp - what a mask does to later positions ----------------===//
 #include "passes/sequence/MaskFacts.h"
 
-#include "dialects/nn/eval/Evaluate.h"
-
 #include "llvm/ADT/TypeSwitch.h"
-
-#include <fstream>
 
 using namespace mlir;
 using namespace pipec::nn;
@@ -13,7 +9,7 @@ using namespace pipec::nn;
 namespace pipec::sequence {
 
 MaskFacts::MaskFacts(func::FuncOp main, const Pieces &pieces)
-    : main(main), pieces(pieces), sources(main) {
+    : pieces(pieces), sources(main), values(main) {
   for (Operation &op : main.front().without_terminator()) {
     if (op.getNumResults() != 1)
       continue;
@@ -146,12 +142,12 @@ Later MaskFacts::derive(Operation *op, int64_t query, int64_t key) {
 Later MaskFacts::read(Operation *op, int64_t query, int64_t key) {
   auto weight = dyn_cast<WeightOp>(op);
   if (!weight)
-    return check(literalOf(op), query, key);
+    return check(values.of(op), query, key);
   // Every layer reads the same mask.
   auto [it, isNew] = ofParameters.insert(
       {{weight.getParameter().str(), {query, key}}, Later::Unknown});
   if (isNew)
-    it->second = check(literalOf(op), query, key);
+    it->second = check(values.of(op), query, key);
   return it->second;
 }
 
@@ -189,67 +185,6 @@ Later MaskFacts::check(const Literal &literal, int64_t query,
   return zero                       ? Later::Zero
          : low && literal.isFloat() ? Later::Low
                                     : Later::Unknown;
-}
-
-/// The value of a source that reads no trained weight; empty for others.
-const Literal &MaskFacts::literalOf(Operation *op) {
-  auto [it, isNew] = literals.insert({op, Literal()});
-  if (!isNew)
-    return it->second;
-  Literal result;
-  if (auto constant = dyn_cast<ConstantOp>(op)) {
-    if (auto dense = dyn_cast<DenseElementsAttr>(constant.getValue()))
-      result = Literal::fromAttr(dense);
-  } else if (auto weight = dyn_cast<WeightOp>(op)) {
-    result = parameter(weight.getParameter());
-  } else {
-    SmallVector<Literal> operands;
-    for (Value v : op->getOperands())
-      operands.push_back(literalOf(v.getDefiningOp()));
-    std::string why;
-    if (llvm::all_of(operands, [](const Literal &x) { return bool(x); })) {
-      auto results = evaluate(op, operands, {}, why);
-      if (succeeded(results))
-        result = (*results)[0];
-    }
-  }
-  return literals[op] = result;
-}
-
-/// The elements of a parameter that does not train.
-Literal MaskFacts::parameter(StringRef name) {
-  auto [it, isNew] = parameters.insert({name, Literal()});
-  if (!isNew)
-    return it->second;
-  auto module = main->getParentOfType<ModuleOp>();
-  auto p = module.lookupSymbol<ParameterOp>(name);
-  if (!p || p.isTrained())
-    return {};
-  if (auto value = p.getValue()) {
-    if (auto dense = dyn_cast<DenseElementsAttr>(*value))
-      it->second = Literal::fromAttr(dense);
-    return it->second;
-  }
-  auto files = module->getAttrOfType<ArrayAttr>("nn.files");
-  if (!p.getFile() || !files)
-    return {};
-  auto entry = cast<DictionaryAttr>(files[*p.getFile()]);
-  std::ifstream file(entry.getAs<StringAttr>("path").str(), std::ios::binary);
-  std::vector<char> bytes(*p.getLength());
-  file.seekg(static_cast<std::streamoff>(*p.getOffset()));
-  auto stored = RankedTensorType::get(
-      p.getTensorType().getShape(),
-      p.getStored() ? *p.getStored() : p.getTensorType().getElementType());
-  bool splat = false;
-  if (!file.read(bytes.data(), static_cast<std::streamsize>(bytes.size())))
-    return {};
-  if (stored.getElementType().isInteger(1))
-    it->second =
-        Literal(stored, std::vector<int64_t>(bytes.begin(), bytes.end()));
-  else if (DenseElementsAttr::isValidRawBuffer(stored, bytes, splat))
-    it->second =
-        Literal::fromAttr(DenseElementsAttr::getFromRawBuffer(stored, bytes));
-  return it->second;
 }
 
 } // namespace pipec::sequence

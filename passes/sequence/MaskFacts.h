@@ -7,12 +7,10 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
-#include "dialects/nn/eval/Literal.h"
-#include "passes/Graph.h"
+#include "passes/KnownValues.h"
 #include "passes/sequence/Parts.h"
 
 #include "mlir/IR/BuiltinOps.h"
-#include "llvm/ADT/StringMap.h"
 
 #include <map>
 
@@ -46,15 +44,11 @@ private:
   Later elementwise(mlir::Operation *op, int64_t query, int64_t key);
   Later read(mlir::Operation *op, int64_t query, int64_t key);
   Later check(const nn::Literal &literal, int64_t query, int64_t key) const;
-  const nn::Literal &literalOf(mlir::Operation *op);
-  nn::Literal parameter(llvm::StringRef name);
 
-  mlir::func::FuncOp main;
   const Pieces &pieces;
   Sources sources;
+  KnownValues values;
   llvm::DenseMap<mlir::Value, std::map<Pair, Later>> facts;
-  llvm::DenseMap<mlir::Operation *, nn::Literal> literals;
-  llvm::StringMap<nn::Literal> parameters;
   std::map<std::pair<std::string, Pair>, Later> ofParameters;
 };
 

@@ -16,6 +16,8 @@ PTXAS = shutil.which("ptxas") or shutil.which("/usr/local/cuda/bin/ptxas")
 NVDISASM = shutil.which("nvdisasm")
 CHIPS = ("sm_80", "sm_90")
 NAMES = sorted(path.parent.name for path in MODELS.glob("*/golden.json"))
+# Models with attention as one op: kernels of their own.
+ATTEND = ("gpt", "translator")
 # AdamW's update calls a function of libdevice.
 CASES = [*((name, None) for name in NAMES), ("mlp", "adamw")]
 
@@ -40,15 +42,17 @@ class GpuCode(PipelineTest):
                 stages = [".version" + part for part in text.split(".version")[1:]]
                 self.assertEqual(len(stages), 2)
                 for stage in stages:
-                    self.check_ptx(stage)
+                    self.check_ptx(stage, name in ATTEND)
 
-    def check_ptx(self, text):
+    def check_ptx(self, text, attends):
         self.assertIn(".target sm_80", text)
         self.assertRegex(text, r"\.visible \.entry kernel0\(")
         # Sums have one order: nothing is added atomically.
         self.assertNotRegex(text, r"\b(atom|red)\.")
-        # No approximations, no flushing of small numbers.
-        self.assertNotRegex(text, r"\.(approx|ftz)[.a-z]*\.f32")
+        # No flushing of small numbers, no approximations but the powers of two in attention.
+        if not attends:
+            self.assertNotIn("ex2.approx", text)
+        self.assertNotRegex(text.replace("ex2.approx.f32", ""), r"\.(approx|ftz)[.a-z]*\.f32")
         if PTXAS:
             self.check_assembly(text)
 
@@ -73,7 +77,7 @@ class GpuCode(PipelineTest):
         process = call("pipec", folder / "model.onnx", "--gpus", "1", "--stages", "1", "--dim", "batch=4", "--loss",
                        "next-token", "--memory-limit", "4096GiB", "--emit", "ptx", "-o", folder / "ptx")
         self.check_exit(process, 0)
-        self.check_ptx((folder / "ptx").read_text())
+        self.check_ptx((folder / "ptx").read_text(), True)
 
     @unittest.skipUnless(PTXAS, "no ptxas")
     def test_cubins(self):
@@ -92,6 +96,16 @@ class GpuCode(PipelineTest):
                 self.assertIn(wanted, used)
             for prefix in ("LDL", "STL", "ATOM", "RED."):
                 self.assertFalse([name for name in used if name.startswith(prefix)], prefix)
+
+    def test_attention_of_bf16(self):
+        """By the tensor cores, whose operands shared memory hands out by the matrix."""
+        source = self.emit("gpt", "ptx", "--precision", "bf16")
+        text = source.read_text()
+        for part in (".version" + part for part in text.split(".version")[1:]):
+            self.check_ptx(part, True)
+            self.assertIn("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", part)
+            for form in ("x4", "x4.trans"):
+                self.assertIn("ldmatrix.sync.aligned.m8n8.%s.shared.b16" % form, part)
 
     def test_numbers_of_every_model(self):
         """The same device code under emulation of blocks and threads."""

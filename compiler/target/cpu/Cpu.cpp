@@ -2,6 +2,7 @@
 #include "compiler/target/cpu/Cpu.h"
 #include "compiler/target/cpu/EmitTask.h"
 #include "compiler/target/fusion/Expand.h"
+#include "compiler/target/fusion/ExpandAttention.h"
 #include "compiler/target/fusion/WidenContractions.h"
 #include "compiler/target/native/Codegen.h"
 #include "dialects/pipe/Pipe.h"
@@ -21,8 +22,10 @@ cpu::planTasks(ModuleOp stage, bool fuse,
   PlanOptions options;
   options.fuse = fuse;
   options.scratch = libraryScratch;
-  for (auto func : stage.getOps<func::FuncOp>())
+  for (auto func : stage.getOps<func::FuncOp>()) {
+    expandAttention(func);
     widenContractions(func, Bf16Products::Sums);
+  }
   settleStash(stage);
   for (auto func : stage.getOps<func::FuncOp>()) {
     auto name = func->getAttrOfType<StringAttr>(pipe::kTaskAttr);

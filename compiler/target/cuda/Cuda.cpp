@@ -2,7 +2,9 @@
 #include "compiler/target/cuda/Cuda.h"
 #include "compiler/target/cuda/Device.h"
 #include "compiler/target/cuda/EvenPadding.h"
+#include "compiler/target/cuda/PlainKernel.h"
 #include "compiler/target/fusion/Expand.h"
+#include "compiler/target/fusion/ExpandAttention.h"
 #include "compiler/target/fusion/WidenContractions.h"
 #include "compiler/target/native/Codegen.h"
 #include "dialects/pipe/Pipe.h"
@@ -25,6 +27,7 @@ planTasks(ModuleOp stage, bool fuse,
   options.scratch = [](Operation *) -> FailureOr<int64_t> { return 0; };
   for (auto func : stage.getOps<func::FuncOp>()) {
     evenPadding(func);
+    fusion::expandAttention(func, hasAttentionKernel);
     // cuBLASLt multiplies bf16. Convolutions are widened: cuDNN may then
     // multiply in TF32, which holds bf16 and f16.
     fusion::widenContractions(func, fusion::Bf16Products::Rounded);

@@ -194,6 +194,9 @@ private:
     if (isa<nn::MatmulOp, nn::ConvOp, nn::ConvGradInputOp,
             nn::ConvGradWeightOp>(op))
       return emitContraction(unit);
+    if (isAttention(op))
+      return launch(emitAttentionKernel(stage.device, stage.nextName(), op,
+                                        unit.operands, plan.buffers));
     if (!isa<nn::GatherOp, nn::ScatterAddOp>(op))
       return launch(
           emitWindowKernel(stage.device, stage.nextName(), op, unit.operands));

@@ -1,6 +1,7 @@
 //===- PlainKernel.h - device functions written by hand --------*- C++ -*-===//
 //
-// Copies, rows by index and pooling windows: kernels that come from no group.
+// Copies, rows by index, pooling windows and attention: kernels that come from
+// no group.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -81,6 +82,15 @@ emitRowsKernel(mlir::ModuleOp module, llvm::StringRef name, mlir::Operation *op,
 mlir::FailureOr<KernelCode>
 emitWindowKernel(mlir::ModuleOp module, llvm::StringRef name,
                  mlir::Operation *op, llvm::ArrayRef<fusion::Placement> places);
+
+/// Whether there are kernels for an nn.attention or gradient of these types and
+/// sizes; and one of them (EmitAttention.cpp).
+constexpr int64_t kMostHeadSize = 128;
+bool hasAttentionKernel(mlir::Operation *op);
+KernelCode emitAttentionKernel(mlir::ModuleOp module, llvm::StringRef name,
+                               mlir::Operation *op,
+                               llvm::ArrayRef<fusion::Placement> places,
+                               llvm::ArrayRef<fusion::Buffer> buffers);
 
 /// *to = the frame's i64 at `from` as f64.
 KernelCode emitScalarKernel(mlir::ModuleOp module, llvm::StringRef name,

@@ -231,6 +231,8 @@ private:
     }
     if (isa<nn::ConcatOp, nn::PadOp>(op))
       return true;
+    if (isAttention(op)) // its rows, with numbers of any other stride
+      return tensorType(value).getShape().back() == 1 || at.strides.back() == 1;
     return ArrayRef(at.strides) ==
            ArrayRef(denseStrides(tensorType(value).getShape()));
   }

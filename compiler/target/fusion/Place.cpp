@@ -529,6 +529,8 @@ private:
     ArrayRef<int64_t> shape = tensorType(operand).getShape();
     if (isa<nn::MatmulOp>(op))
       return isMatrixPlace(shape, at);
+    if (isAttention(op))
+      return shape.back() == 1 || at.strides.back() == 1;
     SmallVector<int64_t> dense = denseStrides(shape);
     for (size_t d = 0; d < shape.size(); ++d)
       if (shape[d] != 1 && at.strides[d] != dense[d])
@@ -636,7 +638,13 @@ bool fusion::isLibraryOp(Operation *op) {
   return isa<nn::MatmulOp, nn::ConvOp, nn::ConvGradInputOp,
              nn::ConvGradWeightOp, nn::MaxPoolOp, nn::MaxPoolGradOp,
              nn::AvgPoolOp, nn::AvgPoolGradOp, nn::GatherOp, nn::ScatterAddOp>(
-      op);
+             op) ||
+         isAttention(op);
+}
+
+bool fusion::isAttention(Operation *op) {
+  return isa<nn::AttentionOp, nn::AttentionGradQueryOp,
+             nn::AttentionGradKeysOp>(op);
 }
 
 LogicalResult fusion::placeTask(TaskPlan &plan, const PlanOptions &options) {

@@ -114,6 +114,10 @@ mlir::LogicalResult planTask(mlir::func::FuncOp func, llvm::StringRef name,
 /// target has a call or a kernel.
 bool isLibraryOp(mlir::Operation *op);
 
+/// Attention and its gradients, whose operands and results have contiguous rows
+/// anywhere.
+bool isAttention(mlir::Operation *op);
+
 /// Groups the ops of a task (Fuse.cpp).
 std::vector<Group> formGroups(mlir::func::FuncOp func, const PlanOptions &);
 /// Buffers and units (Place.cpp).

@@ -85,6 +85,34 @@ private:
     });
   }
 
+  /// Whether an element of `of` is computed from that of the value.
+  bool isPartOf(Value value, Value of, llvm::DenseSet<Value> &tried) const {
+    if (value == of)
+      return true;
+    return group.computes(of) && isPoint(of) && tried.insert(of).second &&
+           llvm::any_of(of.getDefiningOp()->getOperands(),
+                        [&](Value x) { return isPartOf(value, x, tried); });
+  }
+  bool isPartOf(Value value, Value of) const {
+    llvm::DenseSet<Value> tried;
+    return isPartOf(value, of, tried);
+  }
+
+  /// Whether something else of the phase in which a target is written could
+  /// read the value after that.
+  bool isReadBeside(Value value, size_t target, int phase) {
+    for (auto [i, other] : llvm::enumerate(plan.targets))
+      if (i != target && isPoint(other.value) &&
+          phases.of(other.value) == phase && isPartOf(value, other.value))
+        return true;
+    for (const auto &reductions :
+         {plan.nest.rowReductions, plan.nest.columnReductions})
+      for (nn::ReduceOp op : reductions)
+        if (phases.of(op.getX()) == phase && isPartOf(value, op.getX()))
+          return true;
+    return false;
+  }
+
   /// A target that is written when the value is last used, or later.
   int borrow(Value value, int lastPhase) {
     for (auto [i, target] : llvm::enumerate(plan.targets)) {
@@ -92,7 +120,9 @@ private:
           target.value.getType() != value.getType() ||
           group.maps.find(target.value)->second !=
               group.maps.find(value)->second ||
-          phases.of(target.value) < lastPhase)
+          phases.of(target.value) < lastPhase ||
+          (phases.of(target.value) == lastPhase &&
+           isReadBeside(value, i, lastPhase)))
         continue;
       borrowed.insert(i);
       return i;

@@ -20,8 +20,9 @@ FailureOr<SmallVector<Literal>> evaluate(Operation *op,
                                          const EvaluateOptions &options,
                                          std::string &why) {
   const eval::Context context{operands, options, why};
-  for (auto family : {eval::elementwise, eval::shape, eval::indexing,
-                      eval::reduction, eval::contraction, eval::pooling}) {
+  for (auto family :
+       {eval::elementwise, eval::shape, eval::indexing, eval::reduction,
+        eval::contraction, eval::attention, eval::pooling}) {
     FailureOr<eval::Results> results = family(op, context);
     if (failed(results) || !results->empty())
       return results;

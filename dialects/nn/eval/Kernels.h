@@ -33,6 +33,7 @@ mlir::FailureOr<Results> shape(mlir::Operation *op, const Context &c);
 mlir::FailureOr<Results> indexing(mlir::Operation *op, const Context &c);
 mlir::FailureOr<Results> reduction(mlir::Operation *op, const Context &c);
 mlir::FailureOr<Results> contraction(mlir::Operation *op, const Context &c);
+mlir::FailureOr<Results> attention(mlir::Operation *op, const Context &c);
 mlir::FailureOr<Results> pooling(mlir::Operation *op, const Context &c);
 
 } // namespace pipec::nn::eval

@@ -5,6 +5,42 @@
 
 using namespace pipec::test;
 
+static float fromBFloat(uint32_t bits) {
+  bits <<= 16;
+  float value;
+  std::memcpy(&value, &bits, 4);
+  return value;
+}
+
+/// The upper half of a float's bits, to nearest even.
+static uint32_t toBFloat(uint32_t bits) {
+  if ((bits & 0x7fffffff) > 0x7f800000)
+    return 0x7fff;
+  return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+}
+
+/// ldmatrix: thread t says where row t % 8 of matrix t / 8 is, and gets two
+/// neighbours of each.
+static void loadMatrices(uint64_t address, uint32_t *out, bool turned) {
+  const uint32_t words[] = {static_cast<uint32_t>(address),
+                            static_cast<uint32_t>(address >> 32)};
+  const uint32_t *all = exchangeWithWarp(words, 2);
+  const int lane = currentThread() % 32, major = lane / 4, minor = lane % 4 * 2;
+  auto at = [&](int matrix, int row, int column) -> uint32_t {
+    const int thread = matrix * 8 + row;
+    const uint64_t start = all[thread] | uint64_t(all[32 + thread]) << 32;
+    uint16_t value;
+    std::memcpy(&value, reinterpret_cast<const char *>(start) + 2 * column, 2);
+    return value;
+  };
+  for (int i = 0; i < 4; ++i) {
+    const uint32_t low = turned ? at(i, minor, major) : at(i, major, minor);
+    const uint32_t high =
+        turned ? at(i, minor + 1, major) : at(i, major, minor + 1);
+    out[i] = low | high << 16;
+  }
+}
+
 extern "C" {
 __attribute__((visibility("default"))) int32_t pipec_test_tid_x() {
   return currentThread();
@@ -37,5 +73,47 @@ pipec_test_ballot(int32_t, bool condition) {
   for (int i = 0; i < 32; ++i)
     bits |= (all[i] & 1) << i;
   return static_cast<int32_t>(bits);
+}
+__attribute__((visibility("default"))) void pipec_test_warp(int32_t) {
+  exchangeWithWarp(0);
+}
+
+// Those with operands and results in memory (DeviceCode.cpp).
+__attribute__((visibility("default"))) void
+pipec_test_matrices(const uint64_t *in, uint32_t *out) {
+  loadMatrices(in[0], out, false);
+}
+__attribute__((visibility("default"))) void
+pipec_test_matrices_turned(const uint64_t *in, uint32_t *out) {
+  loadMatrices(in[0], out, true);
+}
+__attribute__((visibility("default"))) void pipec_test_mma(const uint64_t *in,
+                                                           float *out) {
+  uint32_t words[6];
+  for (int i = 0; i < 6; ++i)
+    words[i] = static_cast<uint32_t>(in[i]);
+  const uint32_t *all = exchangeWithWarp(words, 6);
+  const int lane = currentThread() % 32;
+  // a [16, 16] and b [16, 8]: word w of thread t has two neighbours along k.
+  auto half = [&](int word, int thread, int k) {
+    return fromBFloat(all[word * 32 + thread] >> (16 * (k % 2)));
+  };
+  for (int i = 0; i < 4; ++i) {
+    const int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+    const auto start = static_cast<uint32_t>(in[6 + i]);
+    float sum;
+    std::memcpy(&sum, &start, 4);
+    for (int k = 0; k < 16; ++k) {
+      const int pair = k % 8 / 2;
+      sum += half(row / 8 + k / 8 * 2, row % 8 * 4 + pair, k) *
+             half(4 + k / 8, column * 4 + pair, k);
+    }
+    out[i] = sum;
+  }
+}
+__attribute__((visibility("default"))) void
+pipec_test_bf16x2(const uint64_t *in, uint32_t *out) {
+  *out = toBFloat(static_cast<uint32_t>(in[0])) << 16 |
+         toBFloat(static_cast<uint32_t>(in[1]));
 }
 }

@@ -21,6 +21,8 @@ namespace {
 struct Replacement {
   const char *intrinsic, *function;
   bool meets;
+  /// Operands and results by memory: void (const void *in, void *out).
+  bool byMemory = false;
 };
 constexpr Replacement kReplacements[] = {
     {"llvm.nvvm.read.ptx.sreg.tid.x", "pipec_test_tid_x", false},
@@ -29,6 +31,13 @@ constexpr Replacement kReplacements[] = {
     {"llvm.nvvm.shfl.sync.bfly.i32", "pipec_test_shfl_i32", true},
     {"llvm.nvvm.shfl.sync.bfly.f32", "pipec_test_shfl_f32", true},
     {"llvm.nvvm.vote.ballot.sync", "pipec_test_ballot", true},
+    {"llvm.nvvm.bar.warp.sync", "pipec_test_warp", true},
+    {"llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.b16.p3", "pipec_test_matrices",
+     true, true},
+    {"llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.trans.b16.p3",
+     "pipec_test_matrices_turned", true, true},
+    {"llvm.nvvm.mma.m16n8k16.row.col.bf16", "pipec_test_mma", true, true},
+    {"llvm.nvvm.ff2bf16x2.rn", "pipec_test_bf16x2", false, true},
 };
 
 /// Rewrites device code as code of this machine.
@@ -64,16 +73,41 @@ private:
         with = &candidate;
     if (!with)
       throw std::runtime_error("no emulation of " + intrinsic.getName().str());
+    auto *pointer = llvm::PointerType::get(module.getContext(), 0);
+    auto *type = with->byMemory
+                     ? llvm::FunctionType::get(
+                           llvm::Type::getVoidTy(module.getContext()),
+                           {pointer, pointer}, false)
+                     : intrinsic.getFunctionType();
     llvm::Function *function = llvm::Function::Create(
-        intrinsic.getFunctionType(), llvm::Function::ExternalLinkage,
-        with->function, module);
+        type, llvm::Function::ExternalLinkage, with->function, module);
     for (llvm::User *user : llvm::make_early_inc_range(intrinsic.users())) {
       auto *call = llvm::cast<llvm::CallInst>(user);
-      call->setCalledFunction(function);
-      call->setAttributes({});
       if (with->meets)
         meeting.insert(call->getFunction()->getName().str());
+      if (with->byMemory) {
+        callByMemory(*call, function);
+        continue;
+      }
+      call->setCalledFunction(function);
+      call->setAttributes({});
     }
+  }
+
+  /// Operands one after the other, 8 bytes each; then what it leaves.
+  void callByMemory(llvm::CallInst &call, llvm::Function *function) {
+    llvm::BasicBlock &entry = call.getFunction()->getEntryBlock();
+    llvm::IRBuilder<> atEntry(&entry, entry.begin());
+    auto *words = llvm::ArrayType::get(atEntry.getInt64Ty(), call.arg_size());
+    llvm::Value *in = atEntry.CreateAlloca(words),
+                *out = atEntry.CreateAlloca(call.getType());
+    llvm::IRBuilder<> b(&call);
+    for (unsigned i = 0; i < call.arg_size(); ++i)
+      b.CreateStore(call.getArgOperand(i),
+                    b.CreateConstGEP1_64(b.getInt64Ty(), in, i));
+    b.CreateCall(function, {in, out});
+    call.replaceAllUsesWith(b.CreateLoad(call.getType(), out));
+    call.eraseFromParent();
   }
 
   /// void <kernel>_entry(char **arguments)

@@ -39,7 +39,7 @@ constexpr size_t kStack = 64 * 1024;
 struct Warp {
   int64_t arrivals = 0;
   int size = 0;
-  uint32_t values[2][kWarp] = {};
+  uint32_t values[2][kMostWords * kWarp] = {};
 };
 
 struct Fiber {
@@ -113,12 +113,18 @@ void pipec::test::meetBlock() {
 }
 
 const uint32_t *pipec::test::exchangeWithWarp(uint32_t value) {
+  return exchangeWithWarp(&value, 1);
+}
+
+const uint32_t *pipec::test::exchangeWithWarp(const uint32_t *words,
+                                              int count) {
   int thread = theBlock.current;
   Fiber &fiber = theBlock.fibers[thread];
   Warp &warp = theBlock.warps[thread / kWarp];
   // Two sets in turn: some may be one meeting ahead.
   uint32_t *values = warp.values[fiber.warpMeetings % 2];
-  values[thread % kWarp] = value;
+  for (int i = 0; i < count; ++i)
+    values[i * kWarp + thread % kWarp] = words[i];
   ++fiber.warpMeetings;
   ++warp.arrivals;
   fiber.waitsForWarp = true;

@@ -19,5 +19,9 @@ int64_t currentBlock();
 void meetBlock();
 /// Leaves a value, waits for all threads of the warp, and returns theirs: 32.
 const uint32_t *exchangeWithWarp(uint32_t value);
+/// The same with several words of each thread, kMostWords at most: word w of
+/// thread t at [w * 32 + t].
+constexpr int kMostWords = 6;
+const uint32_t *exchangeWithWarp(const uint32_t *words, int count);
 
 } // namespace pipec::test

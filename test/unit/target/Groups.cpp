@@ -132,3 +132,22 @@ TEST(Groups, LinearBackward) {
   EXPECT_EQ(runner.code().tasks.front().workspaceBytes, 3 * 30 * 4 + 24)
       << "only partial sums of the bias gradient";
 }
+
+// Weights by the row's sum and by its logarithm, in one kernel: the
+// exponentials that wait in the place of one result are read before it is
+// written.
+TEST(Groups, SoftmaxTwice) {
+  const std::string full = "6x9x40xf32", row = "6x9x1xf32";
+  StageText t;
+  t.load("x", "in", full).load("mask", "in", "1x9x40xf32");
+  t.op("m", "broadcast", {"mask"}, full).op("s", "add", {"x", "m"});
+  t.reduce("top", "max", "s", "2", row).op("tops", "broadcast", {"top"}, full);
+  t.op("d", "sub", {"s", "tops"}).op("e", "exp", {"d"});
+  t.reduce("sum", "sum", "e", "2", row).op("r", "reciprocal", {"sum"});
+  t.op("l", "log", {"sum"}).op("stat", "add", {"top", "l"});
+  t.op("stats", "broadcast", {"stat"}, full).op("c", "sub", {"s", "stats"});
+  t.op("again", "exp", {"c"}).store("again", "out");
+  t.op("rs", "broadcast", {"r"}, full).op("p", "mul", {"e", "rs"});
+  t.store("p", "out");
+  expectKernels(t.stage(), 1);
+}

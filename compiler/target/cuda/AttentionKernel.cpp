@@ -1,0 +1,327 @@
+//===- AttentionKernel.cpp - matrices in a block's shared memory ----------===//
+#include "compiler/target/cuda/AttentionKernel.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+
+using namespace mlir;
+using namespace pipec;
+using namespace pipec::cuda;
+using namespace pipec::fusion;
+
+/// Bytes between the end of a row and the next: rows then start in different
+/// banks, and are aligned for 16-byte accesses.
+constexpr int64_t kGap = 16;
+
+TileKernel::TileKernel(ModuleOp module, StringRef name,
+                       ArrayRef<KernelArgument> arguments, Type element)
+    : PlainKernel(module, name, arguments), element(element) {}
+
+void TileKernel::begin(int64_t blocks, int64_t warps) {
+  threads = warps * kWarp;
+  beginBlocks(blocks, threads);
+  thread = wide(threadNumber(b));
+  warp = arith::DivUIOp::create(b, thread, integer(kWarp));
+  lane = arith::RemUIOp::create(b, thread, integer(kWarp));
+}
+
+int64_t TileKernel::tileBytes(int64_t rows, int64_t columns, Type element) {
+  return rows * (columns * elementBytes(element) + kGap);
+}
+
+Tile TileKernel::newTile(int64_t rows, int64_t columns) {
+  Tile tile{code.sharedBytes, rows, columns};
+  code.sharedBytes += tileBytes(rows, columns, element);
+  return tile;
+}
+
+int64_t TileKernel::pitch(const Tile &tile) const {
+  return tile.columns + kGap / elementBytes(element);
+}
+
+PlainKernel::Value TileKernel::address(const Tile &tile, Value index,
+                                       int64_t constant) {
+  const int64_t bytes = tile.offset + constant * elementBytes(element);
+  return pointer(sharedMemory(b, bytes), element, index);
+}
+
+void TileKernel::fetch(const Tile &tile, const Matrix &from, Value firstRow) {
+  const int64_t width = from.width, parts = tile.columns / width,
+                total = tile.rows * parts;
+  Type scalar = b.getIntegerType(8 * elementBytes(element));
+  Type moved = width == 1 ? scalar : Type(VectorType::get({width}, scalar));
+  Value zero = arith::ConstantOp::create(b, b.getZeroAttr(moved));
+  Value none = integer(0);
+  auto read = [&](Value item) {
+    SmallVector<Value> at = indices(item, {tile.rows, parts});
+    Value row = add(firstRow, at[0]), column = times(at[1], width);
+    Value index = add(times(row, from.rowStride), column);
+    Value inside;
+    if (from.rows % tile.rows)
+      inside = less(row, from.rows);
+    if (from.columns != tile.columns) {
+      Value there = less(column, from.columns);
+      inside = inside ? both(inside, there) : there;
+    }
+    if (!inside)
+      return load(from.base, moved, index, width * elementBytes(scalar));
+    Value value = load(from.base, moved, select(inside, index, none),
+                       width * elementBytes(scalar));
+    return select(inside, value, zero);
+  };
+  auto write = [&](Value item, Value value) {
+    SmallVector<Value> at = indices(item, {tile.rows, parts});
+    Value index = add(times(at[0], pitch(tile)), times(at[1], width));
+    LLVM::StoreOp::create(b, value, address(tile, index, 0),
+                          width * elementBytes(scalar));
+  };
+  // Several loads are under way, as many as leave registers for the sums.
+  constexpr int64_t kAtOnce = 8;
+  if (total % threads == 0) {
+    for (int64_t start = 0; start < total; start += kAtOnce * threads) {
+      SmallVector<std::pair<Value, Value>> under;
+      for (int64_t i = 0; i < kAtOnce && start + i * threads < total; ++i) {
+        Value item = add(thread, integer(start + i * threads));
+        under.push_back({item, read(item)});
+      }
+      for (auto [item, value] : under)
+        write(item, value);
+    }
+    return;
+  }
+  loop(thread, integer(total), threads, {},
+       [&](Value item, Values &) { write(item, read(item)); });
+}
+
+PlainKernel::Values TileKernel::zeros(int64_t columns) {
+  return Values(columns / 2, real(0));
+}
+
+void TileKernel::multiply(Values &sums, const Tile &a, const Tile &b,
+                          bool transposed) {
+  if (isNarrow())
+    multiplyNarrow(sums, a, b, transposed);
+  else
+    multiplyWide(sums, a, b, transposed);
+}
+
+//===----------------------------------------------------------------------===//
+// bf16
+//===----------------------------------------------------------------------===//
+
+/// Four matrices of 8 x 8, whose rows are where the warp's threads say.
+PlainKernel::Values TileKernel::matrices(const Tile &tile, Value index,
+                                         int64_t constant, bool turned) {
+  Type word = b.getI32Type();
+  auto four = LLVM::LLVMStructType::getLiteral(b.getContext(),
+                                               {word, word, word, word});
+  auto name =
+      b.getStringAttr(turned ? "llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4."
+                               "trans.b16"
+                             : "llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4."
+                               "b16");
+  auto call = LLVM::CallIntrinsicOp::create(b, four, name,
+                                            address(tile, index, constant));
+  Values words;
+  for (int64_t i = 0; i < 4; ++i)
+    words.push_back(LLVM::ExtractValueOp::create(b, call.getResult(0), i));
+  return words;
+}
+
+void TileKernel::multiplyNarrow(Values &sums, const Tile &a, const Tile &with,
+                                bool transposed) {
+  auto masked = [&](Value x, int64_t mask) -> Value {
+    return arith::AndIOp::create(b, x, integer(mask));
+  };
+  auto shifted = [&](Value x, int64_t bits) -> Value {
+    return arith::ShRUIOp::create(b, x, integer(bits));
+  };
+  Value low = masked(lane, 15), high = times(shifted(lane, 4), 8);
+  Value ofA = add(times(add(times(warp, kWarpRows), low), pitch(a)), high);
+  Value rowB = low, columnB = high;
+  if (transposed) {
+    rowB = add(masked(lane, 7), high);
+    columnB = times(masked(shifted(lane, 3), 1), 8);
+  }
+  Value ofB = add(times(rowB, pitch(with)), columnB);
+  Type real = b.getF32Type();
+  auto four = LLVM::LLVMStructType::getLiteral(b.getContext(),
+                                               {real, real, real, real});
+  auto name = b.getStringAttr("llvm.nvvm.mma.m16n8k16.row.col.bf16");
+  const int64_t columns = static_cast<int64_t>(sums.size()) * 2;
+  for (int64_t depth = 0; depth < a.columns; depth += 16) {
+    Values left = matrices(a, ofA, depth, false);
+    for (int64_t n = 0; n < columns; n += 16) {
+      Values right = transposed
+                         ? matrices(with, ofB, n * pitch(with) + depth, false)
+                         : matrices(with, ofB, depth * pitch(with) + n, true);
+      for (int64_t half : {0, 1}) {
+        MutableArrayRef<Value> own =
+            MutableArrayRef(sums).slice(n / 2 + half * 4, 4);
+        Values operands = left;
+        operands.append({right[2 * half], right[2 * half + 1]});
+        operands.append(own.begin(), own.end());
+        auto call = LLVM::CallIntrinsicOp::create(b, four, name, operands);
+        for (int64_t i = 0; i < 4; ++i)
+          own[i] = LLVM::ExtractValueOp::create(b, call.getResult(0), i);
+      }
+    }
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// f32
+//===----------------------------------------------------------------------===//
+
+PlainKernel::Values TileKernel::lanes(Value vector) {
+  Values values;
+  for (int64_t i = 0; i < cast<VectorType>(vector.getType()).getDimSize(0); ++i)
+    values.push_back(LLVM::ExtractElementOp::create(
+        b, vector, arith::ConstantIntOp::create(b, i, 32)));
+  return values;
+}
+
+void TileKernel::multiplyWide(Values &sums, const Tile &a, const Tile &with,
+                              bool transposed) {
+  constexpr int64_t kStep = 4;
+  auto four = VectorType::get({kStep}, element),
+       two = VectorType::get({2}, element);
+  Value ofA = times(ownRow(0), pitch(a)), ofB = ownColumn(0);
+  if (transposed)
+    ofB = times(ofB, pitch(with));
+  auto read = [&](const Tile &tile, Value index, int64_t constant,
+                  VectorType type) {
+    return lanes(LLVM::LoadOp::create(b, type, address(tile, index, constant),
+                                      type.getDimSize(0) * sizeof(float)));
+  };
+  sums = loop(integer(0), integer(a.columns), kStep, sums,
+              [&](Value depth, Values &now) {
+                Value atA = add(ofA, depth);
+                const Values rows[] = {read(a, atA, 0, four),
+                                       read(a, atA, 8 * pitch(a), four)};
+                Value atB =
+                    add(ofB, transposed ? depth : times(depth, pitch(with)));
+                for (size_t i = 0; i < now.size(); i += 4) {
+                  const int64_t column = static_cast<int64_t>(i) * 2;
+                  Values columns[2];
+                  for (int64_t side : {0, 1})
+                    if (transposed)
+                      columns[side] =
+                          read(with, atB, (column + side) * pitch(with), four);
+                  for (int64_t k = 0; k < kStep; ++k) {
+                    Values both =
+                        transposed
+                            ? Values{columns[0][k], columns[1][k]}
+                            : read(with, atB, k * pitch(with) + column, two);
+                    for (size_t j = 0; j < 4; ++j)
+                      now[i + j] = fma(rows[j / 2][k], both[j % 2], now[i + j]);
+                  }
+                }
+              });
+}
+
+//===----------------------------------------------------------------------===//
+// Results
+//===----------------------------------------------------------------------===//
+
+PlainKernel::Value TileKernel::ownRow(int which) {
+  Value row = arith::DivUIOp::create(b, lane, integer(4));
+  return add(add(times(warp, kWarpRows), row), integer(8 * which));
+}
+
+PlainKernel::Value TileKernel::ownColumn(size_t which) {
+  Value column = times(arith::RemUIOp::create(b, lane, integer(4)), 2);
+  return add(column, integer(static_cast<int64_t>(which / 4 * 8 + which % 2)));
+}
+
+/// Two neighbours in the element's type, as they stand in memory.
+PlainKernel::Value TileKernel::pair(Value x, Value y) {
+  if (isNarrow())
+    return LLVM::CallIntrinsicOp::create(
+               b, VectorType::get({2}, element),
+               b.getStringAttr("llvm.nvvm.ff2bf16x2.rn"), ValueRange{y, x})
+        .getResult(0);
+  Value both = LLVM::UndefOp::create(b, VectorType::get({2}, element));
+  for (auto [i, value] : llvm::enumerate(ValueRange{x, y}))
+    both = LLVM::InsertElementOp::create(
+        b, both, value,
+        arith::ConstantIntOp::create(b, static_cast<int64_t>(i), 32));
+  return both;
+}
+
+void TileKernel::keep(const Tile &tile, const Values &sums) {
+  for (int which : {0, 1}) {
+    Value index = add(times(ownRow(which), pitch(tile)), ownColumn(0));
+    for (size_t i = 2 * which; i < sums.size(); i += 4)
+      LLVM::StoreOp::create(b, pair(sums[i], sums[i + 1]),
+                            address(tile, index, i / 4 * 8),
+                            2 * elementBytes(element));
+  }
+}
+
+void TileKernel::put(const Matrix &to, Value firstRow, const Values &sums,
+                     ArrayRef<Value> factors) {
+  auto one = [&](Value both, int64_t i) -> Value {
+    return LLVM::ExtractElementOp::create(
+        b, both, arith::ConstantIntOp::create(b, i, 32));
+  };
+  for (int which : {0, 1}) {
+    Value row = add(firstRow, ownRow(which));
+    when(less(row, to.rows), [&] {
+      for (size_t i = 2 * which; i < sums.size(); i += 4) {
+        Value both = pair(multiplied(sums[i], factors[which]),
+                          multiplied(sums[i + 1], factors[which]));
+        Value column = ownColumn(i);
+        Value index = add(times(row, to.rowStride), column);
+        const int64_t last = static_cast<int64_t>(i / 4 * 8 + 8);
+        auto guarded = [&](Value at, llvm::function_ref<void()> body) {
+          if (last <= to.columns)
+            body();
+          else
+            when(less(at, to.columns), body);
+        };
+        if (to.width > 1) {
+          guarded(column, [&] {
+            store(both, to.base, index, 2 * elementBytes(element));
+          });
+          continue;
+        }
+        for (int64_t side : {0, 1})
+          guarded(add(column, integer(side)), [&] {
+            store(one(both, side), to.base, add(index, integer(side)));
+          });
+      }
+    });
+  }
+}
+
+void TileKernel::meetWarp() {
+  NVVM::SyncWarpOp::create(b, arith::ConstantIntOp::create(b, -1, 32));
+}
+
+//===----------------------------------------------------------------------===//
+// Arithmetic
+//===----------------------------------------------------------------------===//
+
+PlainKernel::Value TileKernel::real(double value) {
+  return arith::ConstantOp::create(
+      b, b.getF32FloatAttr(static_cast<float>(value)));
+}
+PlainKernel::Value TileKernel::plus(Value x, Value y) {
+  return arith::AddFOp::create(b, x, y);
+}
+PlainKernel::Value TileKernel::multiplied(Value x, Value y) {
+  return arith::MulFOp::create(b, x, y);
+}
+PlainKernel::Value TileKernel::exp2(Value x) {
+  return LLVM::Exp2Op::create(b, x.getType(), x);
+}
+PlainKernel::Value TileKernel::larger(Value x, Value y) {
+  return arith::MaxNumFOp::create(b, x, y);
+}
+PlainKernel::Value TileKernel::fma(Value x, Value y, Value z) {
+  return LLVM::FMAOp::create(b, x.getType(), x, y, z);
+}
+PlainKernel::Value TileKernel::atMost(Value x, Value y) {
+  return arith::MinUIOp::create(b, x, y);
+}

@@ -1,0 +1,145 @@
+// However attention is spelled, it becomes one op; what reads the
+// probabilities or trains the mask keeps them.
+// RUN: pipec-opt %s --nn-fuse-attention --split-input-file | FileCheck %s
+
+// The scale on both factors, a constant triangle, zeros for NaN; heads of 8.
+// CHECK-LABEL: func.func @main
+// CHECK:      %[[Y:.*]], %{{.*}} = nn.attention %arg0, %arg1, %arg2 {causal, scale = 2.500000e-01 : f64, zero_rows}
+// CHECK-NEXT: return %[[Y]]
+func.func @main(%q: tensor<2x4x3x8xf32>, %k: tensor<2x4x3x8xf32>, %v: tensor<2x4x3x8xf32>) -> tensor<2x4x3x8xf32> {
+  %half = nn.constant dense<0.5> : tensor<2x4x3x8xf32>
+  %a = nn.mul %q, %half : (tensor<2x4x3x8xf32>, tensor<2x4x3x8xf32>) -> tensor<2x4x3x8xf32>
+  %b = nn.mul %half, %k : (tensor<2x4x3x8xf32>, tensor<2x4x3x8xf32>) -> tensor<2x4x3x8xf32>
+  %s = nn.matmul %a, %b {transpose_b} : (tensor<2x4x3x8xf32>, tensor<2x4x3x8xf32>) -> tensor<2x4x3x3xf32>
+  %m = nn.constant dense<[[[[0.0, -1.0e9, 0xFF800000], [0.0, 0.0, 0xFF800000], [0.0, 0.0, 0.0]]]]> : tensor<1x1x3x3xf32>
+  %mask = nn.broadcast %m : (tensor<1x1x3x3xf32>) -> tensor<2x4x3x3xf32>
+  %t = nn.add %s, %mask : (tensor<2x4x3x3xf32>, tensor<2x4x3x3xf32>) -> tensor<2x4x3x3xf32>
+  %p = nn.softmax %t : (tensor<2x4x3x3xf32>) -> tensor<2x4x3x3xf32>
+  %n = nn.is_nan %p : (tensor<2x4x3x3xf32>) -> tensor<2x4x3x3xi1>
+  %zero = nn.constant dense<0.0> : tensor<2x4x3x3xf32>
+  %w = nn.select %n, %zero, %p : (tensor<2x4x3x3xi1>, tensor<2x4x3x3xf32>, tensor<2x4x3x3xf32>) -> tensor<2x4x3x3xf32>
+  %y = nn.matmul %w, %v : (tensor<2x4x3x3xf32>, tensor<2x4x3x8xf32>) -> tensor<2x4x3x8xf32>
+  return %y : tensor<2x4x3x8xf32>
+}
+
+// -----
+
+// Keys already turned, a quotient of the scores, a triangle of positions that
+// selects, and numbers known at run time: all in one place.
+// CHECK-LABEL: func.func @main
+// CHECK:      %[[K:.*]] = nn.transpose %arg1 {permutation = array<i64: 0, 2, 1>}
+// CHECK:      %[[M:.*]] = nn.broadcast %arg3 : (tensor<2x1x3xf32>) -> tensor<2x3x3xf32>
+// CHECK:      nn.attention %arg0, %[[K]], %arg2, %[[M]] {causal, scale = 5.000000e-01 : f64}
+// CHECK-NOT:  nn.matmul
+func.func @main(%q: tensor<2x3x4xf32>, %k: tensor<2x4x3xf32>, %v: tensor<2x3x4xf32>, %m: tensor<2x1x3xf32>) -> tensor<2x3x4xf32> {
+  %s = nn.matmul %q, %k : (tensor<2x3x4xf32>, tensor<2x4x3xf32>) -> tensor<2x3x3xf32>
+  %two = nn.constant dense<2.0> : tensor<2x3x3xf32>
+  %t = nn.div %s, %two : (tensor<2x3x3xf32>, tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
+  %i = nn.iota {axis = 1 : i64} : () -> tensor<2x3x3xi64>
+  %j = nn.iota {axis = 2 : i64} : () -> tensor<2x3x3xi64>
+  %seen = nn.compare %i, %j {predicate = "ge"} : (tensor<2x3x3xi64>, tensor<2x3x3xi64>) -> tensor<2x3x3xi1>
+  %low = nn.constant dense<-1.0e9> : tensor<2x3x3xf32>
+  %u = nn.select %seen, %t, %low : (tensor<2x3x3xi1>, tensor<2x3x3xf32>, tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
+  %mask = nn.broadcast %m : (tensor<2x1x3xf32>) -> tensor<2x3x3xf32>
+  %w = nn.add %mask, %u : (tensor<2x3x3xf32>, tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
+  %p = nn.softmax %w : (tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
+  %y = nn.matmul %p, %v : (tensor<2x3x3xf32>, tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
+  return %y : tensor<2x3x4xf32>
+}
+
+// -----
+
+// Heads and batch as one dimension in the products, apart in the mask, which
+// comes before the scale.
+// CHECK-LABEL: func.func @main
+// CHECK-DAG:  %[[Q:.*]] = nn.reshape %arg0 : (tensor<6x3x4xf32>) -> tensor<2x3x3x4xf32>
+// CHECK-DAG:  %[[B:.*]] = nn.select %arg3, %{{.*}}, %{{.*}} : (tensor<2x1x1x3xi1>
+// CHECK-DAG:  %[[C:.*]] = nn.mul %[[B]]
+// CHECK-DAG:  %[[D:.*]] = nn.broadcast %[[C]] : (tensor<2x1x1x3xf32>) -> tensor<2x3x3x3xf32>
+// CHECK:      %[[Y:.*]], %{{.*}} = nn.attention %[[Q]], %{{.*}}, %{{.*}}, %[[D]] {scale = 2.500000e-01 : f64}
+// CHECK-NEXT: nn.reshape %[[Y]] : (tensor<2x3x3x4xf32>) -> tensor<6x3x4xf32>
+func.func @main(%q: tensor<6x3x4xf32>, %k: tensor<6x3x4xf32>, %v: tensor<6x3x4xf32>, %m: tensor<2x1x1x3xi1>) -> tensor<6x3x4xf32> {
+  %s = nn.matmul %q, %k {transpose_b} : (tensor<6x3x4xf32>, tensor<6x3x4xf32>) -> tensor<6x3x3xf32>
+  %r = nn.reshape %s : (tensor<6x3x3xf32>) -> tensor<2x3x3x3xf32>
+  %mask = nn.broadcast %m : (tensor<2x1x1x3xi1>) -> tensor<2x3x3x3xi1>
+  %low = nn.constant dense<-3.40282347E+38> : tensor<2x3x3x3xf32>
+  %u = nn.select %mask, %r, %low : (tensor<2x3x3x3xi1>, tensor<2x3x3x3xf32>, tensor<2x3x3x3xf32>) -> tensor<2x3x3x3xf32>
+  %c = nn.constant dense<0.25> : tensor<2x3x3x3xf32>
+  %t = nn.mul %u, %c : (tensor<2x3x3x3xf32>, tensor<2x3x3x3xf32>) -> tensor<2x3x3x3xf32>
+  %p = nn.softmax %t : (tensor<2x3x3x3xf32>) -> tensor<2x3x3x3xf32>
+  %x = nn.reshape %p : (tensor<2x3x3x3xf32>) -> tensor<6x3x3xf32>
+  %y = nn.matmul %x, %v : (tensor<6x3x3xf32>, tensor<6x3x4xf32>) -> tensor<6x3x4xf32>
+  return %y : tensor<6x3x4xf32>
+}
+
+// -----
+
+// The probabilities are an output.
+// CHECK-LABEL: func.func @main
+// CHECK-NOT: nn.attention
+func.func @main(%q: tensor<2x3x4xf32>, %k: tensor<2x3x4xf32>) -> (tensor<2x3x4xf32>, tensor<2x3x3xf32>) {
+  %s = nn.matmul %q, %k {transpose_b} : (tensor<2x3x4xf32>, tensor<2x3x4xf32>) -> tensor<2x3x3xf32>
+  %p = nn.softmax %s : (tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
+  %y = nn.matmul %p, %k : (tensor<2x3x3xf32>, tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
+  return %y, %p : tensor<2x3x4xf32>, tensor<2x3x3xf32>
+}
+
+// -----
+
+nn.parameter @bias : tensor<1x3x3xf32> {role = "weight", file = 0 : i64, offset = 0 : i64, length = 36 : i64}
+
+// The numbers added to the scores train.
+// CHECK-LABEL: func.func @main
+// CHECK-NOT: nn.attention
+func.func @main(%q: tensor<2x3x4xf32>, %k: tensor<2x3x4xf32>) -> tensor<2x3x4xf32> {
+  %s = nn.matmul %q, %k {transpose_b} : (tensor<2x3x4xf32>, tensor<2x3x4xf32>) -> tensor<2x3x3xf32>
+  %b = nn.weight @bias : tensor<1x3x3xf32>
+  %c = nn.broadcast %b : (tensor<1x3x3xf32>) -> tensor<2x3x3xf32>
+  %t = nn.add %s, %c : (tensor<2x3x3xf32>, tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
+  %p = nn.softmax %t : (tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
+  %y = nn.matmul %p, %k : (tensor<2x3x3xf32>, tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
+  return %y : tensor<2x3x4xf32>
+}
+
+// -----
+
+// Where a row may be masked as a whole, -1e9 is no infinity: all weights are
+// equal then.
+// CHECK-LABEL: func.func @main
+// CHECK-NOT: nn.attention
+func.func @main(%q: tensor<2x3x4xf32>, %k: tensor<2x3x4xf32>, %m: tensor<2x3x3xi1>) -> tensor<2x3x4xf32> {
+  %s = nn.matmul %q, %k {transpose_b} : (tensor<2x3x4xf32>, tensor<2x3x4xf32>) -> tensor<2x3x3xf32>
+  %low = nn.constant dense<-1.0e9> : tensor<2x3x3xf32>
+  %t = nn.select %m, %s, %low : (tensor<2x3x3xi1>, tensor<2x3x3xf32>, tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
+  %p = nn.softmax %t : (tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
+  %y = nn.matmul %p, %k : (tensor<2x3x3xf32>, tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
+  return %y : tensor<2x3x4xf32>
+}
+
+// -----
+
+// A mask of one row that keeps all is no triangle.
+// CHECK-LABEL: func.func @main
+// CHECK: nn.attention %arg0, %arg1, %arg1, %{{.*}} {scale
+func.func @main(%q: tensor<2x3x4xf32>, %k: tensor<2x3x4xf32>) -> tensor<2x3x4xf32> {
+  %s = nn.matmul %q, %k {transpose_b} : (tensor<2x3x4xf32>, tensor<2x3x4xf32>) -> tensor<2x3x3xf32>
+  %m = nn.constant dense<true> : tensor<1x1x1xi1>
+  %c = nn.broadcast %m : (tensor<1x1x1xi1>) -> tensor<2x3x3xi1>
+  %low = nn.constant dense<0xFF800000> : tensor<2x3x3xf32>
+  %t = nn.select %c, %s, %low : (tensor<2x3x3xi1>, tensor<2x3x3xf32>, tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
+  %p = nn.softmax %t : (tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
+  %y = nn.matmul %p, %k : (tensor<2x3x3xf32>, tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
+  return %y : tensor<2x3x4xf32>
+}
+
+// -----
+
+// Heads that the kernels do not hold.
+// CHECK-LABEL: func.func @main
+// CHECK-NOT: nn.attention
+func.func @main(%q: tensor<3x129xf32>, %k: tensor<3x129xf32>) -> tensor<3x129xf32> {
+  %s = nn.matmul %q, %k {transpose_b} : (tensor<3x129xf32>, tensor<3x129xf32>) -> tensor<3x3xf32>
+  %p = nn.softmax %s : (tensor<3x3xf32>) -> tensor<3x3xf32>
+  %y = nn.matmul %p, %k : (tensor<3x3xf32>, tensor<3x129xf32>) -> tensor<3x129xf32>
+  return %y : tensor<3x129xf32>
+}
