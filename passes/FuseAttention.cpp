@@ -3,6 +3,9 @@
 #include "passes/KnownValues.h"
 #include "passes/Passes.h"
 
+#include <cmath>
+#include <limits>
+
 namespace pipec {
 #define GEN_PASS_DEF_FUSEATTENTION
 #include "passes/Passes.h.inc"
@@ -16,8 +19,10 @@ namespace {
 
 /// Scores below this have no weight beside one that is in use.
 constexpr double kLow = -1e9;
-/// What is added to a score that is smaller by far replaces it.
-constexpr double kReplaces = -1e30;
+/// Row statistics are log sum exp in f32: a row's largest score must not be so
+/// large that the logarithm of a sum is lost beside it.
+constexpr double kMostTop = 64;
+constexpr double kHidden = -std::numeric_limits<double>::infinity();
 
 std::optional<double> splatOf(Value value) {
   auto constant = value.getDefiningOp<ConstantOp>();
@@ -101,7 +106,7 @@ private:
                              .end()[found.scores.getTransposeA() ? -2 : -1];
     ArrayRef<int64_t> y = tensorType(found.result.getY()).getShape();
     if (size > mostHeadSize || size != y.back() || size == 0 ||
-        llvm::is_contained(found.shape, 0))
+        llvm::is_contained(found.shape, 0) || !keepsTops(found))
       return std::nullopt;
     return found;
   }
@@ -185,8 +190,6 @@ private:
       auto drops = [&](double x) { return (x != 0) != second; };
       if (isTriangle(condition, full, keeps, drops))
         found.causal = true;
-      else if (*low > kReplaces)
-        return false; // a row without any score attends to all
       else
         found.terms.push_back(
             {selected(select, condition, *low, second), full, found.scale});
@@ -305,6 +308,79 @@ private:
       ++number;
     });
     return all;
+  }
+
+  /// What a mask does to rows of scores.
+  struct Effect {
+    bool lowers = false; ///< by finite numbers beyond kMostTop
+    bool hides = false;  ///< by minus infinity
+  };
+
+  /// Whether masks leave every row its largest score, or none at all: a row
+  /// that finite numbers hide as a whole attends to all keys alike, which the
+  /// statistics of its scores could not tell (see kMostTop).
+  bool keepsTops(const Found &found) {
+    int lower = 0, hide = 0;
+    for (const Term &term : found.terms) {
+      std::optional<Effect> effect = effectOf(term, found.causal);
+      if (!effect)
+        return false;
+      lower += effect->lowers;
+      hide += effect->hides && !effect->lowers;
+    }
+    return lower == 0 || (lower == 1 && hide == 0);
+  }
+
+  /// None when a row may be left with a top beyond kMostTop.
+  std::optional<Effect> effectOf(const Term &term, bool causal) {
+    Value value = term.value;
+    while (auto reshape = value.getDefiningOp<ReshapeOp>())
+      value = withoutBroadcast(reshape.getX());
+    // Known at run time: one of two numbers.
+    if (auto select = value.getDefiningOp<SelectOp>()) {
+      Effect effect;
+      bool small = true;
+      for (Value side : {select.getA(), select.getB()}) {
+        auto x = splatOf(withoutBroadcast(side));
+        small = small && x &&
+                (*x * term.factor == kHidden ||
+                 std::abs(*x * term.factor) <= kMostTop);
+        effect.hides |= small && *x * term.factor == kHidden;
+      }
+      if (small)
+        return effect;
+    }
+    return knownEffect(term, causal);
+  }
+
+  std::optional<Effect> knownEffect(const Term &term, bool causal) {
+    const int64_t rows = tensorType(term.value).getShape().end()[-2];
+    Effect effect;
+    int64_t last = -1;
+    double top = 0;
+    bool good = true;
+    auto endRow = [&] { good = good && std::abs(top) <= kMostTop; };
+    bool isKnown =
+        forRows(term.value, [&](int64_t row, int64_t column, double x) {
+          x *= term.factor;
+          if (column == 0) {
+            if (last >= 0)
+              endRow();
+            last = row;
+            top = kHidden;
+          }
+          good = good && x <= kMostTop; // and no NaN
+          // What all queries of the row see.
+          if (!causal || column <= (rows == 1 ? 0 : row))
+            top = std::max(top, x);
+          effect.hides |= x == kHidden;
+          effect.lowers |= x < -kMostTop && x != kHidden;
+          return good;
+        });
+    endRow();
+    if (!isKnown || !good)
+      return std::nullopt;
+    return effect;
   }
 
   //===--------------------------------------------------------------------===//

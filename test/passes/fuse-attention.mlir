@@ -25,13 +25,17 @@ func.func @main(%q: tensor<2x4x3x8xf32>, %k: tensor<2x4x3x8xf32>, %v: tensor<2x4
 // -----
 
 // Keys already turned, a quotient of the scores, a triangle of positions that
-// selects, and numbers known at run time: all in one place.
+// selects, and a mask that hides known at run time: all in one place.
 // CHECK-LABEL: func.func @main
+// CHECK:      %[[H:.*]] = nn.select %arg3
 // CHECK:      %[[K:.*]] = nn.transpose %arg1 {permutation = array<i64: 0, 2, 1>}
-// CHECK:      %[[M:.*]] = nn.broadcast %arg3 : (tensor<2x1x3xf32>) -> tensor<2x3x3xf32>
+// CHECK:      %[[M:.*]] = nn.broadcast %[[H]] : (tensor<2x1x3xf32>) -> tensor<2x3x3xf32>
 // CHECK:      nn.attention %arg0, %[[K]], %arg2, %[[M]] {causal, scale = 5.000000e-01 : f64}
 // CHECK-NOT:  nn.matmul
-func.func @main(%q: tensor<2x3x4xf32>, %k: tensor<2x4x3xf32>, %v: tensor<2x3x4xf32>, %m: tensor<2x1x3xf32>) -> tensor<2x3x4xf32> {
+func.func @main(%q: tensor<2x3x4xf32>, %k: tensor<2x4x3xf32>, %v: tensor<2x3x4xf32>, %c: tensor<2x1x3xi1>) -> tensor<2x3x4xf32> {
+  %zero = nn.constant dense<0.0> : tensor<2x1x3xf32>
+  %none = nn.constant dense<0xFF800000> : tensor<2x1x3xf32>
+  %m = nn.select %c, %zero, %none : (tensor<2x1x3xi1>, tensor<2x1x3xf32>, tensor<2x1x3xf32>) -> tensor<2x1x3xf32>
   %s = nn.matmul %q, %k : (tensor<2x3x4xf32>, tensor<2x4x3xf32>) -> tensor<2x3x3xf32>
   %two = nn.constant dense<2.0> : tensor<2x3x3xf32>
   %t = nn.div %s, %two : (tensor<2x3x3xf32>, tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
@@ -62,7 +66,7 @@ func.func @main(%q: tensor<6x3x4xf32>, %k: tensor<6x3x4xf32>, %v: tensor<6x3x4xf
   %s = nn.matmul %q, %k {transpose_b} : (tensor<6x3x4xf32>, tensor<6x3x4xf32>) -> tensor<6x3x3xf32>
   %r = nn.reshape %s : (tensor<6x3x3xf32>) -> tensor<2x3x3x3xf32>
   %mask = nn.broadcast %m : (tensor<2x1x1x3xi1>) -> tensor<2x3x3x3xi1>
-  %low = nn.constant dense<-3.40282347E+38> : tensor<2x3x3x3xf32>
+  %low = nn.constant dense<0xFF800000> : tensor<2x3x3x3xf32>
   %u = nn.select %mask, %r, %low : (tensor<2x3x3x3xi1>, tensor<2x3x3x3xf32>, tensor<2x3x3x3xf32>) -> tensor<2x3x3x3xf32>
   %c = nn.constant dense<0.25> : tensor<2x3x3x3xf32>
   %t = nn.mul %u, %c : (tensor<2x3x3x3xf32>, tensor<2x3x3x3xf32>) -> tensor<2x3x3x3xf32>
@@ -114,6 +118,49 @@ func.func @main(%q: tensor<2x3x4xf32>, %k: tensor<2x3x4xf32>, %m: tensor<2x3x3xi
   %p = nn.softmax %t : (tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
   %y = nn.matmul %p, %k : (tensor<2x3x3xf32>, tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
   return %y : tensor<2x3x4xf32>
+}
+
+// -----
+
+// Nor are numbers that are known at run time alone.
+// CHECK-LABEL: func.func @main
+// CHECK-NOT: nn.attention
+func.func @main(%q: tensor<2x3x4xf32>, %k: tensor<2x3x4xf32>, %m: tensor<2x3x3xf32>) -> tensor<2x3x4xf32> {
+  %s = nn.matmul %q, %k {transpose_b} : (tensor<2x3x4xf32>, tensor<2x3x4xf32>) -> tensor<2x3x3xf32>
+  %t = nn.add %s, %m : (tensor<2x3x3xf32>, tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
+  %p = nn.softmax %t : (tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
+  %y = nn.matmul %p, %k : (tensor<2x3x3xf32>, tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
+  return %y : tensor<2x3x4xf32>
+}
+
+// -----
+
+// A known mask goes along while every row has a key that it leaves alone.
+// CHECK-LABEL: func.func @main
+// CHECK: nn.attention
+func.func @main(%q: tensor<2x2x4xf32>, %k: tensor<2x2x4xf32>) -> tensor<2x2x4xf32> {
+  %s = nn.matmul %q, %k {transpose_b} : (tensor<2x2x4xf32>, tensor<2x2x4xf32>) -> tensor<2x2x2xf32>
+  %m = nn.constant dense<[[[-1.0e9, 0.0], [-100.0, 1.0]]]> : tensor<1x2x2xf32>
+  %b = nn.broadcast %m : (tensor<1x2x2xf32>) -> tensor<2x2x2xf32>
+  %t = nn.add %s, %b : (tensor<2x2x2xf32>, tensor<2x2x2xf32>) -> tensor<2x2x2xf32>
+  %p = nn.softmax %t : (tensor<2x2x2xf32>) -> tensor<2x2x2xf32>
+  %y = nn.matmul %p, %k : (tensor<2x2x2xf32>, tensor<2x2x4xf32>) -> tensor<2x2x4xf32>
+  return %y : tensor<2x2x4xf32>
+}
+
+// -----
+
+// The second row of this one has none.
+// CHECK-LABEL: func.func @main
+// CHECK-NOT: nn.attention
+func.func @main(%q: tensor<2x2x4xf32>, %k: tensor<2x2x4xf32>) -> tensor<2x2x4xf32> {
+  %s = nn.matmul %q, %k {transpose_b} : (tensor<2x2x4xf32>, tensor<2x2x4xf32>) -> tensor<2x2x2xf32>
+  %m = nn.constant dense<[[[-1.0e9, 0.0], [-1.0e9, -1.0e9]]]> : tensor<1x2x2xf32>
+  %b = nn.broadcast %m : (tensor<1x2x2xf32>) -> tensor<2x2x2xf32>
+  %t = nn.add %s, %b : (tensor<2x2x2xf32>, tensor<2x2x2xf32>) -> tensor<2x2x2xf32>
+  %p = nn.softmax %t : (tensor<2x2x2xf32>) -> tensor<2x2x2xf32>
+  %y = nn.matmul %p, %k : (tensor<2x2x2xf32>, tensor<2x2x4xf32>) -> tensor<2x2x4xf32>
+  return %y : tensor<2x2x4xf32>
 }
 
 // -----
