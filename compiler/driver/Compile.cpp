@@ -506,8 +506,8 @@ int Compiler::generate() {
   PlanFolder folder(output);
   try {
     return generate(folder);
-  } catch (const Failure &failure) { // of a file under a name that goes away
-    throw Failure(failure.code, folder.shown(failure.what()));
+  } catch (const Failure &failure) {
+    folder.rethrow(failure);
   }
 }
 

@@ -171,6 +171,13 @@ std::string PlanFolder::shown(std::string message) const {
   return message;
 }
 
+void PlanFolder::rethrow(const Failure &failure) const {
+  const std::string message = shown(failure.what());
+  if (message == failure.what())
+    throw; // what it is besides
+  throw Failure(failure.code, message);
+}
+
 void PlanFolder::commit() {
   std::error_code error;
   std::string old;

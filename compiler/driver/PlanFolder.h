@@ -1,8 +1,8 @@
-//===- PlanFolder.h - the plan directory on disk -----------------*- C++
-//-*-===//
+//===- PlanFolder.h - the plan directory on disk ----------------*- C++ -*-===//
 #pragma once
 
 #include "runtime/program/Plan.h"
+#include "support/Failure.h"
 
 #include <functional>
 #include <string>
@@ -35,6 +35,9 @@ public:
   void addStages(plan::Plan &plan) const;
   /// A message with the plan's name in place of the temporary one.
   std::string shown(std::string message) const;
+  /// Throws the failure that is being handled; where it names a file under the
+  /// temporary name, which goes away, the same about the plan's.
+  [[noreturn]] void rethrow(const Failure &failure) const;
   /// Replaces what was there.
   void commit();
 

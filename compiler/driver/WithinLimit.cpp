@@ -6,6 +6,7 @@
 
 #include <limits>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -44,11 +45,16 @@ plan::NoFit tooLarge(const OverLimit &over) {
           " may need less");
 }
 
+/// Names of strategies. No property of a row says what keeps little or is worth
+/// a plan of its own: of a new row of Strategies.def somebody has to. A name
+/// that goes away there goes away here (WithinLimitTest looks).
+using Names = std::span<const char *const>;
 /// What takes part in `auto` and keeps little.
-const std::vector<std::string> kFrugal = {"1f1b", "v-half", "v-min", "naive"};
-/// What takes part and is planned at once, and all that does.
-const std::vector<std::string> kRivals = {"1f1b",   "gpipe", "zb-h1", "dp",
-                                          "v-half", "v-min", "naive", "auto"};
+constexpr const char *kFrugal[] = {"1f1b", "v-half", "v-min", "naive"};
+/// What takes part and may be the fastest that fits, and all that does.
+constexpr const char *kRivals[] = {"1f1b",   "gpipe", "zb-h1", "dp",
+                                   "v-half", "v-min", "naive", "auto"};
+constexpr const char *kAll[] = {"auto"};
 
 /// The options with a remedy; nothing where it is more than an option.
 std::optional<CompileOptions> with(const plan::Remedy &remedy,
@@ -82,21 +88,21 @@ int64_t needOf(const plan::NoFit &failure) {
   return bytes;
 }
 
-/// With less and less for the planner, which stays in the options.
+/// With less and less for the planner, from what the options leave it on; what
+/// fits stays in the options.
 template <typename Plans>
 auto shrinking(CompileOptions &options, const Plans &plans)
     -> decltype(plans(options)) {
   // Quarters of powers of two, the same ones whatever the limit, so that a plan
   // found under one is found under another.
   std::optional<OverLimit> least;
-  options.memoryMargin = 0;
   for (int64_t tries = 1, given = 0;; ++tries) {
     try {
       return plans(options);
     } catch (const OverLimit &over) {
       if (!least || over.bytes < least->bytes)
         least = over;
-      given = nextLower(given > 0 ? given : over.limit);
+      given = nextLower(given > 0 ? given : over.limit - options.memoryMargin);
     } catch (const Failure &failure) {
       if (!least || failure.code != Exit::NoFit)
         throw;
@@ -112,11 +118,10 @@ auto shrinking(CompileOptions &options, const Plans &plans)
 /// the plan; with `first` that of the first that has one. Without any, `least`
 /// is the refusal of the smallest, if that is smaller than what it was.
 std::optional<std::pair<CompileOptions, Prospect>>
-fitting(const CompileOptions &options, const Trial &trial,
-        const std::vector<std::string> &strategies, bool first,
-        std::optional<plan::NoFit> &least) {
+fitting(const CompileOptions &options, const Trial &trial, Names strategies,
+        bool first, std::optional<plan::NoFit> &least) {
   std::optional<std::pair<CompileOptions, Prospect>> best;
-  for (const std::string &strategy : strategies)
+  for (const char *strategy : strategies)
     try {
       CompileOptions asked = options;
       asked.strategy = strategy;
@@ -141,10 +146,10 @@ fitting(const CompileOptions &options, const Trial &trial,
 std::optional<int64_t> tried(const CompileOptions &options, const Trial &trial,
                              int64_t &least) {
   std::optional<plan::NoFit> refusal;
-  const auto found = fitting(
-      options, trial,
-      options.strategy == "auto" ? kFrugal : std::vector{options.strategy},
-      true, refusal);
+  const char *const own[] = {options.strategy.c_str()};
+  const auto found =
+      fitting(options, trial, options.strategy == "auto" ? Names(kFrugal) : own,
+              true, refusal);
   if (found)
     return found->second.bytes;
   least = refusal ? needOf(*refusal) : 0;
@@ -201,7 +206,8 @@ plan::NoFit advised(const CompileOptions &options, const plan::NoFit &failure,
   return plan::NoFit(failure.shortage, remedies, failure.hint);
 }
 
-/// The plan of `auto`, or else the fastest that fits.
+/// The plan of `auto`, or else the fastest that fits; of a model too large to
+/// be tried the first.
 int automatically(const CompileOptions &options, const Attempt &attempt,
                   const Trial &trial) {
   std::optional<plan::NoFit> least;
@@ -213,13 +219,23 @@ int automatically(const CompileOptions &options, const Attempt &attempt,
   } catch (const plan::NoFit &failure) {
     least.emplace(failure);
   }
-  if (const auto best =
-          fitting(options, trial, isOver ? kRivals : kFrugal, false, least);
-      best && best->second.bytes >= 0)
-    return attempt(best->first);
-  if (!isOver)
+  const auto best = fitting(
+      options, trial, isOver ? Names(kRivals) : Names(kFrugal), false, least);
+  if (best && best->second.bytes >= 0) {
+    CompileOptions asked = best->first;
+    return shrinking(asked, attempt);
+  }
+  int code = 0;
+  const Trial made = [&](const CompileOptions &asked) {
+    code = attempt(asked);
+    return Prospect{-1, 0};
+  };
+  if (best && ((isOver && fitting(options, made, kAll, true, least)) ||
+               fitting(options, made, kFrugal, true, least)))
+    return code;
+  if (least)
     throw *least;
-  CompileOptions asked = options; // too large to be tried
+  CompileOptions asked = options; // says why
   return shrinking(asked, attempt);
 }
 

@@ -4,6 +4,7 @@
 #include "runtime/control/ControlServer.h"
 #include "runtime/device/cuda/Links.h"
 #include "runtime/run/Session.h"
+#include "support/Cores.h"
 
 #include <algorithm>
 #include <atomic>
@@ -11,7 +12,6 @@
 #include <cstdlib>
 #include <dlfcn.h>
 #include <fstream>
-#include <sched.h>
 #include <thread>
 #include <unistd.h>
 
@@ -27,14 +27,10 @@ void chooseThreads(const plan::Plan &plan, const RunOptions &options,
   if (threads == 0 && std::getenv("OMP_NUM_THREADS"))
     return;
   if (threads == 0) {
-    cpu_set_t cores;
-    CPU_ZERO(&cores);
-    const int available =
-        sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
     int neighbours = 0;
     for (const plan::Rank &other : plan.ranks)
       neighbours += other.host == plan.ranks[rank].host;
-    threads = std::max(1, available / std::max(1, neighbours));
+    threads = std::max(1, availableCores() / std::max(1, neighbours));
   }
   // The kernels, which a plan for GPUs does without.
   if (void *set = dlsym(RTLD_DEFAULT, "pipec_set_threads"))

@@ -149,7 +149,9 @@ Partition partitionPipeDream(const PartitionOptions &options) {
   CutStates states = cutStates(profile, kMostStates);
   Search search(states, levels, options.straddle);
   PipeDreamPlan plan = search.within(0);
+  double searched = 0; // the limit of the search that found the plan
   if (limit > 0 && mostBytes(states, plan) > limit) {
+    searched = limit;
     states = cutStates(profile, kMostStates, true);
     if (leastBytes(states, devices) <= limit)
       plan = search.within(limit);
@@ -167,7 +169,7 @@ Partition partitionPipeDream(const PartitionOptions &options) {
   if (limit <= 0 || states.kept.back() <= limit)
     result.dataParallel = dataParallelSeconds(states, levels) * 1000;
   result.bound = states.seconds.back() / devices * 1000;
-  result.exact = search.complete(devices, limit);
+  result.exact = search.complete(devices, searched);
   result.states = states.size();
   double slowest = -1;
   for (size_t s = 0; s < plan.stages.size(); ++s) {

@@ -3,10 +3,10 @@
 #include "runtime/kernels/cpu/Parallel.h"
 
 #include "runtime/kernels/cpu/Team.h"
+#include "support/Cores.h"
 
 #include <algorithm>
 #include <cstdlib>
-#include <sched.h>
 
 using pipec::cpu::Team;
 
@@ -17,10 +17,7 @@ int defaultThreads() {
   if (const char *text = std::getenv("OMP_NUM_THREADS"))
     if (const int threads = std::atoi(text); threads > 0)
       return threads;
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  return sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores)
-                                                         : 1;
+  return pipec::availableCores();
 }
 
 int &threadsOfThisThread() {

@@ -12,6 +12,12 @@ using namespace pipec;
 
 namespace {
 
+/// A failure with more to say, as plan::NoFit.
+struct Refusal : Failure {
+  Refusal() : Failure(Exit::NoFit, "nothing fits") {}
+  int bytes = 7;
+};
+
 class PlanFolderTest : public testing::Test {
 protected:
   void SetUp() override {
@@ -56,6 +62,32 @@ TEST_F(PlanFolderTest, LeavesOtherFoldersAlone) {
     EXPECT_EQ(failure.code, Exit::CannotWrite);
   }
   EXPECT_TRUE(fs::exists(root / "photos/cat"));
+}
+
+TEST_F(PlanFolderTest, FailuresNameThePlanAndStayWhatTheyAre) {
+  const std::string name = (root / "a.plan").lexically_normal();
+  PlanFolder folder(name);
+  auto thrown = [&](const auto &failure) {
+    try {
+      throw failure;
+    } catch (const Failure &caught) {
+      folder.rethrow(caught);
+    }
+  };
+  try {
+    thrown(Failure(Exit::CannotWrite, "no " + folder.temporary() + "/b"));
+  } catch (const Failure &failure) {
+    EXPECT_EQ(failure.code, Exit::CannotWrite);
+    EXPECT_EQ(failure.what(), "no " + name + "/b");
+  }
+  try {
+    thrown(Refusal());
+  } catch (const Refusal &refusal) {
+    EXPECT_EQ(refusal.bytes, 7);
+    return;
+  } catch (const Failure &) {
+  }
+  ADD_FAILURE() << "it is a plain failure now";
 }
 
 TEST_F(PlanFolderTest, FoldedTensorsAreASafetensorsFile) {

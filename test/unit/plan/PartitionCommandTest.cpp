@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <array>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -97,6 +98,34 @@ TEST_F(PartitionCommand, JsonHasWhatTheInterfaceNames) {
   EXPECT_GE(r["seconds"].get<double>(), 0);
   EXPECT_TRUE(r["exact"].get<bool>());
   EXPECT_EQ(r["states"], 5);
+}
+
+/// A limit that nothing comes near takes no second search, over fewer cuts.
+TEST_F(PartitionCommand, ALimitThatDoesNotBindChangesNothing) {
+  std::string text, edges;
+  for (int v = 0; v < 600; ++v) {
+    text += "n" + std::to_string(v) +
+            " -- Conv2d -- forward_compute_time=1, backward_compute_time=" +
+            std::to_string(1 + v % 3) +
+            ", activation_size=1000, parameter_size=1000\n";
+    if (v)
+      edges +=
+          "\tn" + std::to_string(v - 1) + " -- n" + std::to_string(v) + "\n";
+  }
+  write("chain.txt", text + edges);
+  auto partition = [&](const std::vector<std::string> &more) {
+    std::vector<std::string> words = {
+        path("chain.txt"), "--devices", "2x2", "--bandwidth",
+        "1e9,1e10",        "--format",  "json"};
+    words.insert(words.end(), more.begin(), more.end());
+    json r = json::parse(run(words));
+    EXPECT_EQ(code, 0);
+    return std::array{r["exact"], r["stages"], r["objective"]};
+  };
+  const auto free = partition({}),
+             loose = partition({"--memory-limit", "100000000000000"});
+  EXPECT_TRUE(free[0].get<bool>());
+  EXPECT_EQ(free, loose);
 }
 
 /// The space is larger, however few of its cuts are looked at at a time.

@@ -308,8 +308,9 @@ TEST(Tool, AnotherPrecisionIsNoted) {
   command.insert(command.end(), {"--checkpoint", folder + "/ck"});
   resumed.insert(resumed.end(), {"--resume", folder + "/ck"});
   ASSERT_EQ(Process(command, folder).wait().code, 0);
-  EXPECT_THAT(Process(resumed, folder).wait().errors,
-              testing::Not(HasSubstr("precision")));
+  const Outcome same = Process(resumed, folder).wait();
+  EXPECT_EQ(same.code, 0) << same.errors;
+  EXPECT_THAT(same.errors, testing::Not(HasSubstr("precision")));
   plan.training.precision = "bf16";
   std::ofstream(folder + "/plan.json") << plan::toJson(plan);
   EXPECT_THAT(Process(resumed, folder).wait().errors,

@@ -1,0 +1,122 @@
+//===- WithinLimitTest.cpp - which plan auto takes where memory is short --===//
+#include "compiler/driver/WithinLimit.h"
+#include "compiler/plan/Infeasible.h"
+#include "compiler/strategy/Strategy.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+using namespace pipec;
+
+namespace {
+
+constexpr int64_t kLimit = 1000;
+/// What a compilation that wrote the plan of a strategy returns here.
+constexpr int kMade = 7;
+
+CompileOptions automatic() {
+  CompileOptions options;
+  options.strategy = "auto";
+  options.memoryLimit = kLimit;
+  return options;
+}
+
+plan::NoFit refusal(int64_t bytes) {
+  return plan::NoFit("nothing fits", {{plan::Remedy::Limit, bytes}});
+}
+
+Prospect tooLargeToTry(const CompileOptions &) { return {-1, 0}; }
+
+/// A planner of a model too large to be tried; `fits` is what `strategy` makes
+/// with at most `given` bytes, everything else is over the limit down to half
+/// of it and refused below.
+struct LargeModel {
+  std::string strategy;
+  int64_t given;
+  bool refusesAuto;
+  std::vector<std::string> asked = {};
+
+  int attempt(const CompileOptions &options) {
+    asked.push_back(options.strategy);
+    const int64_t left = kLimit - options.memoryMargin;
+    if (options.strategy == "auto" && refusesAuto)
+      throw refusal(5000);
+    if (options.strategy == strategy && left <= given)
+      return kMade;
+    if (left < kLimit / 2)
+      throw refusal(4000);
+    throw OverLimit{kLimit + left, kLimit, 0, 1};
+  }
+  int run() {
+    return withinLimit(
+        automatic(), [&](const CompileOptions &o) { return attempt(o); },
+        tooLargeToTry);
+  }
+};
+
+} // namespace
+
+/// The planner's refusal of auto is not the last word of strategies that keep
+/// less, and what they make is planned with less where it is over.
+TEST(WithinLimit, LargeModelsTakeWhatKeepsLessWhereAutoIsRefused) {
+  EXPECT_EQ((LargeModel{"1f1b", kLimit, true}.run()), kMade);
+  EXPECT_EQ((LargeModel{"1f1b", 700, true}.run()), kMade);
+  LargeModel half{"v-half", 700, true};
+  EXPECT_EQ(half.run(), kMade);
+  EXPECT_EQ(half.asked.back(), "v-half");
+}
+
+TEST(WithinLimit, LargeModelsTakeWhatKeepsLessWhereAutoIsOver) {
+  LargeModel itself{"auto", 700, false};
+  EXPECT_EQ(itself.run(), kMade);
+  EXPECT_EQ(std::set(itself.asked.begin(), itself.asked.end()),
+            (std::set<std::string>{"auto"}));
+  EXPECT_EQ((LargeModel{"v-min", 700, false}.run()), kMade);
+}
+
+TEST(WithinLimit, LargeModelsThatNothingMakesAreRefused) {
+  EXPECT_THROW((LargeModel{"none", 0, true}.run()), plan::NoFit);
+  EXPECT_THROW((LargeModel{"none", 0, false}.run()), plan::NoFit);
+}
+
+/// A plan that grew since it was tried is planned with less, and the smallest
+/// is named where that does not help.
+TEST(WithinLimit, ThePlanThatWasTriedMayStillBeOver) {
+  int64_t made = kLimit;
+  auto attempt = [&](const CompileOptions &options) {
+    if (options.strategy == "auto")
+      throw refusal(5000);
+    const int64_t left = kLimit - options.memoryMargin;
+    if (left > made)
+      throw OverLimit{kLimit + left, kLimit, 0, 1};
+    return kMade;
+  };
+  auto trial = [](const CompileOptions &options) {
+    return options.memoryLimit > kLimit ? throw refusal(6000)
+                                        : Prospect{900, 1};
+  };
+  made = 700;
+  EXPECT_EQ(withinLimit(automatic(), attempt, trial), kMade);
+  made = 0;
+  EXPECT_THROW(withinLimit(automatic(), attempt, trial), plan::NoFit);
+}
+
+/// A misspelt name would be passed over in silence.
+TEST(WithinLimit, WhatIsTriedAreStrategies) {
+  for (const bool over : {false, true}) {
+    std::set<std::string> tried;
+    auto attempt = [&](const CompileOptions &) -> int {
+      over ? throw OverLimit{2 * kLimit, kLimit, 0, 1} : throw refusal(5000);
+    };
+    auto trial = [&](const CompileOptions &options) -> Prospect {
+      tried.insert(options.strategy);
+      throw refusal(4000);
+    };
+    EXPECT_THROW(withinLimit(automatic(), attempt, trial), plan::NoFit);
+    EXPECT_GE(tried.size(), 4u);
+    tried.erase("auto");
+    for (const std::string &name : tried)
+      EXPECT_NE(strategy::findStrategy(name), nullptr) << name;
+  }
+}
