@@ -6,6 +6,12 @@ using namespace pipec::nn;
 
 using Grads = SmallVectorImpl<Value>;
 
+/// Of scores, statistics and biases: f64 is there to check gradients.
+static Type wideType(RankedTensorType q) {
+  return q.getElementType().isF64() ? q.getElementType()
+                                    : Float32Type::get(q.getContext());
+}
+
 LogicalResult
 AttentionOp::inferReturnTypes(MLIRContext *context, std::optional<Location>,
                               ValueRange operands, DictionaryAttr attributes,
@@ -15,7 +21,7 @@ AttentionOp::inferReturnTypes(MLIRContext *context, std::optional<Location>,
   SmallVector<int64_t> rows(q.getShape());
   rows.back() = 1;
   types.push_back(q);
-  types.push_back(q.clone(rows, Float32Type::get(context)));
+  types.push_back(q.clone(rows, wideType(q)));
   return success();
 }
 
@@ -24,7 +30,7 @@ LogicalResult AttentionOp::verify() {
   const int64_t rank = q.getRank();
   if (rank < 2 || k != tensorType(getV()) || k.getRank() != rank ||
       q.getElementType() != k.getElementType() ||
-      !(q.getElementType().isF32() || isNarrow(getQ())) ||
+      !(q.getElementType() == wideType(q) || isNarrow(getQ())) ||
       q.getShape().drop_back(2) != k.getShape().drop_back(2) ||
       q.getShape().back() != k.getShape().back())
     return emitOpError("cannot attend with ")
@@ -35,7 +41,7 @@ LogicalResult AttentionOp::verify() {
     return success();
   SmallVector<int64_t> scores(q.getShape());
   scores.back() = k.getDimSize(rank - 2);
-  auto wanted = q.clone(scores, Float32Type::get(getContext()));
+  auto wanted = q.clone(scores, wideType(q));
   if (getBias().getType() != wanted)
     return emitOpError("expected a bias of ")
            << wanted << ", got " << getBias().getType();
@@ -64,7 +70,7 @@ void AttentionOp::backward(NNBuilder &b, ValueRange grads,
   if (!grads[0])
     return;
   Value dy = nn::cast(b, grads[0], tensorType(getY()).getElementType());
-  Type real = b.getF32Type();
+  Type real = wideType(tensorType(getQ()));
   Value delta =
       reduce(b, "sum", mul(b, nn::cast(b, dy, real), nn::cast(b, getY(), real)),
              {tensorType(dy).getRank() - 1});

@@ -7,7 +7,8 @@ using namespace pipec;
 using namespace pipec::nn;
 
 namespace {
-/// Of an attention or its gradient: operands in f32 and the scores.
+/// Of an attention or its gradient: operands as wide as the row statistics, and
+/// the scores.
 template <typename Op> class Rows {
 public:
   Rows(NNBuilder &b, Op op)
@@ -27,7 +28,9 @@ public:
     }
   }
 
-  Value wide(Value x) { return nn::cast(b, x, b.getF32Type()); }
+  Value wide(Value x) {
+    return nn::cast(b, x, tensorType(op.getStats()).getElementType());
+  }
   Value product(Value x, Value y, bool transposeX, bool transposeY) {
     return matmul(b, x, y, transposeX, transposeY);
   }
