@@ -101,9 +101,10 @@ void Watch::until(const std::function<bool()> &ready,
     check();
     if (idle)
       idle();
-    if (yielding)
+    if (yielding) // rests by itself: here it would keep others from going on
       yielding();
-    backoff.pause();
+    else
+      backoff.pause();
   }
   enter(before);
 }

@@ -79,7 +79,8 @@ public:
   /// Returns when the transfer is done. Throws Alarmed.
   void wait(Transport &transport, Request &request, const Operation &operation);
 
-  /// `yield` is called again and again during every wait, until it is replaced.
+  /// `yield` is called again and again during every wait, instead of resting,
+  /// until it is replaced.
   void whileWaiting(std::function<void()> yield) {
     yielding = std::move(yield);
   }

@@ -72,8 +72,8 @@ public:
   /// frames have as `device`. Failure(BadPlan, Unavailable).
   virtual PipecDevice *adopt(void *library, const std::string &path) = 0;
   virtual void run(PipecTask task, PipecFrame &frame) = 0;
-  /// to[i] = terms[0][i] + terms[1][i] + ..., in that order; `to` may be any of
-  /// the first eight terms.
+  /// to[i] = terms[0][i] + terms[1][i] + ..., in that order; `to` may be one of
+  /// the terms. Where it is one behind the eighth, terms[0] may be overwritten.
   virtual void sum(float *to, const std::vector<const float *> &terms,
                    int64_t count) = 0;
   /// Square root of the sum of squares, in double and in an order given by

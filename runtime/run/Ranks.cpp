@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <dlfcn.h>
 #include <fstream>
+#include <optional>
 #include <thread>
 #include <unistd.h>
 
@@ -99,10 +100,13 @@ Exit runThreads(const plan::Plan &plan, const RunOptions &options,
   std::vector<Exit> codes(count, Exit::Ok);
   std::atomic<int> running{count};
   auto body = [&](int rank) {
+    // Its memory, which others copy from, goes after the alarm.
+    std::optional<Session> session;
     try {
       chooseThreads(plan, options, rank);
-      codes[rank] = Session(plan, options, *ends[rank], *watches[rank],
-                            links[static_cast<size_t>(rank)].get())
+      codes[rank] = session
+                        .emplace(plan, options, *ends[rank], *watches[rank],
+                                 links[static_cast<size_t>(rank)].get())
                         .run();
     } catch (const Agreed &failure) {
       codes[rank] = failure.code;
@@ -113,10 +117,13 @@ Exit runThreads(const plan::Plan &plan, const RunOptions &options,
       if (failure.code == Exit::PeerLost)
         complain(failure.what());
     } catch (const Failure &failure) {
-      codes[rank] = failure.code;
-      complain(watches[rank]->name + ": " + failure.what());
+      // What fails behind the alarm fails for what the alarm is about.
       alarm.raise(failure.code, failure.what(), rank);
+      codes[rank] = alarm.code();
+      if (alarm.origin() == rank || alarm.code() == Exit::PeerLost)
+        complain(watches[rank]->name + ": " + failure.what());
     }
+    session.reset();
     --running;
   };
   for (int rank = 0; rank < count; ++rank)

@@ -248,17 +248,20 @@ void Session::trainStream() {
   const int64_t round = plan::roundLength(plan);
   const int64_t every = options.checkpointEvery;
   while (stepsDone < lastStep && !stopped) {
-    int64_t end = lastStep;
-    if (executor.longest() < end - stepsDone)
-      end = stepsDone + executor.longest();
+    int64_t due = lastStep;
     if (every) { // the next checkpoint, after whole rounds
       const int64_t next = (stepsDone / every + 1) * every;
-      end = std::min(end, (next + round - 1) / round * round);
+      due = std::min(due, (next + round - 1) / round * round);
     }
+    int64_t end = due;
+    if (executor.longest() < end - stepsDone)
+      end = stepsDone + executor.longest();
     stepsDone = executor.run(stepsDone, end, stopRequested);
     const WhileWaiting polling(watch, [&] { ledger.poll(); });
     ledger.waitFor(stepsDone);
     stopped = decideToStop();
+    if (!stopped && stepsDone != due)
+      continue;
     if (stepsDone % round == 0)
       checkpoint(true);
     else if (leads() && !options.checkpoint.empty())

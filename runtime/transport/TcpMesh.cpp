@@ -9,6 +9,7 @@
 #include <arpa/inet.h>
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
 #include <cstring>
 #include <fcntl.h>
 #include <functional>
@@ -23,6 +24,13 @@ namespace {
 
 [[noreturn]] void unavailable(const std::string &what) {
   throw Failure(Exit::Unavailable, what);
+}
+
+/// "60", "0.5".
+std::string secondsOf(double limit) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%g", limit);
+  return text;
 }
 
 /// Blocking exchanges with a deadline, while the mesh is being made.
@@ -91,9 +99,7 @@ private:
         throw Failure(Exit::Stopped, "stopped before the ranks were connected");
       const double rest = left();
       if (rest <= 0)
-        unavailable("within --timeout " +
-                    std::to_string(static_cast<int64_t>(limit)) + " s " +
-                    pending());
+        unavailable("within --timeout " + secondsOf(limit) + " s " + pending());
       if (::poll(&waiting, 1,
                  static_cast<int>(std::min(rest, 0.2) * 1000) + 1) == 1)
         return;
@@ -154,17 +160,21 @@ std::string hostOf(int fd, const std::string &master) {
 
 } // namespace
 
-/// "2 of 4 ranks have connected, without rank 1, 3".
-static std::string missingRanks(const std::vector<int> &sockets) {
+/// The ranks but `self` that have no socket: "1, 3".
+static std::string without(const std::vector<int> &sockets, int self) {
   std::string missing;
-  size_t come = 1; // this one
-  for (size_t rank = 1; rank < sockets.size(); ++rank)
-    if (sockets[rank] >= 0)
-      ++come;
-    else
+  for (int rank = 0; rank < static_cast<int>(sockets.size()); ++rank)
+    if (rank != self && sockets[rank] < 0)
       missing += (missing.empty() ? "" : ", ") + std::to_string(rank);
-  return std::to_string(come) + " of " + std::to_string(sockets.size()) +
-         " ranks have connected, without rank " + missing;
+  return missing;
+}
+
+/// At rank 0: "2 of 4 ranks have connected, without rank 1, 3".
+static std::string missingRanks(const std::vector<int> &sockets) {
+  const auto come = std::count_if(sockets.begin(), sockets.end(),
+                                  [](int socket) { return socket >= 0; });
+  return std::to_string(come + 1) + " of " + std::to_string(sockets.size()) +
+         " ranks have connected, without rank " + without(sockets, 0);
 }
 
 std::vector<int> connectAll(const Rendezvous &where, double limit) {
@@ -208,6 +218,10 @@ std::vector<int> connectAll(const Rendezvous &where, double limit) {
     const Hello hello = {where.job, where.rank, port};
     exchange.write(sockets[0], &hello, sizeof hello);
     exchange.read(sockets[0], places.data(), tableBytes);
+    exchange.pending = [&] {
+      return "rank " + std::to_string(where.rank) +
+             " has no connection to rank " + without(sockets, where.rank);
+    };
     for (int rank = 1; rank < where.rank; ++rank) {
       sockets[rank] = exchange.connect(places[rank].host, places[rank].port);
       exchange.write(sockets[rank], &hello, sizeof hello);

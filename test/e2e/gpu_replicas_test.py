@@ -6,7 +6,7 @@ import unittest
 
 import onnx_writer as onnx
 from gpu_test import GpuTest
-from pipeline import read_plan, write_npy
+from pipeline import UNAVAILABLE, Golden, read_plan, write_npy
 
 WIDTH, LAYERS, BATCH = 512, 3, 4
 
@@ -80,6 +80,23 @@ class Replicas(GpuTest):
                     self.assertEqual(again.losses, want)
                 oracle = self.run_gpu(plan, self.model, "--steps", 3, "--oracle").losses
                 self.assertEqual(oracle, want)
+
+    def test_more_replicas_than_one_launch_adds_up(self):
+        """A launch adds up eight terms; the last four replicas add to their own, which are later ones."""
+        golden = Golden("mlp")
+        golden.pipec_args[golden.pipec_args.index("--microbatches") + 1] = "12"
+        plan = self.compile_for(golden, "1x12", "--strategy", "dp")
+        self.assertEqual([len(stage["ranks"]) for stage in read_plan(plan)["stages"]], [12])
+        want = self.run_gpu(plan, golden, "--steps", 2, "--oracle").losses
+        self.assertEqual(len(set(want)), 2)
+        self.assertEqual(self.run_gpu(plan, golden, "--steps", 2, "--graphs", "off").losses, want)
+
+    def test_the_first_failure_is_the_one_told(self):
+        """All ranks fail, or miss what the others no longer have: neither says more, nor changes the code."""
+        golden = Golden("mlp")
+        plan = self.compile_for(golden, "1x4", "--strategy", "dp")
+        run = self.run_gpu(plan, golden, "--steps", 2, "--graphs", "off", fail="pipec_sum", code=UNAVAILABLE)
+        self.assertRegex(run.stderr, r"\Apipec-run: rank [0-3] \(stage 0\): the GPU has failed: cuLaunchKernel.*\n\Z")
 
     def test_a_missing_event_is_noticed(self):
         """Of the sums: without it they add up what is not there yet."""

@@ -50,6 +50,19 @@ class PipeDream(GpuTest):
         self.assertEqual(self.run_gpu(plan, golden, "--steps", 270).losses, want)
 
 
+    def test_checkpoints_are_written_when_they_are_due(self):
+        """And only then: not after the 256 rounds of a run (here 512 steps)."""
+        golden, plan = self.plan("mlp", (2, 1))
+        folder = self.fresh()
+        every = ("--checkpoint", folder, "--checkpoint-every")
+        run = self.run_gpu(plan, golden, "--steps", 513, *every, 600)
+        self.assertIn("no checkpoint after step 513", run.stderr)
+        self.assertFalse(folder.exists())
+        run = self.run_gpu(plan, golden, "--steps", 7, *every, 4)
+        self.assertIn("no checkpoint after step 7", run.stderr)
+        self.assertEqual(self.run_gpu(plan, golden, "--steps", 7, "--resume", folder).losses, run.losses[4:])
+
+
 class Clipping(GpuTest):
     def test_steps_end_with_a_barrier(self):
         """What takes updates back on processors waits for the norm on GPUs: the same numbers."""

@@ -18,6 +18,7 @@
 //   PIPEC_STANDIN_DRIVER=N     the driver's version, 13000 unless said
 //   PIPEC_STANDIN_LOG=FILE     one line for each call that a test looks at;
 //                              FOLDER/: in a file of each process
+//   PIPEC_STANDIN_FAIL=KERNEL  cannot be launched
 //   PIPEC_STANDIN_DROP_WAIT=N  leaves out the Nth wait for an event (from 0)
 //
 //===----------------------------------------------------------------------===//

@@ -358,6 +358,9 @@ int cuLaunchKernel(void *function, unsigned gridX, unsigned gridY,
   if (gridX < 1 || gridY != 1 || gridZ != 1 || blockX < 1 || blockX > 1024 ||
       blockY != 1 || blockZ != 1 || sharedBytes > pipec::test::kSharedBytes)
     return InvalidValue;
+  if (const char *fails = std::getenv("PIPEC_STANDIN_FAIL");
+      fails && kernel.name == fails)
+    return InvalidValue;
   std::vector<char *> arguments;
   for (int i = 0; i < kernel.arguments; ++i)
     arguments.push_back(*static_cast<char **>(parameters[i]));

@@ -7,6 +7,7 @@
 #include "runtime/exec/StreamTraffic.h"
 #include "support/Clock.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -238,18 +239,19 @@ void Gpu::sum(Queue queue, float *to, const std::vector<const float *> &terms,
   if (count == 0 || !queues())
     return;
   const Function add = helper("pipec_sum");
+  // Where passes leave the sum so far: not in a term that is still to come.
+  const bool early = std::find(terms.begin() + std::min(kTerms, terms.size()),
+                               terms.end(), to) == terms.end();
+  const Address sofar = addressOf(early ? to : terms[0]);
   for (size_t first = 0; first < terms.size();) {
-    // From the second pass on the sum so far is the first term.
+    // From the second pass on it is the first term.
     Address values[kTerms] = {};
     size_t number = 0;
     if (first > 0)
-      values[number++] = addressOf(to);
+      values[number++] = sofar;
     while (number < kTerms && first < terms.size())
       values[number++] = addressOf(terms[first++]);
-    for (size_t later = first; later < terms.size(); ++later)
-      if (terms[later] == to)
-        throw Failure(Exit::Internal, "a sum overwrites one of its terms");
-    Address target = addressOf(to);
+    Address target = first < terms.size() ? sofar : addressOf(to);
     auto elements = static_cast<Address>(count);
     void *arguments[kTerms + 2] = {&target, &elements};
     for (size_t i = 0; i < kTerms; ++i)

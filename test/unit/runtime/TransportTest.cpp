@@ -1,11 +1,17 @@
 //===- TransportTest.cpp - every row of transports.def --------------------===//
 #include "runtime/transport/Transport.h"
+#include "runtime/control/LineSocket.h"
+#include "runtime/transport/TcpMesh.h"
 #include "support/Failure.h"
 #include "test/unit/runtime/RunTool.h"
 #include "test/unit/runtime/TestModel.h"
 
+#include <chrono>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <thread>
+#include <unistd.h>
 
 namespace pipec::test {
 namespace {
@@ -36,6 +42,48 @@ TEST(Transport, ListsTheNamesThereAre) {
     for (const TransportRow &row : transports())
       EXPECT_THAT(failure.what(), testing::HasSubstr(row.name));
   }
+}
+
+/// A rank that everybody has met, and that then connects to nobody.
+TEST(Transport, TcpNamesTheRankThatDoesNotConnect) {
+  int port = 0;
+  ::close(listenOn(true, port)); // it is free
+  const auto whereIs = [&](int rank) {
+    return Rendezvous{rank, 3, "127.0.0.1", port, 7};
+  };
+  std::thread first([&] {
+    for (int fd : connectAll(whereIs(0), 20))
+      ::close(fd);
+  });
+  const auto comeIn = [&] {
+    while (true)
+      try {
+        return connectTo("127.0.0.1", port, 20);
+      } catch (const Failure &) { // rank 0 does not listen yet
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      }
+  };
+  std::thread silent([&] {
+    LineSocket socket = comeIn();
+    const struct {
+      uint64_t job;
+      int32_t rank, port;
+    } hello = {7, 2, 9};
+    ::send(socket.descriptor(), &hello, sizeof hello, MSG_NOSIGNAL);
+    char table[1024];
+    while (::recv(socket.descriptor(), table, sizeof table, 0) > 0)
+      ;
+  });
+  try {
+    connectAll(whereIs(1), 2.5);
+    ADD_FAILURE();
+  } catch (const Failure &failure) {
+    EXPECT_EQ(failure.code, Exit::Unavailable);
+    EXPECT_STREQ(failure.what(), "within --timeout 2.5 s rank 1 has no "
+                                 "connection to rank 2");
+  }
+  first.join();
+  silent.join();
 }
 
 } // namespace
