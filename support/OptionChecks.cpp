@@ -22,6 +22,21 @@ CLI::Validator aCount(int64_t most) {
       "");
 }
 
+// CLI11 takes -1 for the largest of all.
+CLI::Validator aSeed() {
+  return CLI::Validator(
+      [](const std::string &text) -> std::string {
+        uint64_t value = 0;
+        const char *end = text.data() + text.size();
+        const auto [stop, error] = std::from_chars(text.data(), end, value);
+        if (error == std::errc() && stop == end)
+          return "";
+        return "must be a whole number from 0 to 18446744073709551615, not '" +
+               text + "'";
+      },
+      "");
+}
+
 // CLI11's own check names its bound with all of its 309 digits.
 CLI::Validator aboveZero() {
   return CLI::Validator(

@@ -11,6 +11,9 @@ namespace pipec {
 /// A whole number that counts something: from 1 to `most`.
 CLI::Validator aCount(int64_t most = int64_t(1) << 60);
 
+/// What random numbers start from: from 0 to the most that 64 bits hold.
+CLI::Validator aSeed();
+
 /// A finite number above 0.
 CLI::Validator aboveZero();
 

@@ -479,6 +479,11 @@ bool Compiler::compileStages(PlanFolder *folder,
     for (const target::TaskCode &task : code.tasks)
       workspace[id] = std::max(workspace[id], task.workspaceBytes);
     text += code.kernels + code.llvm + code.object;
+    // As text to read: PTX has no more than one module in a file.
+    if (options.emit == "ptx" && workspace.size() > 1)
+      text += "// Stage " + std::to_string(id) + " of " +
+              std::to_string(workspace.size()) +
+              ": cut here, ptxas takes one stage a file\n";
     if (options.emit == "ptx")
       text += code.ptx;
     if (options.emit == "cubin")

@@ -57,7 +57,9 @@ void readDims(const std::vector<std::string> &texts, CompileOptions &options) {
       throw Failure(Exit::Usage, "--dim " + name +
                                      " needs a size of at least 1, not '" +
                                      value + "'");
-    options.dims[name] = size;
+    if (!options.dims.emplace(name, size).second)
+      throw Failure(Exit::Usage,
+                    "--dim " + text + ": the dimension is given twice");
   }
 }
 

@@ -588,13 +588,26 @@ int64_t deviceLimit(const CompileOptions &o, const plan::Topology &topology) {
   return plan::memoryLimitOf(request);
 }
 
+/// An order by hand has as many ranks as lines, whatever the cluster has.
+static void noteIdleDevices(const CompileOptions &o, const ModelFacts &facts,
+                            const schedule::Schedule &order) {
+  const int idle = facts.topology.devices() - order.devices();
+  if (idle > 0 && !o.quiet && !o.again)
+    std::cerr << "pipec: note: the order of " << order.name << " is for "
+              << order.devices() << " ranks: " << idle << " of "
+              << facts.topology.devices() << " devices have nothing to do\n";
+}
+
 Decision decide(const CompileOptions &o, const plan::CostGraph &graph,
                 const ModelFacts &facts) {
   if (o.strategy == "auto")
     return decideBest(o, graph, facts);
-  if (o.recompute == "auto")
-    return decideNamedAuto(o, graph, facts);
-  return decideNamed(o, graph, facts, o.recompute == "full", true);
+  Decision d = o.recompute == "auto"
+                   ? decideNamedAuto(o, graph, facts)
+                   : decideNamed(o, graph, facts, o.recompute == "full", true);
+  if (orderFileOf(o.strategy))
+    noteIdleDevices(o, facts, d.schedule);
+  return d;
 }
 
 void applyProfileFile(const CompileOptions &o, const ModelFacts &facts,

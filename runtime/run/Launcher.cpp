@@ -22,7 +22,7 @@ const TransportRow *joinedTransport(const RunOptions &options) {
   for (const TransportRow &row : transports())
     if ((options.transport == "auto" || options.transport == row.name ||
          options.transport == kNccl) &&
-        row.joined())
+        row.joined(options.transport == row.name))
       return &row;
   return nullptr;
 }

@@ -55,8 +55,6 @@ void check(const RunOptions &options) {
     usage("--verify compares from the first step on, it takes no --resume");
   if (options.oracle && !options.resume.empty())
     usage("--oracle starts from the first step, it takes no --resume");
-  if (options.transport != "auto" && options.transport != kNccl)
-    transportNamed(options.transport);
   learningRate(options.rate);
 }
 
@@ -66,6 +64,14 @@ std::string transportHelp() {
     text += ", " + row.name + " (" + row.summary + ")";
   return text + ", nccl (tensors of GPUs by NCCL, between processes started by "
                 "mpirun or another launcher)";
+}
+
+std::vector<std::string> transportNames() {
+  std::vector<std::string> names = {"auto"};
+  for (const TransportRow &row : transports())
+    names.push_back(row.name);
+  names.push_back(kNccl);
+  return names;
 }
 
 } // namespace
@@ -94,8 +100,10 @@ std::optional<RunOptions> parseOptions(int argc, char **argv) {
   app.add_option("--steps", options.steps, "optimizer steps")->check(aCount());
   app.add_option("--shuffle", options.shuffle,
                  "permute the samples in each epoch")
-      ->type_name("SEED");
-  app.add_option("--seed", options.seed, "of random numbers in the model");
+      ->type_name("SEED")
+      ->check(aSeed());
+  app.add_option("--seed", options.seed, "of random numbers in the model")
+      ->check(aSeed());
   app.add_option("--metrics", options.metrics, "JSON lines, one per step")
       ->type_name("FILE");
   app.add_option("--trace", options.trace,
@@ -133,6 +141,7 @@ std::optional<RunOptions> parseOptions(int argc, char **argv) {
       ->capture_default_str();
   app.add_option("--transport", options.transport, transportHelp())
       ->type_name("NAME")
+      ->check(oneOf(transportNames()))
       ->capture_default_str();
   app.add_option("--graphs", graphs,
                  "on GPUs: record a step once and replay it (on), or queue it "

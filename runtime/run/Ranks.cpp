@@ -229,7 +229,7 @@ Exit runJoined(const plan::Plan &plan, const RunOptions &options,
                   {},   nullptr, nullptr, nullptr};
   try {
     const char *launcher = std::getenv(kControlVariable);
-    const int rank = row.joined().value_or(0);
+    const int rank = row.joined(true).value_or(0);
     if (launcher) { // watched before the transport connects
       self.watch =
           std::make_unique<Watch>(rank,

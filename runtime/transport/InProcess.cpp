@@ -162,7 +162,7 @@ std::vector<std::unique_ptr<Transport>> openInProcess(const Meeting &meeting) {
   return ends;
 }
 
-std::optional<int> joinedInProcess() { return std::nullopt; }
+std::optional<int> joinedInProcess(bool) { return std::nullopt; }
 
 std::vector<std::string> launchInProcess(int, const LaunchFolders &) {
   return {};

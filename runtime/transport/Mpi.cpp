@@ -145,7 +145,7 @@ std::vector<std::unique_ptr<Transport>> openMpi(const Meeting &) {
   return ends;
 }
 
-std::optional<int> joinedMpi() {
+std::optional<int> joinedMpi(bool) {
   // mpirun, and srun --mpi=pmix or pmi2.
   for (const char *name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"})
     if (const std::optional<int> rank = integerVariable(name))

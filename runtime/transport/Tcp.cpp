@@ -454,11 +454,31 @@ std::vector<std::unique_ptr<Transport>> openTcp(const Meeting &meeting) {
   return ends;
 }
 
-std::optional<int> joinedTcp() {
-  for (const char *name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"})
-    if (!std::getenv(name))
-      return std::nullopt;
-  return fromEnvironment().rank;
+std::optional<int> joinedTcp(bool named) {
+  const char *rank = std::getenv("RANK"), *size = std::getenv("WORLD_SIZE");
+  // One of them alone is no job, nor are both in a job of one process: other
+  // programs set them too.
+  const bool numbered =
+      named ? rank || size : rank && size && std::string(size) != "1";
+  std::string present, missing;
+  int presentCount = 0, missingCount = 0;
+  for (const char *name :
+       {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) {
+    const bool there = std::getenv(name);
+    std::string &names = there ? present : missing;
+    names += (names.empty() ? "" : " and ") + std::string(name);
+    ++(there ? presentCount : missingCount);
+  }
+  if (!missingCount)
+    return fromEnvironment().rank;
+  // Each such process would run all ranks, into the same files.
+  if (numbered)
+    throw Failure(Exit::Usage,
+                  "of a job's environment variables " + present +
+                      (presentCount > 1 ? " are" : " is") + " set, " + missing +
+                      (missingCount > 1 ? " are" : " is") +
+                      " not: set all four, as torchrun does, or none");
+  return std::nullopt;
 }
 
 std::vector<std::string> launchTcp(int ranks, const LaunchFolders &) {

@@ -72,8 +72,9 @@ struct TransportRow {
   std::vector<std::unique_ptr<Transport>> (*open)(const Meeting &meeting);
   /// This process's rank, when a launcher has started it as one of a job that
   /// this transport can join; none for a transport whose ranks are threads.
-  /// Failure(Usage) when what the launcher says makes no sense.
-  std::optional<int> (*joined)();
+  /// Failure(Usage) when what the launcher says makes no sense, or is half of
+  /// it. `named`: the command line asks for this very transport.
+  std::optional<int> (*joined)(bool named);
   /// The command that starts `ranks` processes on this machine, to be followed
   /// by the program and its arguments; empty when the ranks are threads.
   std::vector<std::string> (*launch)(int ranks, const LaunchFolders &folders);

@@ -9,7 +9,7 @@ namespace pipec {
 
 #define TRANSPORT(name, open, joined, launch, summary)                         \
   std::vector<std::unique_ptr<Transport>> open(const Meeting &meeting);        \
-  std::optional<int> joined();                                                 \
+  std::optional<int> joined(bool named);                                       \
   std::vector<std::string> launch(int ranks, const LaunchFolders &folders);
 #include "runtime/transport/transports.def"
 
@@ -27,10 +27,10 @@ const TransportRow &transportNamed(const std::string &name) {
   for (const TransportRow &row : transports()) {
     if (row.name == name)
       return row;
-    names += ", " + row.name;
+    names += " " + row.name;
   }
   throw Failure(Exit::Usage,
-                "--transport " + name + ": this build has auto" + names);
+                "--transport " + name + ": this build has" + names);
 }
 
 std::optional<int> integerVariable(const char *name) {

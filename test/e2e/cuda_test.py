@@ -38,7 +38,9 @@ class GpuCode(PipelineTest):
         for name, optimizer in CASES:
             with self.subTest(name, optimizer=optimizer):
                 text = self.emit(name, "ptx", optimizer=optimizer).read_text()
-                # PTX of two stages, one after the other.
+                # PTX of two stages, one after the other, each under a line that says which.
+                self.assertEqual(re.findall(r"^// Stage (\d) of 2: cut here", text, re.M), ["0", "1"])
+                self.assertTrue(text.startswith("// Stage 0 "))
                 stages = [".version" + part for part in text.split(".version")[1:]]
                 self.assertEqual(len(stages), 2)
                 for stage in stages:

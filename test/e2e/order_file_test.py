@@ -122,6 +122,16 @@ class OrderFileTest(PipelineTest):
         self.check_exit(process, NO_INPUT)
         self.assertIn("missing.csv", process.stderr)
 
+    def test_devices_without_a_line_are_noted(self):
+        order = self.write(self.generate("1f1b", 2))
+        for ranks, noted in ((2, False), (3, True)):
+            process = call("pipec", self.golden.model, *self.words, "--cpus", ranks, "--strategy", "file:%s" % order,
+                           "--dry-run")
+            self.check_exit(process, 0)
+            note = "note: the order of %s is for 2 ranks: 1 of 3 devices have nothing to do\n" % order.name
+            self.assertEqual(note in process.stderr, noted)
+            self.assertEqual(process.stderr.count("nothing to do"), int(noted))
+
 
 if __name__ == "__main__":
     import unittest

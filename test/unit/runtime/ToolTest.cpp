@@ -263,6 +263,49 @@ TEST(Tool, NumberedRanksMustMakeSense) {
   EXPECT_EQ(run.code, 69); // nobody listens there
 }
 
+TEST(Tool, HalfAJobIsNotRunAlone) {
+  const std::string plan = planFor("two");
+  const auto with = [&](const std::string &transport,
+                        const std::vector<std::string> &environment) {
+    return runTool(plan, {"--steps", "1", "--transport", transport},
+                   environment);
+  };
+  const std::string numbers = "RANK and WORLD_SIZE are set, MASTER_ADDR and "
+                              "MASTER_PORT are not: set all four";
+  for (const char *transport : {"auto", "tcp"}) {
+    Outcome run = with(transport, {"RANK=1", "WORLD_SIZE=2"});
+    EXPECT_EQ(run.code, 64) << transport;
+    EXPECT_THAT(run.errors, HasSubstr(numbers));
+    run = with(transport, {"RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1"});
+    EXPECT_EQ(run.code, 64) << transport;
+    EXPECT_THAT(run.errors, HasSubstr("MASTER_ADDR are set, MASTER_PORT is "
+                                      "not: set all four"));
+  }
+  const Outcome run = with("tcp", {"WORLD_SIZE=2"});
+  EXPECT_EQ(run.code, 64);
+  EXPECT_THAT(run.errors, HasSubstr("WORLD_SIZE is set, RANK and MASTER_ADDR "
+                                    "and MASTER_PORT are not"));
+  // Of no meaning here: another transport is asked for, one of them alone, a
+  // job of one process, an address alone.
+  EXPECT_EQ(with("inproc", {"RANK=1", "WORLD_SIZE=2"}).code, 0);
+  EXPECT_EQ(with("auto", {"WORLD_SIZE=2"}).code, 0);
+  EXPECT_EQ(with("auto", {"RANK=0", "WORLD_SIZE=1"}).code, 0);
+  EXPECT_EQ(with("tcp", {"MASTER_ADDR=127.0.0.1"}).code, 0);
+}
+
+TEST(Tool, OptionsSayWhatTheyTake) {
+  const std::string plan = planFor("two");
+  const std::pair<std::vector<std::string>, std::string> cases[] = {
+      {{"--transport", "foo"}, "takes auto, inproc, mpi, tcp, nccl, not 'foo'"},
+      {{"--seed", "-1"}, "must be a whole number from 0 to "},
+      {{"--shuffle", "abc"}, "18446744073709551615, not 'abc'"}};
+  for (const auto &[arguments, message] : cases) {
+    const Outcome run = runTool(plan, arguments);
+    EXPECT_EQ(run.code, 64) << run.errors;
+    EXPECT_THAT(run.errors, HasSubstr(message));
+  }
+}
+
 TEST(Tool, RanksOfAnotherPlanAreTurnedAway) {
   const std::vector<std::string> arguments = {
       "--steps", "1", "--transport", "tcp", "--timeout", "20"};

@@ -239,7 +239,7 @@ int runHere(const TransportRow &row, int ranks) {
 
 int start(const TransportRow &row, int ranks, char **argv) {
   std::vector<std::string> command = row.launch(ranks, {});
-  if (row.joined() || command.empty())
+  if (row.joined(true) || command.empty())
     return runHere(row, ranks);
   std::vector<char *> words;
   for (std::string &word : command)
