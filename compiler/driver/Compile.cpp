@@ -392,7 +392,8 @@ private:
 
 /// What the fullest device holds, and what it may.
 OverLimit Compiler::fullest(const plan::Plan &plan) const {
-  OverLimit most{0, deviceLimit(options, facts.topology), 0, decision.slices};
+  OverLimit most{0, deviceLimit(options, facts.topology), 0, decision.slices,
+                 plan.predicted.step_s};
   std::map<std::pair<int, int>, int64_t> onDevice;
   for (const plan::Rank &rank : plan.ranks) {
     const int64_t bytes = onDevice[{rank.host, rank.device}] += rank.peak_bytes;

@@ -411,6 +411,9 @@ static int64_t plannerLimit(const CompileOptions &o, const ModelFacts &facts) {
   return std::max<int64_t>(1, deviceLimit(o, facts.topology) - o.memoryMargin);
 }
 
+/// Of the search, where a plan has turned out too large and many are tried.
+constexpr double kEffortOfTrials = 1.0 / 16;
+
 /// What is asked of the planner under one strategy, but for its shape.
 static Decision askFor(const strategy::StrategyRow &row,
                        const CompileOptions &o, const plan::CostGraph &graph,
@@ -426,6 +429,8 @@ static Decision askFor(const strategy::StrategyRow &row,
   d.request.optimizerBytesPerParameterByte = facts.optimizerBytes;
   d.request.memoryLimit = plannerLimit(o, facts);
   d.request.planner = o.planner;
+  if (o.memoryMargin > 0)
+    d.request.effort = kEffortOfTrials;
   d.request.clips = o.clipNorm > 0;
   d.request.recompute =
       d.recompute ? plan::Recompute::Full : plan::Recompute::None;

@@ -52,8 +52,8 @@ using Names = std::span<const char *const>;
 /// What takes part in `auto` and keeps little.
 constexpr const char *kFrugal[] = {"1f1b", "v-half", "v-min", "naive"};
 /// What takes part and may be the fastest that fits, and all that does.
-constexpr const char *kRivals[] = {"1f1b",   "gpipe", "zb-h1", "dp",
-                                   "v-half", "v-min", "naive", "auto"};
+constexpr const char *kRivals[] = {"v-half", "1f1b",  "gpipe", "zb-h1",
+                                   "dp",     "v-min", "naive", "auto"};
 constexpr const char *kAll[] = {"auto"};
 
 /// The options with a remedy; nothing where it is more than an option.
@@ -89,9 +89,11 @@ int64_t needOf(const plan::NoFit &failure) {
 }
 
 /// With less and less for the planner, from what the options leave it on; what
-/// fits stays in the options.
+/// fits stays in the options. Ends early at a plan as slow as a `rival` that
+/// fits: less memory does not make it faster.
 template <typename Plans>
-auto shrinking(CompileOptions &options, const Plans &plans)
+auto shrinking(CompileOptions &options, const Plans &plans,
+               std::optional<double> rival = std::nullopt)
     -> decltype(plans(options)) {
   // Quarters of powers of two, the same ones whatever the limit, so that a plan
   // found under one is found under another.
@@ -102,6 +104,8 @@ auto shrinking(CompileOptions &options, const Plans &plans)
     } catch (const OverLimit &over) {
       if (!least || over.bytes < least->bytes)
         least = over;
+      if (rival && over.seconds >= *rival)
+        throw tooLarge(*least);
       given = nextLower(given > 0 ? given : over.limit - options.memoryMargin);
     } catch (const Failure &failure) {
       if (!least || failure.code != Exit::NoFit)
@@ -125,7 +129,9 @@ fitting(const CompileOptions &options, const Trial &trial, Names strategies,
     try {
       CompileOptions asked = options;
       asked.strategy = strategy;
-      const Prospect found = shrinking(asked, trial);
+      const Prospect found =
+          shrinking(asked, trial,
+                    best ? std::optional(best->second.seconds) : std::nullopt);
       if (!best || found.seconds < best->second.seconds)
         best.emplace(asked, found);
       if (first)

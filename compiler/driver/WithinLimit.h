@@ -17,6 +17,7 @@ namespace pipec {
 struct OverLimit {
   int64_t bytes, limit;
   int rank, slices;
+  double seconds = 0; ///< of its step
 };
 
 /// A plan that would be made: bytes of the fullest device, seconds of a step.

@@ -105,8 +105,8 @@ void throwNoFit(const PlanRequest &request, const StepModel &model,
     needed = neededBytes(request, replicas);
   }
   std::string message =
-      "nothing fits in memory: the smallest plan needs " + formatBytes(needed) +
-      " on a device, " +
+      "nothing fits in memory: the smallest plan needs at least " +
+      formatBytes(needed) + " on a device, " +
       (needed > limit ? formatBytes(needed - limit) + " more than the " +
                             formatBytes(limit) + " there are"
                       : "which this planner does not find");
