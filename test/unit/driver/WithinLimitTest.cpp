@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 
 using namespace pipec;
@@ -100,6 +101,33 @@ TEST(WithinLimit, ThePlanThatWasTriedMayStillBeOver) {
   EXPECT_EQ(withinLimit(automatic(), attempt, trial), kMade);
   made = 0;
   EXPECT_THROW(withinLimit(automatic(), attempt, trial), plan::NoFit);
+}
+
+/// With less memory no plan gets faster: what is over the limit and as slow as
+/// a plan that fits is not planned again, what is faster is.
+TEST(WithinLimit, WhatIsSlowerThanAPlanThatFitsIsTriedOnce) {
+  std::map<std::string, int> tries;
+  std::string made;
+  auto attempt = [&](const CompileOptions &options) {
+    if (options.strategy == "auto" && options.memoryMargin == 0)
+      throw OverLimit{2 * kLimit, kLimit, 0, 1, 0.4};
+    made = options.strategy;
+    return kMade;
+  };
+  auto trial = [&](const CompileOptions &options) -> Prospect {
+    ++tries[options.strategy];
+    if (options.strategy == "v-half")
+      return {900, 1};
+    if (options.strategy == "gpipe" && options.memoryMargin > 0)
+      return {800, 0.9};
+    throw OverLimit{2 * kLimit, kLimit, 0, 1,
+                    options.strategy == "gpipe" ? 0.5 : 2};
+  };
+  EXPECT_EQ(withinLimit(automatic(), attempt, trial), kMade);
+  EXPECT_EQ(made, "gpipe");
+  EXPECT_EQ(tries["gpipe"], 2);
+  EXPECT_EQ(tries["1f1b"], 1);
+  EXPECT_EQ(tries["naive"], 1);
 }
 
 /// A misspelt name would be passed over in silence.
