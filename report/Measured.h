@@ -36,6 +36,7 @@ struct MeasuredRun {
   double step_s = 0;      ///< a step, without the first ones that warm up
   double samples_per_s = 0;
   std::vector<double> losses; ///< by step, from first_step
+  double others_share = 0; ///< of rank 0's cores: what went to other programs
   std::vector<MeasuredRank> ranks;
 };
 

@@ -30,7 +30,14 @@ std::string header(const plan::Plan &plan, const TextOptions &options) {
   for (const std::string &line : frozenLines(plan, room))
     text += field("", line);
   text += field("training", trainingLine(plan));
-  return text + field("plan", planLine(plan));
+  text += field("plan", planLine(plan));
+  const auto used = static_cast<int>(plan.ranks.size());
+  const int there = plan.cluster.servers * plan.cluster.devices_per_server;
+  if (used < there)
+    text += field("unused", std::to_string(there - used) + " of " +
+                                std::to_string(there) +
+                                " devices; --stages and --replicas take more");
+  return text;
 }
 
 std::string stageTable(const plan::Plan &plan, size_t limit, int columns) {
@@ -168,11 +175,14 @@ std::string inspectText(const plan::Plan &plan, const TextOptions &options) {
   return text + "\n" + tensorTable(plan);
 }
 
-/// What makes a prediction true that is of no timed processor: of
-/// plan::nativeCpu.
+/// What would make a prediction true: cores that nobody else takes, and times
+/// of a processor that has been timed (plan::nativeCpu's has not).
 static std::string remedy(const plan::Plan &plan, const MeasuredRun &run) {
   const double off =
       plan.predicted.step_s > 0 ? run.step_s / plan.predicted.step_s - 1 : 0;
+  if (plan.cluster.kind == "cpu" && off > 0.15 && run.others_share >= 0.1)
+    return "other programs had " + percent(run.others_share) +
+           " of this machine's cores: the prediction counts on all of them\n";
   if (plan.cluster.device != "native" || std::abs(off) <= 0.15)
     return "";
   const std::string grid = std::to_string(plan.cluster.servers) + "x" +

@@ -8,6 +8,10 @@ namespace pipec {
 std::string nearestName(const std::string &word,
                         const std::vector<std::string> &names) {
   std::string best;
+  constexpr size_t kStart = 3; // letters that make a beginning
+  for (const std::string &name : names)
+    if (word.size() >= kStart && name.rfind(word, 0) == 0)
+      return name;
   size_t least = word.size() / 3 + 1;
   for (const std::string &name : names)
     if (const size_t edits = editDistance(word, name); edits < least) {

@@ -100,6 +100,7 @@ public:
     DiagnosticCollector collector(context, diagnostics);
     if (!import())
       return report();
+    noteFewMicrobatches();
     if (!options.quiet && !options.again)
       std::cerr << diagnostics.text(options.model); // remarks of the import
     if (options.emit == "nn")
@@ -181,6 +182,17 @@ private:
     optimizer = row->optimizer;
   }
 
+  /// Who leaves the option out may not know that a pipeline needs it.
+  void noteFewMicrobatches() {
+    const int devices = facts.topology.devices();
+    if (purpose == Purpose::Train && !options.microbatchesGiven &&
+        options.strategy != "pipedream" && devices > 1)
+      diagnostics.note("a step is one microbatch, which " +
+                       std::to_string(devices) +
+                       " devices cannot share well: --microbatches " +
+                       std::to_string(4 * devices) + ", say");
+  }
+
   bool forGpus() const { return facts.topology.device.kind != "cpu"; }
 
   void checkEmit() {
@@ -214,8 +226,10 @@ private:
     o.untie = options.untie;
     o.forwardOnly = purpose != Purpose::Train;
     o.evaluates = purpose == Purpose::Evaluate;
-    if (options.inferenceBatchNorm || purpose == Purpose::Evaluate)
+    if (options.batchNorm == "inference" || purpose == Purpose::Evaluate)
       o.batchNorm = onnx::BatchNorm::Inference;
+    else if (options.batchNorm == "train")
+      o.batchNorm = onnx::BatchNorm::Written;
     module =
         onnx::importModel(options.model, o, context, diagnostics, importReport);
     if (!module)

@@ -147,46 +147,48 @@ bool parseCompileOptions(int argc, char **argv, CompileOptions &o) {
   CLI::App app("pipec: compiles an ONNX model into a pipeline-parallel "
                "training program.\nOther commands: pipec schedule, partition, "
                "list, inspect, calibrate (each with --help).",
-               "pipec MODEL.onnx");
+               "pipec");
   std::vector<std::string> dims, constants;
-  std::string loss = "cross-entropy", optimizer = "sgd", memoryLimit, bn, tie;
-  app.add_option("model", o.model, "the ONNX file")->required();
+  std::string loss = "cross-entropy", optimizer = "sgd", memoryLimit, tie;
+  app.add_option("MODEL.onnx", o.model, "the ONNX file")->required();
   app.add_option("--cpus", o.cpus, "NxM: N servers of M CPU ranks (M: 1xM)");
-  app.add_option("--gpus", o.gpus, "NxM: N servers of M GPUs");
+  app.add_option("--gpus", o.gpus, "NxM: N servers of M GPUs (M: 1xM)");
   app.add_option("--cluster", o.clusterFile, "cluster description (JSON)");
   app.add_option("--device", o.device,
-                 "device model for --gpus (pipec list devices)");
+                 "device model for --gpus: h100-sxm (default), ... (pipec list "
+                 "devices)");
   app.add_option("--dim", dims,
                  "NAME=VALUE: fixes a symbolic dimension; the batch dimension "
                  "is the microbatch size");
   app.add_option("--constant", constants,
                  "NAME=FILE.npy: a graph input that becomes a constant");
   app.add_option("--microbatches", o.microbatches,
-                 "microbatches in one optimizer step")
+                 "microbatches in one optimizer step (default 1)")
       ->check(aCount(1000000));
   app.add_option("--loss", loss,
-                 "KIND[:key=value,...]: cross-entropy, next-token, mse, bce, "
-                 "output (pipec list losses)");
+                 "KIND[:key=value,...]: cross-entropy (default), next-token, "
+                 "mse, bce, output (pipec list losses)");
   app.add_option("--logits", o.logits, "model output that the loss takes");
   app.add_option("--optimizer", optimizer,
-                 "KIND[:key=value,...]: sgd, adam, adamw (pipec list "
+                 "KIND[:key=value,...]: sgd (default), adam, adamw (pipec list "
                  "optimizers)");
   app.add_option("--clip-norm", o.clipNorm, "global gradient norm limit")
       ->check(aboveZero());
   app.add_option("--strategy", o.strategy,
-                 "pipec list strategies; auto: the best synchronous one; "
-                 "file:S.csv: an order by hand, a line per rank");
+                 "pipec list strategies; auto (default): the best synchronous "
+                 "one; file:S.csv: an order by hand, a line per rank");
   app.add_option("--slices", o.slices,
                  "seq1f1b: pieces of a sequence (4 when left out); auto weighs "
                  "seq1f1b when it is given")
       ->check(aCount(1024));
-  app.add_option("--stages", o.stages, "auto or a number of stages");
+  app.add_option("--stages", o.stages, "auto (default) or a number of stages");
   app.add_option("--replicas", o.replicas,
                  "replicas of each stage, as 3-1; default: the planner's");
   app.add_option("--stage-file", o.stageFile,
                  "stages by hand: a plan.json, or {\"stages\": "
                  "[{\"first_node\": …}, …]}");
-  app.add_option("--recompute", o.recompute, "auto, none, selective or full")
+  app.add_option("--recompute", o.recompute,
+                 "auto (default), none, selective or full")
       ->check(oneOf({"auto", "none", "selective", "full"}));
   app.add_option("--precision", o.precision,
                  "fp32 or bf16: products and convolutions in bf16, weights, "
@@ -205,7 +207,8 @@ bool parseCompileOptions(int argc, char **argv, CompileOptions &o) {
   app.add_option("--what-if", o.whatIf,
                  "plans again for more and less of these: devices, bandwidth, "
                  "microbatches, memory (comma-separated)");
-  app.add_option("--memory-limit", memoryLimit, "bytes per device, as 16GiB");
+  app.add_option("--memory-limit", memoryLimit,
+                 "bytes per device, as 16GiB (default: what it has)");
   app.add_option("--freeze", o.freeze, "regular expression: do not train");
   app.add_option("--train-only", o.trainOnly,
                  "regular expression: train nothing else");
@@ -217,7 +220,10 @@ bool parseCompileOptions(int argc, char **argv, CompileOptions &o) {
                "weights that the exporter merged because their values were "
                "equal train apart; the exported model has one for every "
                "place");
-  app.add_option("--bn", bn, "train (default) or inference")
+  app.add_option("--bn", o.batchNorm,
+                 "batch norms: train, with the statistics of the microbatch "
+                 "(the default when training), or inference, with their "
+                 "running averages (with --forward-only)")
       ->check(oneOf({"train", "inference"}));
   app.add_flag("--forward-only", o.forwardOnly,
                "no loss, no gradients: the pipeline runs inference");
@@ -244,6 +250,7 @@ bool parseCompileOptions(int argc, char **argv, CompileOptions &o) {
   app.add_flag("--quiet", o.quiet, "no summary");
   if (parseCommandLine(app, "pipec", argc, argv))
     return false;
+  o.microbatchesGiven = app.count("--microbatches") > 0;
   readDims(dims, o);
   for (const std::string &text : constants)
     o.constants.insert(splitPair(text, "--constant"));
@@ -254,7 +261,6 @@ bool parseCompileOptions(int argc, char **argv, CompileOptions &o) {
     o.optimizerSettings = optimizer.substr(colon + 1);
   if (!memoryLimit.empty())
     o.memoryLimit = parseBytes(memoryLimit);
-  o.inferenceBatchNorm = bn == "inference";
   o.tie = tie == "auto";
   check(o);
   if (o.forwardOnly)

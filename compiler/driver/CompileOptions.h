@@ -18,6 +18,7 @@ struct CompileOptions {
   // Training
   bool forwardOnly = false;
   int microbatches = 1;
+  bool microbatchesGiven = false; ///< on the command line
   std::string loss = "cross-entropy";
   std::map<std::string, std::string> lossOptions;
   std::string logits;
@@ -25,7 +26,8 @@ struct CompileOptions {
   std::string optimizerSettings;
   double clipNorm = 0;
   std::vector<std::string> freeze, trainOnly;
-  bool inferenceBatchNorm = false, tie = false, untie = false;
+  bool tie = false, untie = false;
+  std::string batchNorm; ///< train, inference; empty: as the program is for
   // Planning
   std::string strategy = "auto";
   int slices = 0; ///< pieces of a sequence; 0: not said

@@ -34,8 +34,21 @@ std::vector<ListRow> scheduleRows() {
   return rows;
 }
 
+/// With the values of --strategy that are no row of the table.
 std::vector<ListRow> strategyRows() {
-  std::vector<ListRow> rows;
+  const auto unnamed = [](const char *name, const char *summary) {
+    return ListRow{name,
+                   summary,
+                   {{"schedule", ""},
+                    {"versions", ""},
+                    {"update", ""},
+                    {"recompute", ""},
+                    {"synchronous", ""}}};
+  };
+  std::vector<ListRow> rows = {
+      unnamed("auto", "the best synchronous one that fits (the default)"),
+      unnamed("file:S.csv", "an order by hand, a line per rank, as "
+                            "`pipec schedule … -o` writes it")};
   for (const strategy::StrategyRow &row : strategy::strategies())
     rows.push_back({row.name,
                     row.summary,

@@ -117,7 +117,7 @@ void declare(CLI::App &app, ScheduleOptions &o, Typed &typed) {
       ->required()
       ->check(aCount(1 << 16));
   app.add_option("--microbatches", r.microbatches,
-                 "microbatches in an optimizer step")
+                 "microbatches in an optimizer step; needed, but for --check")
       ->check(aCount(1 << 30));
   app.add_option("--chunks", typed.chunks,
                  "stages per device where the schedule has a choice; auto: the "

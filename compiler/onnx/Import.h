@@ -27,10 +27,12 @@
 
 namespace pipec::onnx {
 
-/// How batch normalizations of inference exports are imported.
+/// How batch normalizations are imported.
 enum class BatchNorm {
-  Train,     ///< statistics of the microbatch, running averages as in PyTorch
+  Auto,      ///< training: statistics of the microbatch, running averages as in
+             ///< PyTorch; without training: the running averages
   Inference, ///< the running averages of the file, which do not change
+  Written,   ///< without training: as the file says; else as Auto
 };
 
 struct ImportOptions {
@@ -46,10 +48,9 @@ struct ImportOptions {
   /// A tensor that the exporter merged of equal ones is a weight of its own in
   /// every place that reads it.
   bool untie = false;
-  BatchNorm batchNorm = BatchNorm::Train;
+  BatchNorm batchNorm = BatchNorm::Auto;
   /// The program is never trained: every weight is frozen, dropout is off, and
-  /// batch norms are what the file says (with BatchNorm::Inference always
-  /// inference).
+  /// batch norms take their running averages.
   bool forwardOnly = false;
   /// With forwardOnly: the program belongs to a training, whose checkpoints and
   /// seed it takes. Weights are f32 there, whatever the file has.

@@ -90,11 +90,11 @@ std::optional<SmallVector<int64_t>> Importer::fixShape(const ValueInfo &input) {
     const int64_t least = options.forwardOnly && dim.value ? 0 : 1;
     if (size < least || __builtin_mul_overflow(elements, size, &elements) ||
         elements > (int64_t(1) << 40)) {
-      diagnostics.add(Exit::BadModel,
+      diagnostics.add(dim.value ? Exit::BadModel : Exit::Usage,
                       "axis " + std::to_string(i) + " of input '" + input.name +
                           "' has size " + std::to_string(size) +
                           (size < least ? ", nothing to compute with"
-                                    : ", more than any machine holds"),
+                                        : ", more than any machine holds"),
                       "give the dimension a sensible size");
       return std::nullopt;
     }
@@ -208,9 +208,7 @@ bool Importer::makeInputs(Scope &scope) {
       flags +=
           (flags.empty() ? "" : " ") + std::string("--dim ") + name + "=SIZE";
     }
-    // With a misspelt --dim it is the command that is wrong.
-    diagnostics.add(diagnostics.empty() ? Exit::BadModel : Exit::Usage,
-                    "symbolic dimensions without a size: " + names,
+    diagnostics.add(Exit::Usage, "symbolic dimensions without a size: " + names,
                     "give them: " + flags);
   }
   if (!diagnostics.empty())

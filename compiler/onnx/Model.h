@@ -63,6 +63,7 @@ struct TensorData {
   std::vector<std::string> strings; ///< of a string tensor
   std::string problem;      ///< why the elements cannot be had, or empty
   bool missingFile = false; ///< the problem is a file that is not there
+  int64_t needs = 0;        ///< the problem is a file of fewer bytes than these
 
   /// The product of the dimensions; absurd ones give the largest number.
   int64_t elements() const;

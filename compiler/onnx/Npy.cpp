@@ -101,10 +101,13 @@ TensorData readNpy(const std::string &path) {
   const std::string_view descr = valueOf(header, "descr");
   if (descr.size() < 5 || !parseShape(valueOf(header, "shape"), out.dims))
     return out;
-  const std::string type(descr.substr(1, 3));
+  const std::string_view quoted = descr.substr(1);
+  const std::string type(quoted.substr(0, quoted.find(descr[0])));
   out.type = typeOfDescr(type);
   if (out.type == ElementType::Undefined) {
-    out.problem = "its element type '" + type + "' is not supported";
+    out.problem = type == "|O"
+                      ? "it holds Python objects (dtype object), not numbers"
+                      : "its element type '" + type + "' is not supported";
     return out;
   }
   const int64_t need = out.elements() * byteWidth(out.type);

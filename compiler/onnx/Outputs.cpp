@@ -150,7 +150,7 @@ void Importer::declareParameters() {
     const TensorData &t = *init->data;
     const bool inFile = t.file >= 0;
     const bool tracks = init->role == Role::State && !options.forwardOnly &&
-                        options.batchNorm == BatchNorm::Train;
+                        options.batchNorm != BatchNorm::Inference;
     const char *role = init->role == Role::Weight ? "weight"
                        : tracks                   ? "state"
                                                   : "frozen";

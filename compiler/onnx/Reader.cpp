@@ -212,10 +212,16 @@ void Converter::external(const proto::TensorProto &t, TensorData &out) {
   const std::optional<int64_t> count =
       length.empty() ? expected : parseNumber(length);
   const int64_t size = model.files[file].size;
-  if (!from || !count || *from > size || *count > size - *from) {
+  if (!from || !count) {
     out.problem = "its external data is bytes " + offset + " + " +
                   (length.empty() ? std::to_string(expected) : length) +
-                  " of '" + location + "', which has " + std::to_string(size);
+                  " of '" + location + "', which are no numbers";
+    return;
+  }
+  if (*from > size || *count > size - *from) { // the same text for all of them
+    out.problem = "its external data lies behind the end of '" + location +
+                  "', which has " + std::to_string(size) + " bytes";
+    out.needs = *from + *count;
     return;
   }
   out.file = file;
@@ -405,16 +411,23 @@ static void reportTensors(const std::vector<TensorData> &tensors,
   for (const TensorData &t : tensors) {
     if (t.problem.empty() || ++mentioned[t.problem] > 1)
       continue;
-    int64_t same = 0;
+    int64_t same = 0, needs = 0;
     for (const TensorData &other : tensors)
-      same += other.problem == t.problem;
+      if (other.problem == t.problem) {
+        ++same;
+        needs = std::max(needs, other.needs);
+      }
     const std::string rest =
         same > 1 ? " (and " + std::to_string(same - 1) + " other tensors)" : "";
-    diagnostics.add(t.missingFile ? Exit::NoInput : Exit::BadModel,
-                    "initializer '" + t.name + "'" + rest + ": " + t.problem,
-                    t.missingFile ? "put the file beside the model, as the "
-                                    "exporter wrote it"
-                                  : "export the model again");
+    diagnostics.add(
+        t.missingFile ? Exit::NoInput : Exit::BadModel,
+        "initializer '" + t.name + "'" + rest + ": " + t.problem +
+            (needs ? " and would need " + std::to_string(needs) : ""),
+        t.missingFile ? "put the file beside the model, as the exporter wrote "
+                        "it"
+        : needs ? "the file is cut off, or another model's: copy the whole "
+                  "file, as the exporter wrote it beside the model"
+                : "export the model again");
   }
 }
 

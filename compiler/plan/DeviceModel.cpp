@@ -1,6 +1,7 @@
 #include "compiler/plan/DeviceModel.h"
 
 #include "support/Failure.h"
+#include "support/UnknownName.h"
 
 #include <algorithm>
 #include <numeric>
@@ -54,14 +55,13 @@ const std::vector<DeviceModel> &deviceModels() {
 }
 
 const DeviceModel &deviceModel(const std::string &name) {
-  std::string names;
+  std::vector<std::string> names;
   for (const DeviceModel &d : deviceModels()) {
     if (d.name == name)
       return d;
-    names += (names.empty() ? "" : ", ") + d.name;
+    names.push_back(d.name);
   }
-  throw Failure(Exit::Usage,
-                "no device model '" + name + "'; there are: " + names);
+  throw Failure(Exit::Usage, unknownName("device model", name, names));
 }
 
 DeviceModel nativeCpu(double gigahertz, int vectorBits, int64_t memoryBytes,

@@ -58,7 +58,8 @@ int parseCount(const std::string &text, const std::string &whole) {
     throw Failure(
         Exit::Usage,
         "'" + whole +
-            "' is not a number of devices: write M or NxM, both at least 1");
+            "' is not a number of devices: write M or NxM, both at least "
+            "1, as 4 or 2x8");
   return value;
 }
 

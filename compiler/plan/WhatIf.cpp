@@ -2,6 +2,7 @@
 
 #include "compiler/plan/Infeasible.h"
 #include "support/Failure.h"
+#include "support/UnknownName.h"
 
 #include <algorithm>
 #include <cmath>
@@ -161,22 +162,22 @@ const Axis *axisNamed(const std::string &name) {
 } // namespace
 
 std::vector<std::string> whatIfAxes(const std::string &axes) {
-  std::vector<std::string> names;
+  std::vector<std::string> known, names;
+  for (const Axis &axis : kAxes)
+    known.emplace_back(axis.name);
   std::stringstream list(axes);
   for (std::string name; std::getline(list, name, ',');) {
     if (!axisNamed(name))
-      throw Failure(
-          Exit::Usage,
-          "what-if knows devices, bandwidth, microbatches and memory, not '" +
-              name + "'");
+      throw Failure(Exit::Usage,
+                    "--what-if: " + unknownName("axis", name, known));
     if (std::find(names.begin(), names.end(), name) != names.end())
-      throw Failure(Exit::Usage, "what-if names " + name + " twice");
+      throw Failure(Exit::Usage, "--what-if names " + name + " twice");
     names.push_back(name);
   }
   if (names.empty())
     throw Failure(
         Exit::Usage,
-        "what-if needs a list such as devices,bandwidth,microbatches");
+        "--what-if needs a list such as devices,bandwidth,microbatches");
   return names;
 }
 

@@ -1,5 +1,6 @@
 //===- DataSource.cpp - which sample goes where ---------------------------===//
 #include "runtime/data/DataSource.h"
+#include "runtime/data/ArrayCheck.h"
 #include "runtime/program/PlanCheck.h"
 #include "support/Failure.h"
 #include "support/UnknownName.h"
@@ -14,13 +15,6 @@ namespace {
 
 /// Arrays up to this size are checked before training begins.
 constexpr int64_t kCheckAtOnce = int64_t(256) << 20;
-
-std::string text(const std::vector<int64_t> &shape) {
-  std::string result = "[";
-  for (size_t i = 0; i < shape.size(); ++i)
-    result += (i ? ", " : "") + std::to_string(shape[i]);
-  return result + "]";
-}
 
 /// A well-mixed function of 64 bits (the finalizer of splitmix64).
 uint64_t mix(uint64_t x) {
@@ -77,7 +71,7 @@ std::string indexOf(const Npy &array, int64_t flat) {
     index[axis] = flat % array.shape[axis];
     flat /= array.shape[axis];
   }
-  return text(index);
+  return shapeText(index);
 }
 
 /// By the bits, which is the same for all widths: the exponent is full and the
@@ -135,61 +129,50 @@ int64_t permuted(int64_t index, int64_t size, uint64_t seed, uint64_t epoch) {
   return static_cast<int64_t>(x);
 }
 
+std::string missingData(const plan::Plan &plan,
+                        const std::map<std::string, std::string> &files) {
+  std::string missing;
+  for (size_t i = 0; i < plan.inputs.size(); ++i)
+    if (const std::string &name = plan.inputs[i].name;
+        !files.count(name) && plan.reads(static_cast<int>(i)))
+      missing += " --data " + name + "=FILE.npy";
+  return missing;
+}
+
 DataSource::DataSource(const plan::Plan &plan,
                        const std::map<std::string, std::string> &files,
                        std::optional<uint64_t> shuffle)
     : plan(plan), shuffle(shuffle) {
   std::vector<std::string> names;
-  std::string missing;
-  for (size_t i = 0; i < plan.inputs.size(); ++i) {
-    const plan::Input &input = plan.inputs[i];
+  for (const plan::Input &input : plan.inputs)
     names.push_back(input.name);
-    if (!files.count(input.name) && plan.reads(static_cast<int>(i)))
-      missing += " --data " + input.name + "=FILE.npy";
-  }
   for (auto &[name, file] : files) {
     if (std::find(names.begin(), names.end(), name) == names.end())
       throw Failure(Exit::Usage,
                     "--data " + name + ": the plan has no such input" +
                         didYouMean(name, names) + "; it has " + listed(names));
   }
-  if (!missing.empty())
+  if (const std::string missing = missingData(plan, files); !missing.empty())
     throw Failure(Exit::Usage, "inputs without data; add" + missing);
   for (const plan::Input &input : plan.inputs) {
     const auto file = files.find(input.name);
     arrays.push_back(file == files.end() ? nullptr
                                          : std::make_unique<Npy>(file->second));
-    if (arrays.back())
-      checkArray(input, *arrays.back());
+    if (!arrays.back())
+      continue;
+    checkArray(input, *arrays.back());
+    if (input.batch_axis == 0)
+      countRows(*arrays.back());
   }
 }
 
-void DataSource::checkArray(const plan::Input &input, const Npy &array) {
-  const bool widens = array.dtype == "int32" && input.dtype == "int64";
-  if (array.dtype != input.dtype && !widens)
-    throw Failure(Exit::BadModel, array.path + ": element type " + array.dtype +
-                                      ", input '" + input.name + "' is " +
-                                      input.dtype);
-  std::vector<int64_t> expected = input.shape;
-  const bool batched = input.batch_axis == 0;
-  if (batched && !array.shape.empty())
-    expected[0] = array.shape[0];
-  if (array.shape != expected || (batched && expected[0] < 1)) {
-    std::string wanted = text(expected);
-    if (batched)
-      wanted = "[samples" + (input.shape.size() > 1 ? ", " : std::string()) +
-               text({input.shape.begin() + 1, input.shape.end()}).substr(1);
-    throw Failure(Exit::BadModel, array.path + ": shape " + text(array.shape) +
-                                      ", input '" + input.name + "' takes " +
-                                      wanted);
-  }
-  if (!batched)
-    return;
+void DataSource::countRows(const Npy &array) {
   if (rows && rows != array.shape[0])
-    throw Failure(Exit::BadModel, array.path + ": " +
-                                      std::to_string(array.shape[0]) +
-                                      " samples, the arrays before it have " +
-                                      std::to_string(rows));
+    throw Failure(Exit::BadModel,
+                  array.path + ": " + std::to_string(array.shape[0]) +
+                      " samples, the arrays before it have " +
+                      std::to_string(rows) +
+                      "; all arrays need the same samples, a row each");
   rows = array.shape[0];
 }
 

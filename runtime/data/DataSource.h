@@ -17,6 +17,10 @@
 
 namespace pipec {
 
+/// " --data x=FILE.npy" for every input that a stage reads and `files` has not.
+std::string missingData(const plan::Plan &plan,
+                        const std::map<std::string, std::string> &files);
+
 class DataSource {
 public:
   /// Opens the array of every input of the plan, and checks its type and shape.
@@ -46,7 +50,7 @@ public:
 private:
   int64_t row(int64_t sample) const;
   void copyRow(int input, int64_t row, char *to) const;
-  void checkArray(const plan::Input &input, const Npy &array);
+  void countRows(const Npy &array);
 
   const plan::Plan &plan;
   std::optional<uint64_t> shuffle;

@@ -61,8 +61,11 @@ Npy::Npy(const std::string &path) : path(path) {
     bad(path, size ? "is not a regular file" : "is empty, not a .npy file");
   mapping = static_cast<const char *>(mapped);
   try {
+    if (size >= 4 && std::memcmp(mapping, "PK\x03\x04", 4) == 0)
+      bad(path, "is an archive (.npz), not a .npy file; write each of its "
+                "arrays with numpy.save");
     if (size < 10 || std::memcmp(mapping, "\x93NUMPY", 6) != 0)
-      bad(path, "not a .npy file");
+      bad(path, "not a .npy file; write it with numpy.save");
     auto byte = [&](int i) {
       return static_cast<int64_t>(static_cast<unsigned char>(mapping[i]));
     };
@@ -90,13 +93,19 @@ void Npy::parse(const std::string &header) {
   const std::string descr = valueOf(path, header, "descr");
   if (descr.size() < 5 || (descr[0] != '\'' && descr[0] != '"'))
     bad(path, "arrays of records are not supported");
+  const std::string type = descr.substr(1, descr.find(descr[0], 1) - 1);
+  if (type == "|O")
+    bad(path, "holds Python objects (dtype object: rows of different lengths, "
+              "say), not numbers; make one array of numbers of them, as "
+              "numpy.stack(rows).astype(\"float32\")");
   const std::string code = descr.substr(2, 2);
   for (const TypeCode &type : kTypes)
     if (code == type.code && descr[4] == descr[0])
       dtype = type.name, itemBytes = type.bytes;
   if (dtype.empty() || (descr[1] == '>' && itemBytes > 1))
-    bad(path, "element type " + descr.substr(0, 5) +
-                  " is not supported; save it as little-endian numbers");
+    bad(path, "element type '" + type +
+                  "' is not supported; save it as little-endian numbers, as "
+                  "array.astype(\"<f4\")");
   if (valueOf(path, header, "fortran_order").rfind("False", 0) != 0)
     bad(path, "is in Fortran order; save numpy.ascontiguousarray(array)");
   const std::string tuple = valueOf(path, header, "shape");

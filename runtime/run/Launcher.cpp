@@ -57,12 +57,36 @@ void checkMemory(const plan::Plan &plan) {
                       "with fewer microbatches in flight or --recompute full");
 }
 
+/// A launcher has started several of this process, and no transport knows which
+/// rank it is: each would run all ranks, into the same files.
+void refuseToRunAlone(const RunOptions &options) {
+  if (std::getenv(kControlVariable) || options.transport == "inproc")
+    return;
+  const std::string four = "set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT "
+                           "for each of them, as torchrun does, or ";
+  for (const char *name :
+       {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"})
+    if (const int size = integerVariable(name).value_or(1); size > 1)
+      throw Failure(
+          Exit::Usage,
+          std::string(name) + "=" + std::to_string(size) +
+              ": a launcher has started " + std::to_string(size) +
+              " of this process, but --transport " + options.transport +
+              " finds no rank in its environment; " + four +
+              (options.transport == "tcp" ? "leave out --transport"
+                                          : "start them with mpirun or srun "
+                                            "--mpi=pmix (scripts are in "
+                                            "the plan's launch/)") +
+              "; each as a job of its own: --transport inproc");
+}
+
 Exit start(const plan::Plan &plan, const RunOptions &options, char **argv) {
   checkRunnable(plan);
   if (options.oracle)
     return runOracle(plan, options);
   if (const TransportRow *row = joinedTransport(options))
     return runJoined(plan, options, *row);
+  refuseToRunAlone(options);
   const bool gpus = plan.cluster.kind == "cuda";
   if (options.transport == kNccl && !gpus)
     throw Failure(Exit::Usage,
@@ -96,7 +120,7 @@ plan::Plan planToRun(RunOptions &options) {
     checkPass(options);
     OutputLedger::checkNames(plan, options.outputs);
   } else {
-    checkTraining(options);
+    checkTraining(plan, options);
   }
   return plan;
 }

@@ -47,7 +47,8 @@ std::map<std::string, double> parse(const std::string &text,
     const size_t equals = part.find('=');
     const std::string key = part.substr(0, equals);
     if (equals == std::string::npos || !values.count(key))
-      bad(text, "'" + part + "' is not warmup=, total= or min=");
+      bad(text, "'" + part + "' is not warmup=, total= or min=" +
+                    didYouMean(key, {"warmup", "total", "min"}));
     char *end = nullptr;
     const std::string value = part.substr(equals + 1);
     values[key] = std::strtod(value.c_str(), &end);

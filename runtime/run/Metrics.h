@@ -1,6 +1,8 @@
 //===- Metrics.h - JSON lines of a run --------------------------*- C++ -*-===//
 #pragma once
 
+#include "runtime/run/CoreUse.h"
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -13,6 +15,7 @@ struct RankFigures {
   int64_t overhead_bytes = 0; ///< of a GPU's memory, beside the arena
   double busy_s = 0;
   int64_t threads = 1; ///< that share the rank's loops
+  CoreUse cores;       ///< since it was loaded
 };
 
 struct Summary {

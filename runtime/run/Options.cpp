@@ -1,5 +1,6 @@
 //===- Options.cpp - the command line of pipec-run ------------------------===//
 #include "runtime/run/Options.h"
+#include "runtime/data/DataSource.h"
 #include "runtime/run/LearningRate.h"
 #include "runtime/transport/Transport.h"
 #include "support/CommandLine.h"
@@ -85,7 +86,7 @@ std::optional<RunOptions> parseOptions(int argc, char **argv) {
   app.add_option("PLAN", options.plan, "the plan folder")->required();
   app.add_option("--data", data,
                  "one array per graph input, labels included; axis 0 counts "
-                 "samples")
+                 "samples; int32 will do for int64")
       ->type_name("NAME=FILE.npy")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
@@ -169,9 +170,13 @@ std::optional<RunOptions> parseOptions(int argc, char **argv) {
   return options;
 }
 
-void checkTraining(const RunOptions &options) {
-  if (options.steps < 1)
-    throw Failure(Exit::Usage, "say how long to train, with --steps N");
+void checkTraining(const plan::Plan &plan, const RunOptions &options) {
+  if (options.steps < 1) {
+    const std::string missing = missingData(plan, options.data);
+    throw Failure(Exit::Usage,
+                  "say how long to train, with --steps N" +
+                      (missing.empty() ? "" : ", and on what:" + missing));
+  }
   if (!options.outputs.empty())
     throw Failure(Exit::Usage,
                   "--output needs --evaluate, or a plan compiled with "

@@ -1,6 +1,8 @@
 //===- Options.h - the command line of pipec-run ----------------*- C++ -*-===//
 #pragma once
 
+#include "runtime/program/Plan.h"
+
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -42,7 +44,7 @@ std::optional<RunOptions> parseOptions(int argc, char **argv);
 
 /// Do the options go with a plan that trains, or with one that does not?
 /// Failure(Usage).
-void checkTraining(const RunOptions &options);
+void checkTraining(const plan::Plan &plan, const RunOptions &options);
 void checkPass(const RunOptions &options);
 
 } // namespace pipec

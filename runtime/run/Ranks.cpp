@@ -187,7 +187,8 @@ struct JoinedRank {
   void meet(const TransportRow &row) {
     const auto count = static_cast<int>(plan.ranks.size());
     transport = std::move(
-        row.open({count, options.timeout, jobOf(options.plan)}).front());
+        row.open({count, options.timeout, jobOf(options.plan), options.quiet})
+            .front());
     alarm.beforeRaise([this] {
       transport->abandon();
       if (links)

@@ -95,6 +95,10 @@ report::MeasuredRun measured(const plan::Plan &plan, const Results &results) {
     for (const Event &event : rank.events)
       if (drawn(event))
         start = std::min(start, event.start);
+  std::vector<CoreUse> uses;
+  for (const RankResult &rank : results.ranks)
+    uses.push_back(rank.figures.cores);
+  run.others_share = shareOfOthers(uses);
   const bool stream = plan.strategy.update == "round";
   for (size_t r = 0; r < results.ranks.size(); ++r) {
     const RankResult &result = results.ranks[r];

@@ -120,6 +120,7 @@ void Session::load() {
   const auto warm = stream ? static_cast<int64_t>(plan.stages.size()) : 1;
   recorder.countFrom(std::min(firstStep + warm, lastStep - 1));
   compareClocks();
+  loaded = coreUse();
   lastTime = now();
 }
 
@@ -306,6 +307,7 @@ void Session::collect() {
   struct rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   RankResult mine;
+  mine.figures.cores = coreUse() - loaded;
   mine.figures.peak_bytes = state->arena.peak();
   mine.figures.predicted_peak_bytes = plan.ranks[watch.rank].peak_bytes;
   mine.figures.rss_bytes = int64_t(usage.ru_maxrss) * 1024;

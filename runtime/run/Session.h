@@ -67,6 +67,7 @@ private:
   int64_t saved = -1;    ///< steps in the last checkpoint
   bool stopped = false;
   double lastTime = 0;    ///< clock at the last step's end
+  CoreUse loaded;         ///< when the steps began
   double clockOffset = 0; ///< from this rank's clock to rank 0's
   Results results;        ///< filled at rank 0
 };

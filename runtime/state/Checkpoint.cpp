@@ -61,6 +61,11 @@ Json fingerprint(const plan::Plan &plan, const std::string &planFolder) {
   return json;
 }
 
+/// The name of the model's file.
+std::string modelName(const plan::Plan &plan) {
+  return fs::path(plan.model.path).filename().string();
+}
+
 /// Removes what earlier runs left half-written, and whole checkpoints other
 /// than `keep`.
 void tidy(const std::string &folder, const std::string &keep) {
@@ -120,6 +125,7 @@ void saveCheckpoint(RankState &state, Council &council,
         return;
       Json record = {{"version", kVersion}, {"step", steps}};
       record.update(fingerprint(state.plan, state.folder));
+      record["model"] = modelName(state.plan);
       record["strategy"] = state.plan.strategy.name;
       record["precision"] = state.plan.training.precision;
       record["seed"] = identity.seed;
@@ -182,19 +188,54 @@ Json readRecord(const std::string &path) {
   return json;
 }
 
+/// "the model 'gpt.onnx' (sha256 1a2b3c4d)", as far as it is known.
+std::string modelText(const std::string &name, const std::string &sha256) {
+  return "the model" + (name.empty() ? "" : " '" + name + "'") + " (sha256 " +
+         sha256.substr(0, 8) + ")";
+}
+
+/// A value of a record or a fingerprint: text without quotes.
+std::string plain(const Json &value) {
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+/// "microbatches is 4, the plan's is 6".
+std::string difference(const std::string &key, const Json &record,
+                       const Json &found, const Json &expected,
+                       const plan::Plan &plan) {
+  if (key == "model_sha256")
+    return "it is of " + modelText(record.value("model", ""), plain(found)) +
+           ", the plan of " + modelText(modelName(plan), plain(expected));
+  if (key == "update" || key == "versions")
+    return "its strategy is " + record.value("strategy", plain(found)) +
+           ", the plan's is " + plan.strategy.name;
+  return "its " + key + " is " + plain(found) + ", the plan's is " +
+         plain(expected);
+}
+
 void checkFingerprint(const std::string &path, const Json &record,
                       const plan::Plan &plan, const std::string &planFolder) {
   const Json expected = fingerprint(plan, planFolder);
+  std::vector<std::string> differing;
   for (auto item = expected.begin(); item != expected.end(); ++item) {
     const Json found = record.value(item.key(), Json());
-    if (found == *item)
+    if (found == *item || item.key() == "plan_sha256")
       continue;
-    if (item.key() == "plan_sha256")
-      bad(path, "was written by another plan; a strategy that keeps several "
-                "weight versions resumes on its own plan only");
-    bad(path, "does not go with the plan: its " + item.key() + " is " +
-                  found.dump() + ", the plan's is " + item->dump());
+    const std::string text = difference(item.key(), record, found, *item, plan);
+    if (differing.empty() || differing.back() != text)
+      differing.push_back(text);
   }
+  std::string all;
+  for (const std::string &one : differing)
+    all += (all.empty() ? "" : "; ") + one;
+  if (!differing.empty())
+    bad(path, "was written by another plan: " + all +
+                  "; resume it with the plan that it was trained with, or one "
+                  "compiled alike");
+  if (expected.contains("plan_sha256") &&
+      record.value("plan_sha256", Json()) != expected["plan_sha256"])
+    bad(path, "was written by another plan; a strategy that keeps several "
+              "weight versions resumes on its own plan only");
 }
 
 void checkIdentity(const std::string &path, const Json &record,

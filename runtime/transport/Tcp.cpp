@@ -449,6 +449,7 @@ std::vector<std::unique_ptr<Transport>> openTcp(const Meeting &meeting) {
                       " ranks: start " + std::to_string(meeting.ranks) +
                       " processes");
   where.job = meeting.job;
+  where.quiet = meeting.quiet;
   std::vector<std::unique_ptr<Transport>> ends;
   ends.push_back(std::make_unique<Tcp>(where, meeting.seconds));
   return ends;

@@ -26,6 +26,16 @@ namespace {
   throw Failure(Exit::Unavailable, what);
 }
 
+[[noreturn]] void stopped() {
+  throw Failure(Exit::Stopped, "stopped before the ranks were connected");
+}
+
+/// Seconds in which ranks of one job usually come up.
+constexpr double kPatience = 2;
+
+/// Seconds for one attempt where nothing comes back, a firewall say.
+constexpr double kAttempt = 5;
+
 /// "60", "0.5".
 std::string secondsOf(double limit) {
   char text[32];
@@ -72,19 +82,37 @@ public:
       unavailable(std::string("accept: ") + std::strerror(errno));
     return fd;
   }
-  /// Rank 0 may come up later than the others.
-  int connect(const std::string &host, int port) const {
-    while (true) {
+  /// The other rank may come up later: tries until the deadline, and says so
+  /// once.
+  int connect(int rank, const std::string &host, int port, bool quiet) const {
+    const double begun = now();
+    for (bool told = quiet;;) {
+      if (stopRequested())
+        stopped();
+      std::string why;
       try {
-        LineSocket socket = connectTo(host, port, left());
+        LineSocket socket = connectTo(host, port, std::min(left(), kAttempt));
         const int fd = ::fcntl(socket.descriptor(), F_DUPFD_CLOEXEC, 0);
-        if (fd < 0)
-          unavailable(std::string("too many open files: ") +
-                      std::strerror(errno));
-        return fd;
-      } catch (const Failure &) {
-        if (left() <= 0.2)
-          throw;
+        if (fd >= 0)
+          return fd;
+        why = std::string("too many open files: ") + std::strerror(errno);
+      } catch (const Failure &failure) {
+        why = failure.what(); // host and port, too
+      }
+      const std::string peer = "rank " + std::to_string(rank);
+      if (left() <= 0.2)
+        unavailable(
+            peer + " did not answer within --timeout " + secondsOf(limit) +
+            " s (" + why +
+            "); does it run there, can this host reach that port, and "
+            "are MASTER_ADDR and MASTER_PORT, where rank 0 listens, the "
+            "same in all ranks?");
+      if (!told && now() - begun > kPatience) {
+        told = true;
+        std::fprintf(stderr,
+                     "pipec-run: note: %s does not answer yet (%s); trying for "
+                     "another %.0f s (--timeout)\n",
+                     peer.c_str(), why.c_str(), left());
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
@@ -96,7 +124,7 @@ private:
     pollfd waiting{fd, event, 0};
     while (true) { // a signal ends the waiting of poll, not ours
       if (stopRequested())
-        throw Failure(Exit::Stopped, "stopped before the ranks were connected");
+        stopped();
       const double rest = left();
       if (rest <= 0)
         unavailable("within --timeout " + secondsOf(limit) + " s " + pending());
@@ -214,7 +242,7 @@ std::vector<int> connectAll(const Rendezvous &where, double limit) {
              std::to_string(where.port) + " that all " +
              std::to_string(where.size) + " ranks are there";
     };
-    sockets[0] = exchange.connect(where.host, where.port);
+    sockets[0] = exchange.connect(0, where.host, where.port, where.quiet);
     const Hello hello = {where.job, where.rank, port};
     exchange.write(sockets[0], &hello, sizeof hello);
     exchange.read(sockets[0], places.data(), tableBytes);
@@ -223,7 +251,8 @@ std::vector<int> connectAll(const Rendezvous &where, double limit) {
              " has no connection to rank " + without(sockets, where.rank);
     };
     for (int rank = 1; rank < where.rank; ++rank) {
-      sockets[rank] = exchange.connect(places[rank].host, places[rank].port);
+      sockets[rank] = exchange.connect(rank, places[rank].host,
+                                       places[rank].port, where.quiet);
       exchange.write(sockets[rank], &hello, sizeof hello);
     }
     for (int rank = where.rank + 1; rank < where.size; ++rank) {

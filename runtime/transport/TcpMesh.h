@@ -13,6 +13,7 @@ struct Rendezvous {
   std::string host; ///< of rank 0
   int port = 0;     ///< on which rank 0 listens
   uint64_t job = 0; ///< a process of another job is turned away
+  bool quiet = false;
 };
 
 /// Sockets by rank (this rank's own is -1). All ranks call it. Every rank meets

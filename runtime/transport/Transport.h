@@ -62,6 +62,7 @@ struct Meeting {
   int ranks = 1;       ///< of the plan
   double seconds = 60; ///< to wait for the others
   uint64_t job = 0;    ///< the same in all processes of a job, if in any
+  bool quiet = false;  ///< no note about others that are late
 };
 
 /// A row of transports.def.

@@ -63,11 +63,22 @@ class CompileTest(PipelineTest):
         self.refused(NO_INPUT, "missing.onnx", arguments=self.flags("-o", plan), model=missing)
         self.assertFalse(plan.exists())
 
+    def test_a_cut_data_file_is_one_problem(self):
+        golden = Golden("mlp-external")
+        for name in ("model.onnx", "model.onnx.data"):
+            shutil.copy(golden.model.parent / name, self.folder)
+        data = self.folder / "model.onnx.data"
+        whole = data.stat().st_size
+        os.truncate(data, 64)
+        self.refused(BAD_MODEL, "1 problem", "(and 3 other tensors): its external data lies behind the end of "
+                     "'model.onnx.data', which has 64 bytes and would need %d\n" % whole,
+                     "copy the whole file", arguments=self.flags("--dry-run"), model=self.folder / "model.onnx")
+
     def test_names_the_dimension_to_fix(self):
         words = self.flags("-o", self.folder / "plan")
         at = words.index("--dim")
         del words[at:at + 2]
-        self.refused(BAD_MODEL, "--dim batch=", arguments=words)
+        self.refused(USAGE, "--dim batch=", arguments=words)
 
     def test_keeps_what_is_no_plan(self):
         folder = self.folder / "precious"

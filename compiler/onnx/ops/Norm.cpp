@@ -124,6 +124,25 @@ static void trainingBatchNorm(NodeContext &c) {
     }
 }
 
+/// An export in training form says training_mode wherever it is run. Inference
+/// has running averages to take, unless the graph computes or is given them.
+static bool takesBatchStatistics(NodeContext &c) {
+  const BatchNorm asked = c.options.batchNorm;
+  if (!c.options.forwardOnly)
+    return asked != BatchNorm::Inference;
+  // Before opset 14 the number of outputs says it.
+  const bool written =
+      c.intAttr("training_mode", 0) != 0 || (c.opset < 14 && c.wants(1));
+  if (!written || asked != BatchNorm::Auto)
+    return written && asked == BatchNorm::Written;
+  const bool averages = c.in(3).source && c.in(4).source;
+  if (averages)
+    c.note("the file has batch norms in training form: inference takes their "
+           "running averages, as PyTorch's eval() does; --bn train takes the "
+           "statistics of each microbatch");
+  return !averages;
+}
+
 void importBatchNormalization(NodeContext &c) {
   const Val &x = channelled(c);
   for (size_t i = 1; i <= 4; ++i)
@@ -131,13 +150,7 @@ void importBatchNormalization(NodeContext &c) {
       c.fail("its input " + std::to_string(i) + " has the shape " +
              shapeText(c.in(i).getShape()) + " for " +
              std::to_string(x.dim(1)) + " channels");
-  // Before opset 14 the number of outputs says it.
-  const bool written =
-      c.intAttr("training_mode", 0) != 0 || (c.opset < 14 && c.wants(1));
-  const bool train = c.options.forwardOnly
-                         ? written && c.options.batchNorm == BatchNorm::Train
-                         : c.options.batchNorm == BatchNorm::Train;
-  if (train)
+  if (takesBatchStatistics(c))
     trainingBatchNorm(c);
   else
     inferenceBatchNorm(c);

@@ -54,10 +54,12 @@ double parsePositive(const std::string &text, const std::string &option) {
   return value;
 }
 
-/// Bytes, with an optional KiB/MiB/GiB/TiB or KB/MB/GB/TB.
-double parseBytes(const std::string &text, const std::string &option) {
+/// Bytes, with an optional KiB/MiB/GiB/TiB or KB/MB/GB/TB. `example` is right.
+double parseBytes(const std::string &text, const std::string &option,
+                  const std::string &what, const std::string &example) {
   size_t unit = text.find_first_not_of("0123456789.eE+-");
   std::string suffix = unit == std::string::npos ? "" : text.substr(unit);
+  std::string names;
   static const std::pair<const char *, double> units[] = {
       {"", 1},
       {"B", 1},
@@ -69,10 +71,22 @@ double parseBytes(const std::string &text, const std::string &option) {
       {"GB", 1e9},
       {"TB", 1e12},
       {"TiB", 1099511627776.0}};
-  for (auto [name, factor] : units)
+  for (auto [name, factor] : units) {
     if (suffix == name)
       return parsePositive(text.substr(0, unit), option) * factor;
-  usage(option + ": '" + text + "' is not a number of bytes, such as 16GiB");
+    names += (names.empty() ? "" : ", ") + std::string(name);
+  }
+  usage(option + ": '" + text + "' is not a number of " + what + ", such as " +
+        example + "; units: " + names);
+}
+
+/// Bytes a second, as 12.5GB/s.
+double parseBandwidth(std::string text) {
+  const std::string typed = text;
+  if (text.ends_with("/s"))
+    text.resize(text.size() - 2);
+  return parseBytes(text, "--bandwidth " + typed, "bytes per second",
+                    "1.25e9 or 12.5GB/s");
 }
 
 PartitionOptions interpret(const Arguments &a) {
@@ -100,14 +114,12 @@ PartitionOptions interpret(const Arguments &a) {
   }
   if (!a.bandwidth.empty()) {
     size_t comma = a.bandwidth.find(',');
-    o.interBandwidth =
-        parsePositive(a.bandwidth.substr(0, comma), "--bandwidth");
+    o.interBandwidth = parseBandwidth(a.bandwidth.substr(0, comma));
     if (comma != std::string::npos)
-      o.intraBandwidth =
-          parsePositive(a.bandwidth.substr(comma + 1), "--bandwidth");
+      o.intraBandwidth = parseBandwidth(a.bandwidth.substr(comma + 1));
   }
   if (!a.memory.empty())
-    o.memoryLimit = parseBytes(a.memory, "--memory-limit");
+    o.memoryLimit = parseBytes(a.memory, "--memory-limit", "bytes", "16GiB");
   o.microbatches = a.microbatches;
   o.contiguous = a.shape == "contiguous";
   o.straddle = a.straddle == "on";
@@ -133,7 +145,8 @@ int partitionCommand(int argc, char **argv) {
       "NxM: N servers of M devices, or M; JSON graphs carry their own");
   app.add_option(
       "--bandwidth", a.bandwidth,
-      "INTER,INTRA in bytes/s, between and inside servers; one for both");
+      "INTER,INTRA in bytes/s, as 1.25GB/s,12GB/s: between and inside "
+      "servers; one for both");
   app.add_option("--memory-limit", a.memory,
                  "bytes of a device, such as 16GiB");
   app.add_option("--microbatches", a.microbatches, "in a batch or step")

@@ -2,6 +2,7 @@
 
 #include "compiler/plan/Candidates.h"
 #include "support/Failure.h"
+#include "support/UnknownName.h"
 
 namespace pipec::plan {
 
@@ -14,14 +15,13 @@ static constexpr PlannerRow rows[] = {
 std::span<const PlannerRow> planners() { return rows; }
 
 const PlannerRow &planner(std::string_view name) {
-  std::string names;
+  std::vector<std::string> names;
   for (const PlannerRow &row : rows) {
     if (row.name == name)
       return row;
-    names += std::string(names.empty() ? "" : ", ") + row.name;
+    names.emplace_back(row.name);
   }
-  throw Failure(Exit::Usage,
-                "no planner '" + std::string(name) + "'; there are: " + names);
+  throw Failure(Exit::Usage, unknownName("planner", std::string(name), names));
 }
 
 void expectFreeShape(const PlanRequest &request, const char *name) {

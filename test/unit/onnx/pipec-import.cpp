@@ -1,7 +1,7 @@
 //===- pipec-import.cpp - the importer alone, for tests -------------------===//
 //
 // pipec-import MODEL.onnx [--dim NAME=N] [--constant NAME=FILE.npy]
-//   [--freeze RE] [--train-only RE] [--bn inference] [--tie] [--untie]
+//   [--freeze RE] [--train-only RE] [--bn train|inference] [--tie] [--untie]
 //   [--forward-only]
 //   [--json]             diagnostics as JSON
 //   [--locations]        print locations
@@ -62,8 +62,8 @@ static Arguments parse(int argc, char **argv) {
     } else if (flag == "--train-only") {
       a.options.trainOnly.push_back(value());
     } else if (flag == "--bn") {
-      if (value() == "inference")
-        a.options.batchNorm = onnx::BatchNorm::Inference;
+      a.options.batchNorm = value() == "inference" ? onnx::BatchNorm::Inference
+                                                   : onnx::BatchNorm::Written;
     } else if (flag == "--untie") {
       a.options.untie = true;
     } else if (flag == "--tie") {

@@ -118,4 +118,31 @@ TEST(RunSummary, SaysWhatMakesAPredictionTrue) {
   EXPECT_THAT(said("profiled", 2), Not(HasSubstr("calibrate")));
 }
 
+TEST(Summary, SaysWhatIsUnused) {
+  plan::Plan plan = samplePlan();
+  plan.cluster.servers = 1, plan.cluster.devices_per_server = 4;
+  EXPECT_THAT(summary(plan), Not(HasSubstr("unused")));
+  plan.cluster.servers = 2;
+  EXPECT_THAT(summary(plan), HasSubstr("\nunused     4 of 8 devices; --stages "
+                                       "and --replicas take more\n"));
+}
+
+TEST(RunSummary, SaysWhoHadTheCores) {
+  plan::Plan plan = samplePlan();
+  MeasuredRun run;
+  auto said = [&](const char *kind, double measured, double others) {
+    plan.cluster = {kind, "native", 2, 4};
+    run.step_s = measured * plan.predicted.step_s;
+    run.others_share = others;
+    return runSummary(plan, run);
+  };
+  EXPECT_THAT(said("cpu", 1.5, 0.48),
+              HasSubstr("\nother programs had 48.0 % of this machine's cores: "
+                        "the prediction counts on all of them\n"));
+  EXPECT_THAT(said("cpu", 1.5, 0.48), Not(HasSubstr("calibrate")));
+  EXPECT_THAT(said("cpu", 1.5, 0.05), Not(HasSubstr("other programs")));
+  EXPECT_THAT(said("cpu", 1.1, 0.48), Not(HasSubstr("other programs")));
+  EXPECT_THAT(said("cuda", 1.5, 0.48), Not(HasSubstr("other programs")));
+}
+
 } // namespace pipec::report

@@ -113,7 +113,9 @@ TEST(Checkpoint, RefusesAPlanWithAnotherStep) {
   const std::string other = planFor("batch_to", "replicas_3_1");
   const Outcome run = runTool(other, training(8, {"--resume", first + "/ck"}));
   EXPECT_EQ(run.code, 78);
-  EXPECT_THAT(run.errors, HasSubstr("microbatches is 4, the plan's is 6"));
+  EXPECT_THAT(run.errors, HasSubstr("was written by another plan: its "
+                                    "microbatches is 4, the plan's is 6; "
+                                    "resume it with the plan"));
 }
 
 TEST(Checkpoint, KeepsToTheOrderOfSamples) {
@@ -203,6 +205,34 @@ TEST(Checkpoint, RefusesADamagedRecord) {
   }
   fs::remove(record);
   EXPECT_EQ(resume(folder).code, 78);
+}
+
+TEST(Checkpoint, SaysWhatDiffersFromItsPlan) {
+  const std::string folder = savedTwo("another_model");
+  const std::string record = folder + "/ck/step-00000004/commit.json";
+  const auto json = nlohmann::json::parse(readText(record));
+  const std::string name = json.at("model"), sha = json.at("model_sha256");
+  auto other = json;
+  other["model"] = "cnn.onnx", other["model_sha256"] = "0123456789abcdef";
+  other["strategy"] = "pipedream", other["update"] = "round";
+  other["versions"] = "stash", other["optimizer"] = "lion";
+  std::ofstream(record) << other.dump();
+  Outcome run = resume(folder);
+  EXPECT_EQ(run.code, 78);
+  EXPECT_THAT(run.errors,
+              HasSubstr("was written by another plan: its strategy is "
+                        "pipedream, the plan's is " +
+                        json.at("strategy").get<std::string>() +
+                        "; it is of the model 'cnn.onnx' (sha256 01234567), "
+                        "the plan of the model '" +
+                        name + "' (sha256 " + sha.substr(0, 8) +
+                        "); its optimizer is lion, the plan's is "));
+  // Written before a model's name was.
+  other.erase("model");
+  std::ofstream(record) << other.dump();
+  run = resume(folder);
+  EXPECT_EQ(run.code, 78);
+  EXPECT_THAT(run.errors, HasSubstr("it is of the model (sha256 01234567), "));
 }
 
 TEST(Checkpoint, SaysWhenThereIsNone) {

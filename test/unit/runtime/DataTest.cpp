@@ -79,7 +79,8 @@ TEST(Npy, SaysWhatIsWrong) {
            {dictionary("<f4", "(1000000000000, 1000000000000)"), "truncated"},
            {dictionary("<f4", "(99999999999999999999,)"), "truncated"},
            {dictionary(">f4", "(2, 3)"), "little-endian"},
-           {dictionary("<c8", "(3,)"), "element type"},
+           {dictionary("<c8", "(3,)"), "element type '<c8' is not supported"},
+           {dictionary("|O", "(3,)"), "holds Python objects"},
            {dictionary("<f4", "(2, 3)", "True"), "Fortran"},
            {"{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (6,)}",
             "records"},
@@ -92,6 +93,9 @@ TEST(Npy, SaysWhatIsWrong) {
     EXPECT_THAT(message, HasSubstr(wrong.message));
     EXPECT_THAT(message, HasSubstr(path));
   }
+  std::ofstream(path) << "PK\x03\x04 and more";
+  EXPECT_THAT(failure([&] { Npy array(path); }).second,
+              HasSubstr("is an archive (.npz)"));
   for (const char *content : {"", "\x93NUM", "not an array at all"}) {
     std::ofstream(path) << content;
     EXPECT_EQ(failure([&] { Npy array(path); }).first, Exit::BadModel);
@@ -231,16 +235,37 @@ TEST(DataSource, SaysWhatItWants) {
   };
   writeArray(input.file, dictionary("<f4", "(4, 2)"),
              raw(std::vector<float>(8)));
-  EXPECT_THAT(failure(open).second, HasSubstr("element type float32, input "
-                                              "'ids' is int64"));
+  const std::string file = "\"" + input.file + "\"";
+  const std::string load =
+      "; convert it: numpy.save(" + file + ", numpy.load(" + file + ")";
+  EXPECT_THAT(failure(open).second,
+              HasSubstr("element type float32, input 'ids' takes int64" + load +
+                        ".astype(\"int64\"))"));
   writeArray(input.file, dictionary("<i8", "(4, 3)"),
              raw(std::vector<int64_t>(12)));
   EXPECT_THAT(failure(open).second,
-              HasSubstr("shape [4, 3], input 'ids' takes [samples, 2]"));
+              HasSubstr("shape [4, 3], input 'ids' takes [samples, 2]; these "
+                        "dimensions are fixed in the plan"));
   writeArray(input.file, dictionary("<i8", "(0, 2)"), "");
-  EXPECT_EQ(failure(open).first, Exit::BadModel);
+  EXPECT_THAT(failure(open).second,
+              HasSubstr("shape [0, 2] has no samples, input 'ids' takes "
+                        "[samples, 2], at least one"));
   writeArray(input.file, dictionary("<i8", "()"), raw(std::vector<int64_t>(1)));
   EXPECT_EQ(failure(open).first, Exit::BadModel);
+  // Shapes that the same values can have.
+  for (auto [shape, call] : {std::pair("(2,)", "[None])"),
+                             std::pair("(4, 2, 1)", ".reshape(-1, 2))")}) {
+    writeArray(input.file, dictionary("<i8", shape),
+               raw(std::vector<int64_t>(8)));
+    EXPECT_THAT(failure(open).second, HasSubstr(load + call));
+  }
+  input.plan.inputs[0].shape = {2, 3, 4, 5};
+  writeArray(input.file, dictionary("<i8", "(1, 4, 5, 3)"),
+             raw(std::vector<int64_t>(60)));
+  EXPECT_THAT(
+      failure(open).second,
+      HasSubstr("takes [samples, 3, 4, 5]" + load + ".transpose(0, 3, 1, 2))"));
+  input.plan.inputs[0].shape = {2, 2};
   input.plan.inputs[0].batch_axis = -1;
   writeArray(input.file, dictionary("<i8", "(3, 2)"),
              raw(std::vector<int64_t>(6)));

@@ -259,8 +259,63 @@ TEST(Tool, NumberedRanksMustMakeSense) {
   EXPECT_EQ(run.code, 69);
   EXPECT_THAT(run.errors, HasSubstr("within --timeout 1 s 1 of 2 ranks have "
                                     "connected, without rank 1"));
-  run = joined("1", "2");
-  EXPECT_EQ(run.code, 69); // nobody listens there
+}
+
+TEST(Tool, ARankThatFindsNoRankZeroSaysWhatItTries) {
+  const std::string plan = planFor("two");
+  std::vector<std::string> command = {PIPEC_RUN,     plan,  "--steps",   "1",
+                                      "--transport", "tcp", "--timeout", "4"};
+  for (const std::string &argument : dataArguments(plan))
+    command.push_back(argument);
+  const std::vector<std::string> environment = {
+      "RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=29473"};
+  Outcome run = Process(command, plan, environment).wait();
+  EXPECT_EQ(run.code, 69);
+  EXPECT_THAT(run.errors,
+              HasSubstr("note: rank 0 does not answer yet (127.0.0.1:29473: "
+                        "Connection refused); trying for another "));
+  EXPECT_THAT(run.errors,
+              HasSubstr("rank 0 did not answer within --timeout 4 s "
+                        "(127.0.0.1:29473: Connection refused); does it run "
+                        "there, can this host reach that port, and are "
+                        "MASTER_ADDR and MASTER_PORT"));
+  command.push_back("--quiet");
+  run = Process(command, plan, environment).wait();
+  EXPECT_EQ(run.code, 69);
+  EXPECT_THAT(run.errors, Not(HasSubstr("note: ")));
+}
+
+TEST(Tool, OneOfSeveralProcessesRunsNotAllRanks) {
+  const std::string plan = planFor("two");
+  const auto with = [&](const std::string &transport,
+                        const std::vector<std::string> &environment) {
+    return runTool(plan, {"--steps", "1", "--transport", transport},
+                   environment);
+  };
+  Outcome run =
+      with("tcp", {"OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_RANK=1"});
+  EXPECT_EQ(run.code, 64);
+  EXPECT_THAT(
+      run.errors,
+      HasSubstr("OMPI_COMM_WORLD_SIZE=2: a launcher has started 2 of this "
+                "process, but --transport tcp finds no rank in its "
+                "environment; set RANK, WORLD_SIZE, MASTER_ADDR and "
+                "MASTER_PORT for each of them, as torchrun does, or leave out "
+                "--transport"));
+  run = with("auto", {"SLURM_STEP_NUM_TASKS=4"});
+  EXPECT_EQ(run.code, 64);
+  EXPECT_THAT(run.errors,
+              HasSubstr("or start them with mpirun or srun --mpi=pmix"));
+  EXPECT_EQ(with("inproc", {"SLURM_STEP_NUM_TASKS=4"}).code, 0);
+  EXPECT_EQ(with("tcp", {"SLURM_STEP_NUM_TASKS=1"}).code, 0);
+}
+
+TEST(Tool, EverythingThatIsMissingIsSaidAtOnce) {
+  const Outcome run = Process({PIPEC_RUN, planFor("two")}, ".").wait();
+  EXPECT_EQ(run.code, 64);
+  EXPECT_THAT(run.errors,
+              HasSubstr("say how long to train, with --steps N, and "
+                        "on what: --data x=FILE.npy --data "));
 }
 
 TEST(Tool, HalfAJobIsNotRunAlone) {

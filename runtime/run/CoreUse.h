@@ -1,0 +1,40 @@
+//===- CoreUse.h - who had this machine's cores -----------------*- C++ -*-===//
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace pipec {
+
+/// Seconds of cores, of those that this process may run on, since the machine
+/// came up.
+struct CoreSeconds {
+  double total = 0, idle = 0;
+};
+
+/// The cores for which `usable` is true, in the text of /proc/stat. What the
+/// hypervisor gave to others is not idle.
+CoreSeconds readCoreSeconds(const std::string &stat, double ticksPerSecond,
+                            bool (*usable)(int core));
+
+/// What one process knows of a stretch of time.
+struct CoreUse {
+  uint64_t host = 0; ///< the same for processes of one machine
+  int64_t process = 0;
+  CoreSeconds cores;
+  double own = 0; ///< seconds of cores that this process had
+};
+
+/// Now, since the machine and the process came up. All zero where the system
+/// does not say.
+CoreUse coreUse();
+
+CoreUse operator-(CoreUse end, const CoreUse &begin);
+
+/// The share of the cores of `uses[0]`'s machine that went to others than these
+/// processes: other programs, or other virtual machines. 0 where they left more
+/// idle than they took, so that nobody waited for them.
+double shareOfOthers(const std::vector<CoreUse> &uses);
+
+} // namespace pipec
