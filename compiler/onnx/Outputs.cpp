@@ -242,38 +242,6 @@ void Importer::noteComputedWeights() {
          "parameter. To keep the computation, export with optimize=False");
 }
 
-bool Importer::isMerged(size_t i) const {
-  const TensorData &t = model.graph.initializers[i];
-  return classes[i].role == Role::Weight && classes[i].uses > 1 &&
-         t.elements() > 1 && isUniform(model, t);
-}
-
-/// The dynamo exporter makes one tensor of equal ones: all unit weights of the
-/// norms of a fresh model, say.
-void Importer::noteMergedTensors() {
-  for (size_t i = 0; i < classes.size(); ++i) {
-    const std::string &name = model.graph.initializers[i].name;
-    if (options.untie || classes[i].role != Role::Weight)
-      continue;
-    const auto twins = twinsOf.find(name), copies = mergedInto.find(name);
-    if (isMerged(i)) {
-      note("'" + name + "' has one value throughout and is read in " +
-           std::to_string(classes[i].uses) +
-           " places: the exporter merges equal tensors, so these places train "
-           "as one; --untie trains them apart");
-    } else if (twins != twinsOf.end() || copies != mergedInto.end()) {
-      const auto &others =
-          twins != twinsOf.end() ? twins->second : copies->second;
-      note("'" + name + "' stands for '" + others.front() + "'" +
-           (others.size() == 1
-                ? std::string()
-                : " and " + std::to_string(others.size() - 1) + " more") +
-           " too: the exporter merges equal tensors, so they train as one; "
-           "--untie trains them apart");
-    }
-  }
-}
-
 void Importer::noteDroppedBiases() {
   const std::vector<std::string> dropped = droppedBiases(model, mergedInto);
   if (dropped.empty())
