@@ -1,6 +1,6 @@
 #include "compiler/plan/Infeasible.h"
 #include "compiler/plan/published/Partition.h"
-#include "compiler/plan/published/PipeDreamMemory.h"
+#include "compiler/plan/published/PipeDreamRow.h"
 #include "compiler/plan/published/PublishedVerifier.h"
 #include "compiler/plan/published/StraddleSearch.h"
 #include "support/Failure.h"
@@ -36,77 +36,113 @@ std::vector<PipeDreamLevel> levelsOf(const PartitionOptions &options) {
   return {{options.devices, intra}, {servers, inter}};
 }
 
-/// The fastest plan under a limit; infinite seconds where none fits.
+/// The fastest plan, of all or of those within a limit.
 struct Search {
   const CutStates &states;
   const std::vector<PipeDreamLevel> &levels;
-  bool straddles; ///< else replicas keep to servers or take whole ones
-  bool crosses = false;
+  bool straddles;       ///< else replicas keep to servers or take whole ones
+  bool crosses = false; ///< the plan that was found
 
   Search(const CutStates &states, const std::vector<PipeDreamLevel> &levels,
          bool straddles)
       : states(states), levels(levels),
         straddles(straddles && levels.size() == 2) {}
 
+  int devices() const {
+    int devices = 1;
+    for (const PipeDreamLevel &level : levels)
+      devices *= level.machines;
+    return devices;
+  }
   /// States at a time. Two levels are solved once for every cut and number of
-  /// servers, under a limit also of servers before; straddling plans are
+  /// servers, under a limit also of servers behind; straddling plans are
   /// tabulated for every pair of device counts.
-  size_t few(int devices, double limit) const {
+  size_t few(double limit) const {
+    constexpr size_t kFewWithin = 400;
     size_t most = states.complete ? kMostStates : kMostStates / 2;
     if (levels.size() == 2 && limit > 0)
-      most = 400;
-    if (levels.size() == 2 && devices > 32)
+      most = kFewWithin;
+    if (levels.size() == 2 && devices() > 32)
       most = std::min(
-          most, std::max<size_t>(38'400 / static_cast<size_t>(devices), 96));
+          most, std::max<size_t>(38'400 / static_cast<size_t>(devices()), 96));
     return most;
   }
-  static size_t fewStraddling(int devices) {
+  size_t fewStraddling() const {
     return std::clamp<size_t>(
-        static_cast<size_t>(4e6 / ((devices + 1) * (devices + 1))), 64,
+        static_cast<size_t>(4e6 / ((devices() + 1) * (devices() + 1))), 64,
         kMostStates);
   }
-  bool complete(int devices, double limit) const {
-    return states.complete && states.size() <= few(devices, limit) &&
-           (!straddles || states.size() <= fewStraddling(devices));
+  bool complete(double limit) const {
+    return states.complete && states.size() <= few(limit) &&
+           (!straddles || states.size() <= fewStraddling());
   }
+  /// Of the published space.
+  PipeDreamPlan leastNested() const;
+  /// Of the space that is searched.
+  PipeDreamPlan least() const;
   PipeDreamPlan within(double limit);
 };
 
-PipeDreamPlan Search::within(double limit) {
-  int devices = 1;
-  for (const PipeDreamLevel &level : levels)
-    devices *= level.machines;
-  PipeDreamPlan plan =
-      searchThinned(states, few(devices, limit), {},
-                    [&](const CutStates &some, double incumbent) {
-                      return searchPipeDream(some, levels, limit, incumbent);
-                    });
-  if (!straddles)
+PipeDreamPlan Search::leastNested() const {
+  if (levels.size() == 1) {
+    PipeDreamPlan plan = leastPlan(states, levels[0].machines);
+    plan.seconds = planSeconds(states, levels, plan);
     return plan;
-  PipeDreamPlan other = searchThinned(
-      states, fewStraddling(devices), plan,
-      [&](const CutStates &some, double incumbent) {
-        return searchStraddling(some, levels[0], levels[1], incumbent, limit);
-      });
-  crosses = other.seconds < plan.seconds;
-  return other;
+  }
+  // Where a plan that keeps to no servers is cut, and all over the model.
+  std::vector<size_t> chosen = spread(states, few(1));
+  for (const PipeDreamStage &stage : leastPlan(states, devices()).stages)
+    chosen.push_back(stage.after);
+  std::sort(chosen.begin(), chosen.end());
+  chosen.erase(std::unique(chosen.begin(), chosen.end()), chosen.end());
+  PipeDreamPlan plan =
+      leastPlan(states.only(chosen), levels[1].machines, levels[0].machines);
+  renumber(plan, chosen);
+  plan.seconds = planSeconds(states, levels, plan);
+  return plan;
 }
 
-[[noreturn]] void pipeDreamDoesNotFit(Search &search, int devices,
-                                      double limit) {
-  const double least = std::ceil(leastBytes(search.states, devices));
-  double enough = std::max(least, limit + 1);
-  if (search.levels.size() > 1) { // replicas that keep to servers may need more
-    PipeDreamPlan plan = search.within(enough);
-    while (!std::isfinite(plan.seconds))
-      plan = search.within(enough = std::ceil(1.25 * enough));
-    const double own = std::ceil(mostBytes(search.states, plan));
-    if (own < enough && std::isfinite(search.within(own).seconds))
-      enough = own;
-  }
+PipeDreamPlan Search::least() const {
+  if (!straddles)
+    return leastNested();
+  PipeDreamPlan plan = leastPlan(states, devices());
+  plan.seconds = straddlingSeconds(states, levels[0], levels[1], plan);
+  return plan;
+}
+
+/// Under a limit the plan that keeps least, if it fits, is one to stay below.
+PipeDreamPlan Search::within(double limit) {
+  auto start = [&](PipeDreamPlan least) {
+    return mostBytes(states, least) <= limit ? least : PipeDreamPlan();
+  };
+  PipeDreamPlan plan = searchThinned(
+      states, few(limit), limit > 0 ? start(leastNested()) : PipeDreamPlan(),
+      [&](const CutStates &some, double incumbent) {
+        return searchPipeDream(some, levels, limit, incumbent);
+      });
+  if (!straddles)
+    return plan;
+  const double nested = plan.seconds;
+  if (limit > 0)
+    if (PipeDreamPlan other = start(least()); other.seconds < nested)
+      plan = std::move(other);
+  plan = searchThinned(states, fewStraddling(), plan,
+                       [&](const CutStates &some, double incumbent) {
+                         return searchStraddling(some, levels[0], levels[1],
+                                                 incumbent, limit);
+                       });
+  crosses = plan.seconds < nested;
+  return plan;
+}
+
+/// `enough` bytes are what the plan takes that keeps least.
+[[noreturn]] void doesNotFit(const Search &search, double limit,
+                             double enough) {
+  enough = std::ceil(enough);
   // Where not every plan was looked at, there may be one.
-  const bool proven =
-      least > limit || (search.levels.size() == 1 && search.states.complete);
+  const bool proven = search.complete(limit) ||
+                      (search.levels.size() == 1 && search.states.complete) ||
+                      leastBytes(search.states, search.devices()) > limit;
   auto bytes = [](double n) {
     return plan::formatBytes(static_cast<int64_t>(n));
   };
@@ -134,9 +170,7 @@ std::string bindingOf(size_t stage, double compute, double objective) {
 Partition partitionPipeDream(const PartitionOptions &options) {
   PipeDreamProfile profile = parsePipeDreamProfile(options.text, options.path);
   std::vector<PipeDreamLevel> levels = levelsOf(options);
-  int devices = 1;
-  for (const PipeDreamLevel &level : levels)
-    devices *= level.machines;
+  int devices = std::max(1, options.servers) * options.devices;
   if (devices > 1024)
     throw Failure(
         Exit::Usage,
@@ -153,13 +187,11 @@ Partition partitionPipeDream(const PartitionOptions &options) {
   if (limit > 0 && mostBytes(states, plan) > limit) {
     searched = limit;
     states = cutStates(profile, kMostStates, true);
-    if (leastBytes(states, devices) <= limit)
-      plan = search.within(limit);
-    else // without a search over every number of machines
-      plan.seconds = std::numeric_limits<double>::infinity();
+    const double least = mostBytes(states, search.least());
+    if (least > limit)
+      doesNotFit(search, limit, least);
+    plan = search.within(limit);
   }
-  if (!std::isfinite(plan.seconds))
-    pipeDreamDoesNotFit(search, devices, limit);
   verifyPipeDream(profile, states, levels, plan, search.crosses, limit);
 
   Partition result;
@@ -169,7 +201,7 @@ Partition partitionPipeDream(const PartitionOptions &options) {
   if (limit <= 0 || states.kept.back() <= limit)
     result.dataParallel = dataParallelSeconds(states, levels) * 1000;
   result.bound = states.seconds.back() / devices * 1000;
-  result.exact = search.complete(devices, searched);
+  result.exact = search.complete(searched);
   result.states = states.size();
   double slowest = -1;
   for (size_t s = 0; s < plan.stages.size(); ++s) {

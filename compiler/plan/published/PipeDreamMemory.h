@@ -33,6 +33,20 @@ struct StageBytes {
 /// The most that any stage of the plan keeps on a device.
 double mostBytes(const CutStates &states, const PipeDreamPlan &plan);
 
+/// The plan that keeps least on at most so many devices, stages replicated in
+/// any way on devices in order; its seconds are not known.
+PipeDreamPlan leastPlan(const CutStates &states, int devices);
+
+/// The same where replicas keep to a server or take whole servers, to a
+/// thousandth.
+PipeDreamPlan leastPlan(const CutStates &states, int servers, int each);
+
+/// From every state on the fewest devices with which all stages keep at most
+/// `limit` bytes, replicated in any way; more than `devices` where it takes
+/// more.
+std::vector<int> devicesWithin(const CutStates &states, double limit,
+                               int devices);
+
 /// The least that some stage of every plan of at most so many devices keeps on
 /// one, stages replicated in any way.
 double leastBytes(const CutStates &states, int devices);

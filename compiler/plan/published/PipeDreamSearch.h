@@ -67,6 +67,9 @@ PipeDreamPlan searchThinned(
     const CutStates &states, size_t few, PipeDreamPlan best,
     const std::function<PipeDreamPlan(const CutStates &, double)> &search);
 
+/// From states that were chosen back to those that they were chosen from.
+void renumber(PipeDreamPlan &plan, const std::vector<size_t> &chosen);
+
 /// Data parallelism over all devices under the same model.
 double dataParallelSeconds(const CutStates &states,
                            const std::vector<PipeDreamLevel> &levels);

@@ -26,7 +26,8 @@ std::vector<size_t> nearCuts(const CutStates &states, const PipeDreamPlan &plan,
   return {chosen.begin(), chosen.end()};
 }
 
-/// Back to the states that these were chosen from.
+} // namespace
+
 void renumber(PipeDreamPlan &plan, const std::vector<size_t> &chosen) {
   auto back = [&](auto &stage) {
     stage.before = chosen[stage.before], stage.after = chosen[stage.after];
@@ -39,8 +40,6 @@ void renumber(PipeDreamPlan &plan, const std::vector<size_t> &chosen) {
       back(stage);
   }
 }
-
-} // namespace
 
 PipeDreamPlan searchThinned(
     const CutStates &states, size_t few, PipeDreamPlan best,

@@ -79,6 +79,27 @@ double straddlingBoundary(const PipeDreamLevel &inner,
   return std::max(own, card);
 }
 
+double straddlingSeconds(const CutStates &states, const PipeDreamLevel &inner,
+                         const PipeDreamLevel &outer,
+                         const PipeDreamPlan &plan) {
+  double seconds = 0;
+  int first = 0, before = 0;
+  for (const PipeDreamStage &stage : plan.stages) {
+    seconds =
+        std::max(seconds, straddlingStage(inner, outer, first, stage.replicas,
+                                          states.seconds[stage.after] -
+                                              states.seconds[stage.before],
+                                          states.weights[stage.after] -
+                                              states.weights[stage.before]));
+    if (before > 0)
+      seconds = std::max(seconds, straddlingBoundary(inner, outer, first,
+                                                     before, stage.replicas,
+                                                     states.cut[stage.before]));
+    first += before = stage.replicas;
+  }
+  return seconds;
+}
+
 namespace {
 
 class Search {

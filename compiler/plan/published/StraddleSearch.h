@@ -36,4 +36,9 @@ double straddlingBoundary(const PipeDreamLevel &inner,
 double straddlingStage(const PipeDreamLevel &inner, const PipeDreamLevel &outer,
                        int first, int replicas, double compute, double weights);
 
+/// Seconds of a plan with stages on any consecutive devices.
+double straddlingSeconds(const CutStates &states, const PipeDreamLevel &inner,
+                         const PipeDreamLevel &outer,
+                         const PipeDreamPlan &plan);
+
 } // namespace pipec::published

@@ -377,6 +377,42 @@ TEST_F(PartitionCommand, AnyShapeFitsWhereContiguousDoesNot) {
   EXPECT_NE(message.find("--memory-limit 6"), std::string::npos) << message;
 }
 
+/// What an error names does, on one level and two, across servers or not.
+TEST_F(PartitionCommand, TheLimitThatIsNamedFits) {
+  std::string text, edges;
+  for (int v = 0; v < 60; ++v) {
+    const std::string id = "n" + std::to_string(v);
+    text +=
+        id +
+        " -- Linear -- forward_compute_time=" + std::to_string(1 + v * 7 % 5) +
+        ", backward_compute_time=2, activation_size=" +
+        std::to_string(100000 * (1 + v * 13 % 17)) +
+        ", parameter_size=" + std::to_string(10000 * (1 + v * 29 % 31)) + "\n";
+    if (v > 0)
+      edges += "\tn" + std::to_string(v - 1) + " -- " + id + "\n";
+  }
+  write("chain.txt", text + edges);
+  const std::vector<std::vector<std::string>> clusters{
+      {"--devices", "8"},
+      {"--devices", "4x4"},
+      {"--devices", "4x4", "--straddle", "on"}};
+  for (std::vector<std::string> words : clusters) {
+    words.insert(words.begin(), path("chain.txt"));
+    for (const char *word : {"--bandwidth", "1e9,1e10", "--memory-limit"})
+      words.push_back(word);
+    words.push_back("1MB");
+    const std::string message = run(words);
+    EXPECT_EQ(code, 79) << message;
+    const std::string before = "it would fit with --memory-limit ";
+    const size_t at = message.find(before);
+    ASSERT_NE(at, std::string::npos) << message;
+    words.back() =
+        std::to_string(std::stoll(message.substr(at + before.size())));
+    run(words);
+    EXPECT_EQ(code, 0) << words.back();
+  }
+}
+
 TEST_F(PartitionCommand, HelpAndVersion) {
   EXPECT_NE(run({"--help"}).find("--straddle"), std::string::npos);
   EXPECT_EQ(code, 0);

@@ -1,6 +1,6 @@
 #include "BruteForce.h"
 #include "RandomGraphs.h"
-#include "compiler/plan/published/PipeDreamMemory.h"
+#include "compiler/plan/published/PipeDreamRow.h"
 #include "compiler/plan/published/PublishedVerifier.h"
 #include "compiler/plan/published/StraddleSearch.h"
 #include "support/Failure.h"
@@ -437,6 +437,44 @@ TEST(PipeDreamSearch, LeastBytesAreTheLeastThatFits) {
         std::isfinite(searchPipeDream(states, levels, least - 1).seconds))
         << round;
   }
+}
+
+/// Of two levels what a plan keeps at least fits, and a thousandth less does
+/// not; with replicas across servers to the byte. The plans are priced as
+/// found.
+TEST(PipeDreamSearch, LeastPlansOfServersFit) {
+  Random random(27);
+  int servers = 0;
+  for (int round = 0; round < rounds(200); ++round) {
+    PipeDreamProfile profile = randomProfile(random, random.between(2, 7));
+    std::vector<PipeDreamLevel> levels{
+        {random.between(2, 3), random.real(1e8, 1e9)},
+        {random.between(2, 3), random.real(1e7, 3e8)}};
+    CutStates states = cutStates(profile, 1000, true);
+    PipeDreamPlan plan =
+        leastPlan(states, levels[1].machines, levels[0].machines);
+    const double least = mostBytes(states, plan);
+    if (least < 2000)
+      continue;
+    EXPECT_TRUE(std::isfinite(Brute(profile).nestedWithin(levels, least)));
+    EXPECT_FALSE(
+        std::isfinite(Brute(profile).nestedWithin(levels, 0.998 * least)))
+        << round;
+    plan.seconds = planSeconds(states, levels, plan);
+    EXPECT_NEAR(verifyPipeDream(profile, states, levels, plan, false, least),
+                plan.seconds, 1e-9 * plan.seconds);
+    servers += plan.outer.size() > 1;
+
+    plan = leastPlan(states, levels[0].machines * levels[1].machines);
+    const double any = mostBytes(states, plan);
+    EXPECT_LE(any, least);
+    plan.seconds = straddlingSeconds(states, levels[0], levels[1], plan);
+    verifyPipeDream(profile, states, levels, plan, true, any);
+    const double cap = plan.seconds + 1e-9;
+    EXPECT_LE(searchStraddling(states, levels[0], levels[1], cap, any).seconds,
+              cap);
+  }
+  EXPECT_GT(servers, 10);
 }
 
 TEST(StraddleSearch, EqualsBruteForce) {

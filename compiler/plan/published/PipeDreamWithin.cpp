@@ -1,0 +1,328 @@
+//===- PipeDreamWithin.cpp - PipeDream's plans under a limit --------------===//
+//
+// What a stage keeps depends on the devices behind it. So one level is solved
+// from the end of the model on: an entry is the best time from a state to the
+// end on exactly so many machines, whatever stands before it.
+//
+//===----------------------------------------------------------------------===//
+#include "compiler/plan/published/PipeDreamWithin.h"
+
+#include "compiler/plan/published/PipeDreamMemory.h"
+#include "compiler/plan/published/PipeDreamRow.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace pipec::published {
+
+namespace {
+
+constexpr double inf = std::numeric_limits<double>::infinity();
+
+/// Of one level: best seconds from a state to the end.
+class Suffixes {
+public:
+  Suffixes(const CutStates &states, const PipeDreamLevel &level, double cap)
+      : states(states), level(level), cap(cap),
+        width(static_cast<size_t>(level.machines) + 1),
+        value(states.size() * width, inf), origin(states.size() * width) {
+    value[index(states.size() - 1, 0)] = 0;
+  }
+
+  /// Whether more machines from a state on are no gain, and whether those that
+  /// are left can do what is before it.
+  bool isUseful(size_t state, int machines) const;
+  double best(size_t state, int machines) const {
+    return value[index(state, machines)];
+  }
+  /// A first stage from k to j on so many machines before `after` others.
+  void offer(size_t k, size_t j, int machines, int after, double seconds);
+  /// The stages from the first state on, and what they take.
+  double unwind(std::vector<Row::Piece> &pieces) const;
+
+  const CutStates &states;
+  const PipeDreamLevel level;
+  const double cap; ///< only plans of at most so many seconds are wanted
+
+private:
+  struct From {
+    uint32_t cut = 0;
+    int machines = 0;
+  };
+  size_t index(size_t state, int machines) const {
+    return state * width + static_cast<size_t>(machines);
+  }
+  const size_t width;
+  std::vector<double> value;
+  std::vector<From> origin;
+};
+
+bool Suffixes::isUseful(size_t state, int machines) const {
+  const double seconds = value[index(state, machines)];
+  if (!(seconds <= cap))
+    return false;
+  for (int fewer = 0; fewer < machines; ++fewer)
+    if (value[index(state, fewer)] <= seconds)
+      return false;
+  return true;
+}
+
+void Suffixes::offer(size_t k, size_t j, int machines, int after,
+                     double seconds) {
+  const double t = std::max(seconds, best(j, after));
+  double &known = value[index(k, after + machines)];
+  if (t < known && t <= cap) {
+    known = t;
+    origin[index(k, after + machines)] = {static_cast<uint32_t>(j), machines};
+  }
+}
+
+double Suffixes::unwind(std::vector<Row::Piece> &pieces) const {
+  int machines = 0;
+  for (int m = 1; m < static_cast<int>(width); ++m)
+    if (best(0, m) < best(0, machines))
+      machines = m;
+  const double seconds = best(0, machines);
+  for (size_t at = 0; std::isfinite(seconds) && machines > 0;) {
+    const From from = origin[index(at, machines)];
+    pieces.push_back({at, from.cut, from.machines});
+    at = from.cut;
+    machines -= from.machines;
+  }
+  return seconds;
+}
+
+/// What stands before a state must be done by the machines that are left.
+bool leavesEnough(const Suffixes &suffixes, size_t k, int machines) {
+  const int left = suffixes.level.machines - machines;
+  return k == 0 ? left >= 0
+                : left > 0 && suffixes.states.seconds[k] * (1 - 1e-9) <=
+                                  suffixes.cap * left;
+}
+
+/// Stages of one level from k to j.
+void offerStages(Suffixes &suffixes, size_t k, size_t j, double limit) {
+  const CutStates &states = suffixes.states;
+  const double seconds = states.seconds[j] - states.seconds[k];
+  if (states.kept[j] - states.kept[k] > limit)
+    return;
+  const int most = suffixes.level.machines;
+  for (int after = 0; after < most; ++after) {
+    if (!suffixes.isUseful(j, after))
+      continue;
+    const double rest = suffixes.best(j, after);
+    const int least = std::max(1, static_cast<int>(seconds / suffixes.cap));
+    for (int r = least; leavesEnough(suffixes, k, after + r); ++r) {
+      if (stageBytes(states, k, j, after + r, r) > limit)
+        continue;
+      const double t =
+          stageSeconds(states, suffixes.level, 1, k, j, seconds, r);
+      suffixes.offer(k, j, r, after, t);
+      if (t <= rest) // more of them are no gain
+        break;
+    }
+  }
+}
+
+PipeDreamPlan oneLevel(const CutStates &states, const PipeDreamLevel &level,
+                       double limit, double cap) {
+  Suffixes suffixes(states, level, cap);
+  for (size_t k = states.size() - 1; k-- > 0;)
+    for (uint32_t j : states.above[k]) {
+      if (states.seconds[j] - states.seconds[k] > cap * level.machines)
+        break;
+      offerStages(suffixes, k, j, limit);
+    }
+  PipeDreamPlan plan;
+  std::vector<Row::Piece> pieces;
+  plan.seconds = suffixes.unwind(pieces);
+  if (std::isfinite(plan.seconds))
+    append(plan, {0, states.size() - 1, 1}, level.machines, pieces);
+  return plan;
+}
+
+/// Servers are few and their inner plans costly: these are looked for behind
+/// what can stand before them, which the limit keeps short, so from the front,
+/// for one number of servers after the other.
+class TwoLevels {
+public:
+  TwoLevels(const CutStates &states, const PipeDreamLevel &inner,
+            const PipeDreamLevel &outer, double limit)
+      : states(states), inner(inner), outer(outer), limit(limit),
+        fewest(leastServers()), width(static_cast<size_t>(outer.machines) + 1),
+        row(states, inner, 1) {}
+
+  PipeDreamPlan solve(double cap);
+
+private:
+  struct From {
+    uint32_t cut = 0;
+    int servers = 0;
+  };
+  size_t index(size_t state, int servers) const {
+    return state * width + static_cast<size_t>(servers);
+  }
+  std::vector<int> leastServers() const;
+  PipeDreamPlan solve(double cap, int servers);
+  void solveInner(size_t k, double cap, int servers, int after, double reach);
+  void offerStages(size_t k, double cap, int before, int servers, int after);
+
+  const CutStates &states;
+  const PipeDreamLevel inner, outer;
+  const double limit;
+  const std::vector<int> fewest; ///< servers from each state on, at least
+  const size_t width;
+  Row row;
+  std::vector<double> value; ///< of prefixes on so many servers
+  std::vector<From> origin;
+};
+
+/// With replicas that keep to no servers.
+std::vector<int> TwoLevels::leastServers() const {
+  std::vector<int> least =
+      devicesWithin(states, limit, outer.machines * inner.machines);
+  for (int &devices : least)
+    devices = (devices + inner.machines - 1) / inner.machines;
+  return least;
+}
+
+/// The inner level of an outer stage on `servers` before `after` others.
+void TwoLevels::solveInner(size_t k, double cap, int servers, int after,
+                           double reach) {
+  row.limit({limit, servers, after * inner.machines});
+  row.exchangeAbove(
+      exchangePerByte(outer, k == 0 ? inner.machines : 1, servers));
+  row.solve(k, cap * servers, reach,
+            [&](size_t from, std::vector<double> &compute) {
+              computeBetween(states, from, compute);
+            });
+}
+
+/// Outer stages from k on, on `servers` between `before` and `after` others,
+/// which must be able to do the rest, in time and in memory.
+void TwoLevels::offerStages(size_t k, double cap, int before, int servers,
+                            int after) {
+  if (2 * states.cut[k] > cap * outer.bandwidth * servers)
+    return; // it receives over that cut
+  const double reach =
+      states.seconds.back() * (1 - 1e-9) - cap * inner.machines * after;
+  const auto next = std::find_if(
+      states.above[k].begin(), states.above[k].end(), [&](uint32_t j) {
+        return fewest[j] <= after && states.seconds[j] >= reach;
+      });
+  if (next == states.above[k].end())
+    return;
+  const double least = states.seconds[*next];
+  if (least - states.seconds[k] > cap * (1 + 1e-9) * servers * inner.machines)
+    return;
+  solveInner(k, cap, servers, after, least * (1 - 1e-9));
+  const double prefix = value[index(k, before)];
+  for (uint32_t j : row.ends()) {
+    const double compute = row.best(j, inner.machines);
+    if (!std::isfinite(compute) || fewest[j] > after)
+      continue;
+    const double t =
+        std::max(prefix, stageSeconds(states, outer, inner.machines, k, j,
+                                      compute, servers));
+    double &known = value[index(j, before + servers)];
+    if (t <= cap && t < known) {
+      known = t;
+      origin[index(j, before + servers)] = {static_cast<uint32_t>(k), servers};
+    }
+  }
+}
+
+PipeDreamPlan TwoLevels::solve(double cap, int servers) {
+  value.assign(states.size() * width, inf);
+  origin.assign(states.size() * width, {});
+  value[index(0, 0)] = 0;
+  const size_t end = states.size() - 1;
+  for (size_t k = 0; k < end; ++k)
+    for (int before = 0; before + fewest[k] <= servers; ++before)
+      if (value[index(k, before)] <= cap)
+        for (int used = 1; before + used <= servers; ++used)
+          offerStages(k, cap, before, used, servers - before - used);
+  PipeDreamPlan plan;
+  plan.seconds = value[index(end, servers)];
+  if (!std::isfinite(plan.seconds))
+    return plan;
+  std::vector<Row::Piece> pieces;
+  for (size_t at = end; at > 0; at = pieces.front().before) {
+    const From from = origin[index(at, servers)];
+    pieces.insert(pieces.begin(), {from.cut, at, from.servers});
+    servers -= from.servers;
+  }
+  int after = 0;
+  for (const Row::Piece &piece : pieces)
+    after += piece.machines;
+  for (const Row::Piece &piece : pieces) {
+    after -= piece.machines;
+    solveInner(piece.before, cap, piece.machines, after,
+               states.seconds[piece.after] * (1 - 1e-9));
+    append(plan, piece, inner.machines,
+           row.pieces(piece.before, piece.after, inner.machines));
+  }
+  return plan;
+}
+
+PipeDreamPlan TwoLevels::solve(double cap) {
+  PipeDreamPlan best;
+  for (int servers = outer.machines; servers >= fewest[0]; --servers) {
+    if (states.seconds.back() * (1 - 1e-9) > cap * servers * inner.machines)
+      break;
+    PipeDreamPlan plan = solve(cap, servers);
+    if (plan.seconds < best.seconds) {
+      cap = std::min(cap, plan.seconds);
+      best = std::move(plan);
+    }
+  }
+  return best;
+}
+
+PipeDreamPlan below(const CutStates &states,
+                    const std::vector<PipeDreamLevel> &levels, double limit,
+                    double cap) {
+  cap *= 1 + 1e-12;
+  if (levels.size() == 1)
+    return oneLevel(states, levels[0], limit, cap);
+  return TwoLevels(states, levels[0], levels[1], limit).solve(cap);
+}
+
+/// No plan is slower: all work on one machine, everything sent and exchanged.
+double slowest(const CutStates &states,
+               const std::vector<PipeDreamLevel> &levels) {
+  double seconds = states.seconds.back();
+  const double cut = *std::max_element(states.cut.begin(), states.cut.end());
+  for (const PipeDreamLevel &level : levels)
+    seconds += (4 * states.weights.back() + 2 * cut) / level.bandwidth;
+  return seconds;
+}
+
+} // namespace
+
+/// A search is quick below a cap near its result: half the states give a plan
+/// to stay below, and of few states caps grow from what no plan can beat.
+PipeDreamPlan searchWithin(const CutStates &states,
+                           const std::vector<PipeDreamLevel> &levels,
+                           double limit, double incumbent) {
+  constexpr size_t kFew = 64;
+  const double most = std::min(incumbent, slowest(states, levels));
+  if (states.size() > kFew) {
+    const CutStates half = states.only(spread(states, states.size() / 2));
+    return below(
+        states, levels, limit,
+        std::min(most, searchWithin(half, levels, limit, incumbent).seconds));
+  }
+  double cap = states.seconds.back();
+  for (const PipeDreamLevel &level : levels)
+    cap /= level.machines;
+  for (cap = std::min(1.1 * cap, most);;
+       cap = std::min(std::max(2 * cap, most / 1024), most)) {
+    PipeDreamPlan plan = below(states, levels, limit, cap);
+    if (std::isfinite(plan.seconds) || cap >= most)
+      return plan;
+  }
+}
+
+} // namespace pipec::published
