@@ -29,6 +29,18 @@ std::string suggestion(const CLI::App &app) {
   return "";
 }
 
+/// "--loss: At Most 1 required but received 2" and "--loss: 1 required TEXT
+/// missing", in plain words.
+std::string mismatch(const std::string &text) {
+  const size_t colon = text.find(": ");
+  const std::string what = colon == std::string::npos ? "" : text.substr(colon);
+  if (what.rfind(": At Most 1 required", 0) == 0)
+    return text.substr(0, colon) + " is given more than once";
+  if (what.rfind(": 1 required", 0) == 0)
+    return text.substr(0, colon) + " needs a value";
+  return text;
+}
+
 } // namespace
 
 std::optional<int> parseCommandLine(CLI::App &app, const std::string &command,
@@ -42,6 +54,9 @@ std::optional<int> parseCommandLine(CLI::App &app, const std::string &command,
   } catch (const CLI::ExtrasError &error) {
     throw Failure(Exit::Usage, error.what() + suggestion(app) + "; see " +
                                    command + " --help");
+  } catch (const CLI::ArgumentMismatch &error) {
+    throw Failure(Exit::Usage,
+                  mismatch(error.what()) + "; see " + command + " --help");
   } catch (const CLI::ParseError &error) {
     throw Failure(Exit::Usage,
                   std::string(error.what()) + "; see " + command + " --help");

@@ -10,6 +10,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
@@ -143,7 +144,7 @@ void declare(CLI::App &app, ScheduleOptions &o, Typed &typed) {
   app.add_option("--warmup", typed.warmup,
                  "1f1b: forwards before the first backward, per stage");
   app.add_option("--replicas", typed.replicas,
-                 "copies of each stage; they add up to --stages");
+                 "copies of each stage, as 2-1-1; they add up to --stages");
   app.add_option("--slices", r.slices,
                  "seq1f1b: pieces of a sequence (4 when left out)")
       ->check(aCount(1024));
@@ -185,7 +186,7 @@ void understandChunks(const std::string &text, ScheduleRequest &request) {
   request.chunks = static_cast<int>(value);
 }
 
-void understand(const Typed &typed, ScheduleOptions &o) {
+void understand(Typed typed, ScheduleOptions &o) {
   ScheduleRequest &r = o.request;
   if (o.name.empty() == o.check.empty())
     throw Failure(Exit::Usage, "give the name of a schedule (pipec list "
@@ -205,6 +206,7 @@ void understand(const Typed &typed, ScheduleOptions &o) {
   if (typed.metric == "span")
     r.metric = schedule::Metric::Span;
   r.warmup = readList("--warmup", typed.warmup);
+  std::replace(typed.replicas.begin(), typed.replicas.end(), '-', ',');
   r.replicas = readList("--replicas", typed.replicas);
   o.json = typed.format == "json";
 }

@@ -65,6 +65,9 @@ std::string conversion(const plan::Input &input,
   if (const std::vector<int64_t> axes = transposition(shape, wanted);
       !axes.empty())
     return ".transpose(" + joined(axes, 0) + ")";
+  if (wanted.size() == 1 && shape.size() == 2 && shape[1] > 1 &&
+      shape[1] == input.upper)
+    return ".argmax(1)"; // a column for each class
   if (elements(shape, 1) != elements(wanted, 1))
     return "";
   return ".reshape(-1" + (wanted.size() > 1 ? ", " : std::string()) +

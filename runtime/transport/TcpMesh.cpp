@@ -59,7 +59,7 @@ public:
       if (done < 0 && (errno == EAGAIN || errno == EINTR))
         continue;
       if (done <= 0)
-        unavailable("a rank left while the ranks were connecting");
+        closed();
       next += done, size -= static_cast<size_t>(done);
     }
   }
@@ -71,7 +71,7 @@ public:
       if (done < 0 && (errno == EAGAIN || errno == EINTR))
         continue;
       if (done <= 0)
-        unavailable("a rank left while the ranks were connecting");
+        closed();
       next += done, size -= static_cast<size_t>(done);
     }
   }
@@ -120,6 +120,12 @@ public:
 
 private:
   double left() const { return deadline - now(); }
+  [[noreturn]] void closed() const {
+    unavailable(
+        "a connection ended while the ranks were connecting: " + pending() +
+        "; a rank has left, or it is another program that listens "
+        "there");
+  }
   void ready(int fd, short event) const {
     pollfd waiting{fd, event, 0};
     while (true) { // a signal ends the waiting of poll, not ours

@@ -259,6 +259,13 @@ TEST(DataSource, SaysWhatItWants) {
                raw(std::vector<int64_t>(8)));
     EXPECT_THAT(failure(open).second, HasSubstr(load + call));
   }
+  input.plan.inputs[0].shape = {2};
+  input.plan.inputs[0].upper = 5;
+  writeArray(input.file, dictionary("<i8", "(4, 5)"),
+             raw(std::vector<int64_t>(20)));
+  EXPECT_THAT(failure(open).second,
+              HasSubstr("takes [samples]" + load + ".argmax(1))"));
+  input.plan.inputs[0].upper = -1;
   input.plan.inputs[0].shape = {2, 3, 4, 5};
   writeArray(input.file, dictionary("<i8", "(1, 4, 5, 3)"),
              raw(std::vector<int64_t>(60)));

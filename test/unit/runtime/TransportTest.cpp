@@ -86,5 +86,26 @@ TEST(Transport, TcpNamesTheRankThatDoesNotConnect) {
   silent.join();
 }
 
+/// Something else listens where rank 0 should.
+TEST(Transport, TcpSaysWhoseConnectionEnded) {
+  int port = 0;
+  const int listener = listenOn(true, port);
+  std::thread other([&] { ::close(::accept(listener, nullptr, nullptr)); });
+  try {
+    connectAll({1, 3, "127.0.0.1", port, 7}, 10);
+    ADD_FAILURE();
+  } catch (const Failure &failure) {
+    EXPECT_EQ(failure.code, Exit::Unavailable);
+    EXPECT_EQ(failure.what(),
+              "a connection ended while the ranks were connecting: rank 1 has "
+              "not heard from rank 0 at 127.0.0.1:" +
+                  std::to_string(port) +
+                  " that all 3 ranks are there; a rank has left, or it is "
+                  "another program that listens there");
+  }
+  other.join();
+  ::close(listener);
+}
+
 } // namespace
 } // namespace pipec::test
