@@ -1,14 +1,11 @@
 //===- OnnxPatch.cpp - new weights for an ONNX file -----------------------===//
 #include "runtime/OnnxPatch.h"
+#include "runtime/OnnxTensor.h"
 #include "runtime/WireFormat.h"
 #include "support/Failure.h"
-#include "support/NarrowFloat.h"
 #include "support/OutputFile.h"
 
 #include <algorithm>
-#include <climits>
-#include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <set>
@@ -29,84 +26,13 @@ enum : uint32_t {
   kNodeAttribute = 5,
   kAttributeTensor = 5,
   kGraphInitializer = 5,
-  kTensorDims = 1,
-  kTensorType = 2,
-  kTensorFloats = 4,
-  kTensorInt32s = 5,
-  kTensorStrings = 6,
-  kTensorInt64s = 7,
-  kTensorName = 8,
-  kTensorRaw = 9,
-  kTensorDoubles = 10,
-  kTensorUint64s = 11,
-  kTensorExternal = 13,
-  kTensorLocation = 14,
-  kEntryKey = 1,
-  kEntryValue = 2,
 };
-enum : uint64_t { kExternal = 1 };
 
-struct ElementType {
-  uint64_t onnx;
-  const char *name;
-  int bytes;
-};
-constexpr ElementType kTypes[] = {
-    {1, "float32", 4},  {2, "uint8", 1},   {3, "int8", 1},
-    {4, "uint16", 2},   {5, "int16", 2},   {6, "int32", 4},
-    {7, "int64", 8},    {9, "bool", 1},    {10, "float16", 2},
-    {11, "float64", 8}, {12, "uint32", 4}, {13, "uint64", 8},
-    {16, "bfloat16", 2}};
-
-const ElementType *typeOf(uint64_t onnx) {
-  for (const ElementType &type : kTypes)
-    if (type.onnx == onnx)
-      return &type;
-  return nullptr;
-}
-
-//===----------------------------------------------------------------------===//
-// Conversion of float32
-//===----------------------------------------------------------------------===//
-
-/// Appends `bytes` of float32 as elements of `type`.
-void convert(const char *data, int64_t bytes, const ElementType &type,
-             std::vector<char> &out) {
-  out.clear();
-  auto append = [&](auto element) {
-    const char *raw = reinterpret_cast<const char *>(&element);
-    out.insert(out.end(), raw, raw + sizeof element);
-  };
-  for (int64_t at = 0; at < bytes; at += 4) {
-    float value;
-    std::memcpy(&value, data + at, 4);
-    if (type.onnx == 10)
-      append(toHalf(value));
-    else if (type.onnx == 16)
-      append(toBfloat(value));
-    else
-      append(static_cast<double>(value));
-  }
-}
-
-//===----------------------------------------------------------------------===//
-// An initializer
-//===----------------------------------------------------------------------===//
-
-struct Tensor {
-  Bytes message;
-  std::string name;
-  const ElementType *type = nullptr;
-  int64_t elements = 1;
-  bool external = false;
-  std::string location;
-  int64_t offset = 0;
-  std::optional<int64_t> length;
-
+/// An initializer, and what becomes of it.
+struct Tensor : OnnxTensor {
   const NewValues *values = nullptr; ///< to be written, or null
   int64_t newOffset = 0;             ///< in the new data file
 
-  int64_t bytes() const { return elements * type->bytes; }
   /// Goes to the output as it is.
   bool verbatim() const { return !values && !external; }
 };
@@ -148,7 +74,7 @@ private:
       wire::forEach(field.payload, source, [&](const Field &inner) {
         if (inner.number != kGraphInitializer || !inner.isMessage())
           return;
-        Tensor tensor = parseTensor(inner.payload);
+        Tensor tensor{readOnnxTensor(inner.payload, source)};
         auto value = values.find(tensor.name);
         if (value != values.end()) {
           found.insert(tensor.name);
@@ -225,63 +151,12 @@ private:
       if (field.number == kNodeAttribute && field.isMessage())
         wire::forEach(field.payload, source, [&](const Field &part) {
           if (part.number == kAttributeTensor && part.isMessage())
-            found = parseTensor(part.payload);
+            found = Tensor{readOnnxTensor(part.payload, source)};
         });
     });
     if (found)
       found->name = output;
     return found;
-  }
-
-  Tensor parseTensor(Bytes message) const {
-    Tensor tensor;
-    tensor.message = message;
-    wire::forEach(message, source, [&](const Field &field) {
-      switch (field.number) {
-      case kTensorName:
-        tensor.name = field.payload.text();
-        break;
-      case kTensorType:
-        tensor.type = typeOf(field.value);
-        break;
-      case kTensorDims:
-        wire::forEachVarint(field, source, [&](uint64_t dim) {
-          if (dim > INT_MAX && dim > uint64_t(INT64_MAX) / 64)
-            bad("initializer '" + tensor.name + "' has an absurd shape");
-          if (dim && tensor.elements > INT64_MAX / 64 / int64_t(dim))
-            bad("initializer '" + tensor.name + "' has an absurd shape");
-          tensor.elements *= static_cast<int64_t>(dim);
-        });
-        break;
-      case kTensorLocation:
-        tensor.external = field.value == kExternal;
-        break;
-      case kTensorExternal:
-        parseEntry(field.payload, tensor);
-        break;
-      default:
-        break;
-      }
-    });
-    if (tensor.external && !tensor.type)
-      bad("initializer '" + tensor.name + "' has an unknown type");
-    return tensor;
-  }
-
-  void parseEntry(Bytes message, Tensor &tensor) const {
-    std::string key, value;
-    wire::forEach(message, source, [&](const Field &field) {
-      if (field.number == kEntryKey)
-        key = field.payload.text();
-      else if (field.number == kEntryValue)
-        value = field.payload.text();
-    });
-    if (key == "location")
-      tensor.location = value;
-    else if (key == "offset")
-      tensor.offset = std::strtoll(value.c_str(), nullptr, 10);
-    else if (key == "length")
-      tensor.length = std::strtoll(value.c_str(), nullptr, 10);
   }
 
   void checkValues(const Tensor &tensor) const {
@@ -322,60 +197,13 @@ private:
   // Writing
   //===--------------------------------------------------------------------===//
 
-  static bool holdsData(uint32_t number) {
-    switch (number) {
-    case kTensorFloats:
-    case kTensorInt32s:
-    case kTensorStrings:
-    case kTensorInt64s:
-    case kTensorRaw:
-    case kTensorDoubles:
-    case kTensorUint64s:
-    case kTensorExternal:
-    case kTensorLocation:
-      return true;
-    default:
-      return false;
-    }
-  }
-
-  std::string entry(const std::string &key, const std::string &value) const {
-    std::string message;
-    wire::putBytes(message, kEntryKey, key);
-    wire::putBytes(message, kEntryValue, value);
-    std::string field;
-    wire::putBytes(field, kTensorExternal, message);
-    return field;
-  }
-
-  /// The tensor without its data: what precedes raw_data, or all of it.
   std::string head(const Tensor &tensor) const {
-    std::string message;
-    bool named = false; // in a Constant node it need not be
-    wire::forEach(tensor.message, source, [&](const Field &field) {
-      if (field.number == kTensorName) {
-        wire::putBytes(message, kTensorName, tensor.name);
-        named = true;
-      } else if (!holdsData(field.number)) {
-        message.append(field.whole.begin, field.whole.size());
-      }
-    });
-    if (!named)
-      wire::putBytes(message, kTensorName, tensor.name);
-    if (tensor.external) {
-      const size_t slash = target.rfind('/');
-      const std::string name =
-          slash == std::string::npos ? target : target.substr(slash + 1);
-      message += entry("location", name + ".data");
-      message += entry("offset", std::to_string(tensor.newOffset));
-      message += entry("length", std::to_string(tensor.bytes()));
-      wire::putTag(message, kTensorLocation, 0);
-      wire::putVarint(message, kExternal);
-    } else {
-      wire::putTag(message, kTensorRaw, 2);
-      wire::putVarint(message, static_cast<uint64_t>(tensor.bytes()));
-    }
-    return message;
+    if (!tensor.external)
+      return headOf(tensor, source, std::nullopt);
+    const size_t slash = target.rfind('/');
+    const std::string name =
+        slash == std::string::npos ? target : target.substr(slash + 1);
+    return headOf(tensor, source, OnnxPlace{name + ".data", tensor.newOffset});
   }
 
   int64_t sizeOf(const Tensor &tensor) const {
@@ -475,7 +303,7 @@ private:
     tensor.values->give([&](const char *data, int64_t bytes) {
       if (same)
         return out.write(data, bytes);
-      convert(data, bytes, *tensor.type, converted);
+      convertFloats(data, bytes, *tensor.type, converted);
       out.write(converted.data(), static_cast<int64_t>(converted.size()));
     });
     if (out.bytes() - before != tensor.bytes())
