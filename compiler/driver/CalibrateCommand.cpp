@@ -95,7 +95,7 @@ public:
     const GeneratedKernels kernels(kKernels);
     const MeasuredPrograms programs(kPrograms);
     std::vector<std::vector<plan::KernelSample>> fars, nears, togethers;
-    std::vector<std::vector<plan::TaskSample>> tasks;
+    std::vector<std::vector<plan::TaskSample>> tasks, divided;
     auto all = [&](const Workers &workers, int share) {
       auto samples = measureRoutines(workers, share);
       for (plan::KernelSample &sample : kernels.measure(workers, share))
@@ -104,18 +104,20 @@ public:
     };
     for (int round = 0; round < kRounds; ++round) {
       nears.push_back(all({ranks * threads, 1, own / 4}, 1));
-      tasks.push_back(programs.measure(ranks * threads, device));
+      tasks.push_back(programs.measure({ranks * threads, 1}, device));
       fars.push_back(all({ranks * threads, 1, 3 * own}, 2));
-      if (threads > 1)
+      if (threads > 1) {
         togethers.push_back(all({ranks, threads, own / 4}, 3));
+        divided.push_back(programs.measure({ranks, threads}, device));
+      }
     }
     near = middle(nears), far = middle(fars), whole = middle(tasks);
     if (threads > 1)
-      together = middle(togethers);
+      together = middle(togethers), wholeTogether = middle(divided);
   }
 
   std::vector<plan::KernelSample> near, far, together;
-  std::vector<plan::TaskSample> whole;
+  std::vector<plan::TaskSample> whole, wholeTogether;
 
 private:
   template <typename Sample>
@@ -167,9 +169,11 @@ int calibrateCommand(int argc, char **argv) {
   plan::fitKernels(away, timed.far, {});
   plan::fitKernels(topology.device, timed.near, timed.together);
   topology.device.farKernels = away.kernels;
-  const std::vector<plan::TaskSample> &programs = timed.whole;
+  const std::vector<plan::TaskSample> &programs =
+      threads > 1 ? timed.wholeTogether : timed.whole;
   const plan::KernelError before = plan::taskErrors(topology.device, programs);
-  plan::fitTasks(topology.device, programs);
+  plan::fitTasks(topology.device, timed.whole);
+  plan::fitThreads(topology.device, timed.wholeTogether);
   const plan::KernelError after = plan::taskErrors(topology.device, programs);
   topology.device.turnSeconds = measureTurn();
   topology.device.receiveSeconds = measureNap();

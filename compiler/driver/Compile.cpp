@@ -274,10 +274,11 @@ private:
     facts.microbatchSize = microbatchSize();
     if (trains)
       facts.optimizerBytes = optimizer->states(settings).size();
+    ModelFacts measured = facts;
     if (purpose != Purpose::Evaluate)
-      applyProfileFile(options, facts, graph);
-    decision = trains ? decide(options, graph, facts)
-                      : decideForward(options, graph, facts, ranks);
+      applyProfileFile(options, measured, graph);
+    decision = trains ? decide(options, graph, measured)
+                      : decideForward(options, graph, measured, ranks);
     return true;
   }
 

@@ -175,6 +175,11 @@ private:
       node.backwardInputSeconds = seconds[1];
       node.backwardWeightSeconds = seconds[2];
     }
+    graph.forwardTaskSeconds =
+        plan::fixedSeconds(device, costs->forwardDivides);
+    if (trains)
+      graph.backwardTaskSeconds =
+          plan::fixedSeconds(device, costs->backwardDivides);
     int64_t bytes = 0;
     for (const plan::CostWeight &weight : graph.weights)
       bytes += weight.trainable ? weight.bytes : 0;

@@ -168,7 +168,8 @@ private:
 /// What one worker runs the program in.
 class MeasuredPrograms::Program::Rank {
 public:
-  explicit Rank(const Program &program) : program(program) {
+  Rank(const Program &program, int threads)
+      : program(program), threads(threads) {
     flushTinyNumbers();
     takeMemory();
     fill(PIPEC_IN, 1), fill(PIPEC_WEIGHTS, 0.2F), fill(PIPEC_CONSTANTS, 1);
@@ -245,12 +246,15 @@ private:
     frame.base[PIPEC_NEW_WEIGHTS] = frame.base[PIPEC_WEIGHTS];
     frame.microbatch = microbatch;
     frame.lr_factor = 1e-3, frame.grad_scale = 1, frame.update = update + 1;
-    const double begin = coreSeconds();
+    // As a rank is timed: of several threads by the clock.
+    auto time = threads == 1 ? coreSeconds : now;
+    const double begin = time();
     task->second(&frame);
-    times[name].push_back(coreSeconds() - begin);
+    times[name].push_back(time() - begin);
   }
 
   const Program &program;
+  const int threads;
   std::unique_ptr<char, decltype(&std::free)> memory{nullptr, &std::free};
   std::array<std::vector<size_t>, PIPEC_REGION_COUNT> offsets; ///< by slot
   std::map<std::string, PipecTask> tasks;
@@ -281,7 +285,8 @@ MeasuredPrograms::MeasuredPrograms(int count) {
 MeasuredPrograms::~MeasuredPrograms() = default;
 
 std::vector<plan::TaskSample>
-MeasuredPrograms::measure(int workers, const plan::DeviceModel &device) const {
+MeasuredPrograms::measure(const Workers &workers,
+                          const plan::DeviceModel &device) const {
   constexpr double kBudget = 0.012;
   std::vector<plan::TaskSample> samples;
   for (const auto &program : programs) {
@@ -289,17 +294,18 @@ MeasuredPrograms::measure(int workers, const plan::DeviceModel &device) const {
     std::mutex mutex;
     measureCalls(
         [&] {
-          auto rank = std::make_unique<Program::Rank>(*program);
+          auto rank =
+              std::make_unique<Program::Rank>(*program, workers.threads);
           Program::Rank *own = rank.get();
           std::lock_guard lock(mutex);
           ranks.push_back(std::move(rank));
           return [own] { own->step(); };
         },
-        {workers, 1}, kBudget);
+        workers, kBudget);
     for (const auto &[name, calls] : program->tasks()) {
       double seconds = 0;
       for (auto &rank : ranks)
-        seconds += middle(rank->times[name]) / workers;
+        seconds += middle(rank->times[name]) / workers.count;
       samples.push_back(
           {calls, plan::farShare(device, program->workingSet(name == "update")),
            seconds});

@@ -16,9 +16,8 @@ public:
   ~MeasuredPrograms();
   MeasuredPrograms(const MeasuredPrograms &) = delete;
 
-  /// Runs their steps as a rank does, on one thread a worker, and times their
-  /// tasks.
-  std::vector<plan::TaskSample> measure(int workers,
+  /// Runs their steps as ranks do, a rank a worker, and times their tasks.
+  std::vector<plan::TaskSample> measure(const Workers &workers,
                                         const plan::DeviceModel &device) const;
 
 private:

@@ -3,6 +3,7 @@
 
 #include "compiler/driver/OrderFile.h"
 #include "compiler/plan/Choose.h"
+#include "compiler/plan/FitStep.h"
 #include "compiler/plan/OrderForCosts.h"
 #include "compiler/plan/Profile.h"
 #include "compiler/plan/StepBound.h"
@@ -16,6 +17,7 @@
 #include <algorithm>
 #include <exception>
 #include <iostream>
+#include <numeric>
 #include <sstream>
 #include <thread>
 #include <unistd.h>
@@ -615,7 +617,41 @@ Decision decide(const CompileOptions &o, const plan::CostGraph &graph,
   return d;
 }
 
-void applyProfileFile(const CompileOptions &o, const ModelFacts &facts,
+/// The step that the profile's stages were measured in, if the planner can
+/// price it.
+static void fitToStep(const CompileOptions &o, const plan::Profile &profile,
+                      const plan::CostGraph &graph, ModelFacts &facts) {
+  const plan::MeasuredStep &step = *profile.step;
+  const strategy::StrategyRow *row = strategy::findStrategy(step.strategy);
+  const int devices = facts.topology.devices();
+  const auto stages = static_cast<int>(step.replicas.size());
+  if (!row || !row->synchronous() || isSearched(*row) || isSliced(*row))
+    return;
+  plan::PlanRequest request = askFor(*row, o, graph, facts, false).request;
+  request.microbatches = step.microbatches;
+  request.strategy = factsOf(*row, row->schedule, request);
+  const int chunks = request.strategy.chunks;
+  if (std::accumulate(step.replicas.begin(), step.replicas.end(), 0) !=
+      devices * chunks)
+    return;
+  plan::Split split;
+  for (const plan::MeasuredStage &stage : profile.stages)
+    split.starts.push_back(stage.firstNode);
+  if (split.starts.empty() ||
+      !std::is_sorted(split.starts.begin(), split.starts.end()))
+    return;
+  split.replicas = step.replicas;
+  if (step.recompute)
+    split.recompute.assign(static_cast<size_t>(stages), true);
+  try {
+    facts.topology = plan::fitStep(request, split, step.seconds);
+  } catch (const Failure &failure) {
+    if (!isRefusal(failure)) // no such step
+      throw;
+  }
+}
+
+void applyProfileFile(const CompileOptions &o, ModelFacts &facts,
                       plan::CostGraph &graph) {
   if (o.profile.empty())
     return;
@@ -626,6 +662,8 @@ void applyProfileFile(const CompileOptions &o, const ModelFacts &facts,
   if (!profile.origin.modelSha256.empty())
     asked.modelSha256 = sha256OfFile(o.model);
   const std::string remark = plan::applyProfile(profile, asked, graph);
+  if (profile.step)
+    fitToStep(o, profile, graph, facts);
   if (!remark.empty() && !o.quiet && !o.again)
     std::cerr << "pipec: note: " << remark << "\n";
 }

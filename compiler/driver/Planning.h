@@ -45,10 +45,11 @@ int64_t deviceLimit(const CompileOptions &options,
 Decision decide(const CompileOptions &options, const plan::CostGraph &graph,
                 const ModelFacts &facts);
 
-/// Replaces the graph's times by those of --profile, if given; a remark on
-/// stderr where they are from ranks of other threads. Throws Failure(NoInput,
-/// BadPlan).
-void applyProfileFile(const CompileOptions &options, const ModelFacts &facts,
+/// Replaces the graph's times by those of --profile, if given, and the
+/// topology's turns and messages by what fits the profile's step where that had
+/// as many devices; a remark on stderr where the times are from ranks of other
+/// threads. Throws Failure(NoInput, BadPlan).
+void applyProfileFile(const CompileOptions &options, ModelFacts &facts,
                       plan::CostGraph &graph);
 
 /// The same for a program that is run and not trained: forwards in microbatch

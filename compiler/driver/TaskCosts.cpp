@@ -38,6 +38,9 @@ public:
       if (failed(work))
         return failure();
       const double seconds = secondsOf(*work, step ? farUpdate : far);
+      if (!step)
+        (task.name == "forward" ? costs.forwardDivides
+                                : costs.backwardDivides) |= work->divides;
       if (step)
         *step += seconds;
       else if (!share(unit, seconds))

@@ -32,6 +32,8 @@ struct TaskCosts {
   std::vector<std::array<double, 3>> nodes;
   double update = 0; ///< of all weights, a step
   double track = 0;  ///< of running statistics, a microbatch
+  /// Whether threads share calls of a forward or a backward pass.
+  bool forwardDivides = false, backwardDivides = false;
 };
 
 /// Whether the device's calibration knows what calls cost.

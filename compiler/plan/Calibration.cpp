@@ -330,16 +330,50 @@ void fitTasks(DeviceModel &device, const std::vector<TaskSample> &tasks) {
     }
 }
 
-KernelError taskErrors(const DeviceModel &device,
-                       const std::vector<TaskSample> &tasks) {
+void fitThreads(DeviceModel &device, const std::vector<TaskSample> &tasks) {
   DeviceModel single = device;
   single.threads = 1;
+  Rows rows;
+  std::vector<double> seconds, weights;
+  for (const TaskSample &task : tasks) {
+    double divided = 0, rest = task.seconds - device.taskSeconds;
+    int loops = 0;
+    for (const KernelWork &work : task.calls)
+      if (auto cost = kernelSeconds(single, work, task.far)) {
+        (work.divides ? divided : rest) += work.divides ? *cost : -*cost;
+        loops += work.divides;
+      }
+    if (loops == 0)
+      continue;
+    rows.push_back({1, static_cast<double>(loops), divided / device.threads});
+    seconds.push_back(rest);
+    weights.push_back(task.seconds * task.seconds);
+  }
+  if (rows.size() < 4)
+    return;
+  const std::vector<double> fit = nonnegative(rows, seconds, weights);
+  device.wakeSeconds = fit[0], device.forkSeconds = fit[1];
+  // Threads do not make each other faster, nor slower than one of them.
+  device.forkEfficiency =
+      std::clamp(fit[2] > 0 ? 1 / fit[2] : 1.0, 1.0 / device.threads, 1.0);
+}
+
+double taskSeconds(const DeviceModel &device, const TaskSample &task) {
+  double sum = 0;
+  bool divides = false;
+  for (const KernelWork &work : task.calls) {
+    sum += kernelSeconds(device, work, task.far).value_or(0);
+    divides |= work.divides;
+  }
+  return sum + fixedSeconds(device, divides);
+}
+
+KernelError taskErrors(const DeviceModel &device,
+                       const std::vector<TaskSample> &tasks) {
   KernelError error;
   double took = 0;
   for (const TaskSample &task : tasks) {
-    const std::vector<double> sums = familySums(single, task);
-    const double model = std::accumulate(
-        sums.begin(), sums.begin() + kFamilyCount, device.taskSeconds);
+    const double model = taskSeconds(device, task);
     ++error.samples;
     error.mean +=
         std::abs(model / task.seconds - 1) / static_cast<double>(tasks.size());

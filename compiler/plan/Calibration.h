@@ -49,6 +49,12 @@ struct TaskSample {
 /// fitKernels.
 void fitTasks(DeviceModel &device, const std::vector<TaskSample> &tasks);
 
+/// What a loop costs that is divided among the device's threads, and what share
+/// of their time is not lost, of whole tasks: threads that take turns with what
+/// they write wait for each other's caches, which a call that is repeated does
+/// not. After fitTasks; none: nothing changes.
+void fitThreads(DeviceModel &device, const std::vector<TaskSample> &tasks);
+
 /// What `work` costs by the model over what it took: mean distance from 1, and
 /// the ratio of the sums.
 struct KernelError {

@@ -172,6 +172,11 @@ std::optional<double> kernelSeconds(const DeviceModel &device,
   return device.forkSeconds + alone / (device.threads * device.forkEfficiency);
 }
 
+double fixedSeconds(const DeviceModel &device, bool divides) {
+  return device.taskSeconds +
+         (divides && device.threads > 1 ? device.wakeSeconds : 0);
+}
+
 double farShare(const DeviceModel &device, double workingSet) {
   // Not at once: what else is in the cache is never known exactly.
   return device.ownCacheBytes > 0

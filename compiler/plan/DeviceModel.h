@@ -62,9 +62,10 @@ struct DeviceModel {
   double ownCacheBytes = 0;
   /// The tile of products that these costs are of.
   ProductTile tile;
-  /// Of several threads on one routine: the cost of starting them, and what
-  /// share of their time is not lost.
-  double forkSeconds = 0, forkEfficiency = 1;
+  /// Of several threads on one routine: the cost of a task that has such
+  /// routines, the cost of starting one, and what share of the threads' time is
+  /// not lost.
+  double wakeSeconds = 0, forkSeconds = 0, forkEfficiency = 1;
   /// What a rank waits for a message even when it was sent long before: it is
   /// announced, and moved once both sides look; s. Calibrated CPUs alone.
   double receiveSeconds = 0;
@@ -106,7 +107,10 @@ double opSeconds(const DeviceModel &device, double flops, double bytes,
 std::optional<double> kernelSeconds(const DeviceModel &device,
                                     const KernelWork &work, double far = 0);
 
-/// That share for a program that comes back to its operands after so many
+/// What a task costs beside its calls; `divides`: threads share some of them.
+double fixedSeconds(const DeviceModel &device, bool divides);
+
+/// The share `far` for a program that comes back to its operands after so many
 /// bytes.
 double farShare(const DeviceModel &device, double workingSet);
 

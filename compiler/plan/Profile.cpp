@@ -65,6 +65,36 @@ const Json &listOf(const Json &root, const char *key,
   return root[key];
 }
 
+constexpr size_t kMostMicrobatches = 65536;
+
+MeasuredStep stepOf(const Json &entry, size_t stages,
+                    const std::string &origin) {
+  const std::string where = "\"step\"";
+  if (!entry.is_object())
+    bad(origin, where + " is not an object");
+  MeasuredStep step;
+  step.strategy = textOf(entry, "strategy", origin);
+  const size_t microbatches = indexOf(entry, "microbatches", origin, where);
+  if (microbatches < 1 || microbatches > kMostMicrobatches)
+    bad(origin, where + ": \"microbatches\" must be from 1 to " +
+                    std::to_string(kMostMicrobatches));
+  step.microbatches = static_cast<int>(microbatches);
+  step.seconds = secondsOf(entry, "seconds", origin, where);
+  for (const Json &count : listOf(entry, "replicas", origin)) {
+    if (!count.is_number_unsigned() || count == 0)
+      bad(origin, where + ": \"replicas\" are whole numbers of at least 1");
+    step.replicas.push_back(count.get<int>());
+  }
+  if (step.replicas.size() != stages)
+    bad(origin, where + ": \"replicas\" has " +
+                    std::to_string(step.replicas.size()) + " numbers for " +
+                    std::to_string(stages) + " stages");
+  if (!entry.contains("recompute") || !entry["recompute"].is_boolean())
+    bad(origin, where + ": \"recompute\" is true or false");
+  step.recompute = entry["recompute"].get<bool>();
+  return step;
+}
+
 /// What nobody reads is named.
 void refuseUnknownMembers(const ParsedJson &file) {
   const auto refuse = [&](const Json &object,
@@ -74,8 +104,12 @@ void refuseUnknownMembers(const ParsedJson &file) {
   };
   refuse(file.root,
          {"version", "model_sha256", "device", "threads", "precision",
-          "microbatch_size", "stages", "nodes"},
+          "microbatch_size", "stages", "nodes", "step"},
          "the file");
+  if (file.root.contains("step"))
+    refuse(file.root["step"],
+           {"strategy", "microbatches", "replicas", "recompute", "seconds"},
+           "\"step\"");
   for (const auto &[list, names] :
        {std::pair<const char *, std::vector<std::string>>{
             "stages",
@@ -198,6 +232,8 @@ Profile parseProfile(const std::string &text, const std::string &origin) {
                                   ? secondsOf(entry, "update_s", origin, where)
                                   : 0});
   }
+  if (root.contains("step"))
+    profile.step = stepOf(root["step"], profile.stages.size(), origin);
   return profile;
 }
 
@@ -228,6 +264,12 @@ std::string writeProfile(const Profile &profile) {
       entry["update_s"] = stage.updateSeconds;
     root["stages"].push_back(std::move(entry));
   }
+  if (profile.step)
+    root["step"] = {{"strategy", profile.step->strategy},
+                    {"microbatches", profile.step->microbatches},
+                    {"replicas", profile.step->replicas},
+                    {"recompute", profile.step->recompute},
+                    {"seconds", profile.step->seconds}};
   for (const MeasuredNode &node : profile.nodes) {
     Json entry;
     entry["id"] = node.id;

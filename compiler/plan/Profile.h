@@ -6,10 +6,13 @@
 //    "stages": [{"first_node": 0, "last_node": 40, "forward_s": …,
 //                "backward_input_s": …, "backward_weight_s": …,
 //                "update_s": …}],
+//    "step": {"strategy": "1f1b", "microbatches": 8, "replicas": [1],
+//             "recompute": false, "seconds": …},
 //    "nodes": [{"id": "12", "forward_s": …, …}]}
 // A run writes "stages" alone. Either list may be missing, as long as every
 // node has its times from one of them; so may "update_s", the optimizer's time
-// in a step, and what says where the times are from. A stage's times are spread
+// in a step, the step in which the stages were measured (FitStep.h), and what
+// says where the times are from. A stage's times are spread
 // over its nodes as the analytic model weighs them; a node's own entry wins.
 //
 //===----------------------------------------------------------------------===//
@@ -17,6 +20,7 @@
 
 #include "compiler/plan/CostGraph.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,10 +47,19 @@ struct ProfileOrigin {
   std::string modelSha256; ///< of the ONNX file; empty: not said
   std::string precision;   ///< of contractions; empty: not said
 };
+/// The usual step of the run that measured the stages.
+struct MeasuredStep {
+  std::string strategy;
+  int microbatches = 0;
+  std::vector<int> replicas; ///< of every stage
+  bool recompute = false;
+  double seconds = 0;
+};
 struct Profile {
   ProfileOrigin origin;
   std::vector<MeasuredNode> nodes;
   std::vector<MeasuredStage> stages;
+  std::optional<MeasuredStep> step;
 };
 
 /// Throws Failure(Exit::NoInput) or Failure(Exit::BadPlan) with the place and

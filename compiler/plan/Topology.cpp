@@ -125,6 +125,8 @@ void readCosts(const Json &device, const char *member,
 /// Costs of the routines that calibration has timed, of every amount of each.
 void readKernels(const Json &device, const std::string &origin,
                  DeviceModel &d) {
+  if (device.contains("wake_us"))
+    d.wakeSeconds = number(device, "wake_us", origin, "\"device\"") * 1e-6;
   if (device.contains("fork_us"))
     d.forkSeconds = number(device, "fork_us", origin, "\"device\"") * 1e-6;
   if (device.contains("fork_efficiency"))
@@ -235,10 +237,26 @@ void refuseUnknownMembers(const ParsedJson &file) {
   if (!device || !device->is_object())
     return;
   refuse(*device,
-         {"name", "kind", "memory_GiB", "memory_GBps", "flops", "efficiency",
-          "half_efficiency_flops", "launch_us", "convolution_us", "task_us",
-          "turn_us", "receive_us", "threads", "fork_us", "fork_efficiency",
-          "tile", "kernels_ns", "far_kernels_ns", "own_cache_KiB"},
+         {"name",
+          "kind",
+          "memory_GiB",
+          "memory_GBps",
+          "flops",
+          "efficiency",
+          "half_efficiency_flops",
+          "launch_us",
+          "convolution_us",
+          "task_us",
+          "turn_us",
+          "receive_us",
+          "threads",
+          "wake_us",
+          "fork_us",
+          "fork_efficiency",
+          "tile",
+          "kernels_ns",
+          "far_kernels_ns",
+          "own_cache_KiB"},
          "\"device\"");
   if (const Ordered *flops = member(*device, "flops"))
     refuse(*flops, {"fp64", "fp32", "tf32", "fp16", "bf16"}, "\"flops\"");
@@ -393,6 +411,7 @@ std::string writeTopology(const Topology &topology) {
     root["device"]["far_kernels_ns"] = kernelsOf(d.farKernels);
   }
   if (!d.kernels.empty()) {
+    root["device"]["wake_us"] = d.wakeSeconds * 1e6;
     root["device"]["fork_us"] = d.forkSeconds * 1e6;
     root["device"]["fork_efficiency"] = d.forkEfficiency;
     root["device"]["tile"] = {{"rows", d.tile.rows},

@@ -1,6 +1,7 @@
 //===- Recorder.h - how a rank spent its time -------------------*- C++ -*-===//
 #pragma once
 
+#include "runtime/exec/StepTotals.h"
 #include "support/Clock.h"
 
 #include <cstdint>
@@ -9,7 +10,7 @@
 namespace pipec {
 
 /// Something a rank did. `kind`: F B I W, U (update), R (sums over replicas and
-/// uses), T (running statistics).
+/// uses), T (running statistics), Z (gradients cleared; in totals alone).
 struct Event {
   char kind;
   int stage;                ///< -1: of all stages
@@ -17,20 +18,10 @@ struct Event {
   double start, end;
 };
 
-/// All that a rank did of one kind for a stage, without the steps that warm
-/// caches up.
-struct TaskTotal {
-  char kind;
-  int stage;
-  int64_t calls;
-  double seconds;     ///< on the clock
-  double coreSeconds; ///< while its thread had a core
-};
-
 class Recorder {
 public:
-  /// Leaves steps before `step` out of the totals.
-  void countFrom(int64_t step) { firstCounted = step; }
+  /// Leaves steps before `step`, which warm caches up, out of the totals.
+  void countFrom(int64_t step) { totals = StepTotals(step); }
 
   /// Keeps the events of steps [first, last), at most `capacity`.
   void keep(int64_t first, int64_t last, size_t capacity) {
@@ -39,10 +30,12 @@ public:
   }
 
   void add(const Event &event, double coreSeconds = 0) {
+    const double seconds = event.end - event.start;
+    totals.add(event.kind, event.stage, event.step, seconds, coreSeconds);
     if (event.kind != 'R')
-      busy += event.end - event.start;
-    if (event.step >= firstCounted)
-      count(event, coreSeconds);
+      busy += seconds;
+    if (event.kind == 'Z') // too short to be seen
+      return;
     if (event.step < firstStep || event.step >= lastStep)
       return;
     if (events.size() < limit)
@@ -54,22 +47,9 @@ public:
   double busy = 0; ///< seconds in stage programs
   int64_t dropped = 0;
   std::vector<Event> events;
-  std::vector<TaskTotal> totals;
+  StepTotals totals;
 
 private:
-  void count(const Event &event, double coreSeconds) {
-    for (TaskTotal &total : totals)
-      if (total.kind == event.kind && total.stage == event.stage) {
-        ++total.calls;
-        total.seconds += event.end - event.start;
-        total.coreSeconds += coreSeconds;
-        return;
-      }
-    totals.push_back(
-        {event.kind, event.stage, 1, event.end - event.start, coreSeconds});
-  }
-
-  int64_t firstCounted = 0;
   int64_t firstStep = 0, lastStep = 0;
   size_t limit = 0;
 };

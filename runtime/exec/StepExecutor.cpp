@@ -72,7 +72,7 @@ void StepExecutor::tasks(int64_t step) {
     }
   }
   for (auto &unit : crew.state.units)
-    crew.runner.zeroGradients(*unit);
+    crew.runner.zeroGradients(*unit, step);
   for (; next < sequence.size(); ++next)
     run(sequence.at(next), step);
   if (!crew.state.trains && !crew.state.device->isImmediate()) {

@@ -35,7 +35,7 @@ int64_t StreamExecutor::run(int64_t from, int64_t last,
       pollHalt(stop);
   });
   device.begin(0);
-  crew.runner.zeroGradients(*unit);
+  crew.runner.zeroGradients(*unit, first);
   traffic->start(whole, first, end);
   for (int64_t i = 0; i < sequence.size(); ++i) {
     crew.watch.check();
@@ -106,7 +106,7 @@ void StreamExecutor::finishRound(int64_t round, const char *statsRow) {
                            });
   crew.runner.ended({'R', -1, step, -1, 0, 0}, start);
   crew.runner.update(*unit, round, step, 1.0 / present);
-  crew.runner.zeroGradients(*unit);
+  crew.runner.zeroGradients(*unit, step);
 }
 
 /// The first microbatch that no rank can have touched or waits for: what rank 0

@@ -112,9 +112,11 @@ void TaskRunner::update(StageUnit &unit, int64_t version, int64_t step,
   call(unit, unit.library.update, frame, {'U', unit.stage->id, step, -1, 0, 0});
 }
 
-void TaskRunner::zeroGradients(StageUnit &unit) {
+void TaskRunner::zeroGradients(StageUnit &unit, int64_t step) {
+  const Mark start = state.device->mark();
   state.device->clear(unit.memory.at(PIPEC_GRADIENTS),
                       unit.memory.bytes(PIPEC_GRADIENTS));
+  ended({'Z', unit.stage->id, step, -1, 0, 0}, start);
 }
 
 } // namespace pipec

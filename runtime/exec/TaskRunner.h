@@ -40,7 +40,8 @@ public:
   /// `step` decides the learning rate.
   void update(StageUnit &unit, int64_t version, int64_t step, double gradScale);
 
-  void zeroGradients(StageUnit &unit);
+  /// Before the first backward of a step.
+  void zeroGradients(StageUnit &unit, int64_t step);
 
   /// `event` was from `start` to the end of what has been called until now.
   void ended(const Event &event, const Mark &start);

@@ -62,8 +62,30 @@ plan::MeasuredStage measure(const plan::Plan &plan, const plan::Stage &stage,
   const Average update = of('U');
   if (update.calls)
     measured.updateSeconds =
-        (update.seconds + of('T').seconds) / static_cast<double>(update.calls);
+        (update.seconds + of('T').seconds + of('Z').seconds) /
+        static_cast<double>(update.calls);
   return measured;
+}
+
+/// The step that the stages were measured in, where the planner can tell what
+/// it would take: every stage is one of the model's own.
+std::optional<plan::MeasuredStep>
+stepOf(const plan::Plan &plan, const Results &results, size_t stages) {
+  if (plan.strategy.update != "step" || stages != plan.stages.size() ||
+      results.seconds.size() < 2)
+    return std::nullopt;
+  plan::MeasuredStep step;
+  step.strategy = plan.strategy.name;
+  step.microbatches = plan.training.microbatches;
+  step.recompute = plan.strategy.recompute;
+  for (const plan::Stage &stage : plan.stages)
+    step.replicas.push_back(static_cast<int>(stage.ranks.size()));
+  std::vector<double> times(results.seconds.begin() + 1, results.seconds.end());
+  const auto middle =
+      times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+  std::nth_element(times.begin(), middle, times.end());
+  step.seconds = *middle;
+  return step;
 }
 
 /// Of every rank alike; 0 where they differ.
@@ -89,6 +111,7 @@ void writeProfile(const plan::Plan &plan, const Results &results,
   for (const plan::Stage &stage : plan.stages)
     if (plan::weightsStage(plan, stage.id) == stage.id)
       profile.stages.push_back(measure(plan, stage, results));
+  profile.step = stepOf(plan, results, profile.stages.size());
   writeFile(path, plan::writeProfile(profile));
 }
 

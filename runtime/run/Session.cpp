@@ -224,11 +224,11 @@ void Session::trainSteps() {
     ledger.waitFor(stepsDone + 1);
     ++stepsDone;
     stopped = executor.postValidates() ? executor.stopping() : decideToStop();
-    if (leads()) {
-      const double time = now();
+    const double time = now();
+    recorder.totals.endStep(stepsDone - 1, time - lastTime);
+    if (leads())
       writeStep(stepsDone - 1, time - lastTime);
-      lastTime = time;
-    }
+    lastTime = time;
     const int64_t every = options.checkpointEvery;
     const bool due =
         (every && stepsDone % every == 0) || stopped || stepsDone == lastStep;
@@ -316,7 +316,7 @@ void Session::collect() {
   mine.figures.busy_s = recorder.busy;
   mine.figures.threads = threadsOfThisRank();
   mine.droppedEvents = recorder.dropped;
-  mine.totals = recorder.totals;
+  mine.totals = recorder.totals.middle();
   mine.events = recorder.events;
   for (Event &event : mine.events)
     event.start += clockOffset, event.end += clockOffset;

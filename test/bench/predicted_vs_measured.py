@@ -6,11 +6,11 @@ Usage: predicted_vs_measured.py BIN FOLDER [MODEL ...] [--ranks 1,2,4] [--strate
 
 BIN holds pipec and pipec-run; FOLDER/MODEL/ holds model.onnx, golden.json (pipec_args: the options of training) and one
 .npy file for each input, as test/models has them; examples/gpt2 works with its tokens.npy made. For every model and
-number of ranks: `pipec calibrate` once, a plan made with it, a run that writes a profile, a plan of the same stages made
-with that profile, and further runs of it, which are what both predictions are held against. "same run" is what the profile
-predicts beside the very run that wrote it: what the step model is worth where a machine is faster at one time than at
-another. Every rank has the threads that pipec-run gives it, or --threads. The median step of every run is taken, the first
-one left out, and the median over the runs. Calibration and runs begin with the words of --run-with, which is where a machine
+number of ranks: `pipec calibrate` once, a plan made with it, and --repeats runs of it and one more, of which each writes a
+profile. "next run" holds what a plan of the same stages made with a profile predicts against the run after, "same run"
+against the very run that wrote it: what the step model is worth where a machine is faster at one time than at another; the
+median over the runs. Every rank has the threads that pipec-run gives it, or --threads. The median step of every run is
+taken, the first one left out, and the median over the runs. Calibration and runs begin with the words of --run-with, which is where a machine
 is kept quiet. Memory is compared byte for byte. Needs
 Python's standard library alone.
 """
@@ -62,20 +62,21 @@ class Case:
 def measure(case, ranks, options, cluster):
     shape = ["--strategy", options.strategy, "--cluster", cluster]
     plan, calibrated = case.plan(*shape)
-    stages, profile = case.scratch / "stages.json", case.scratch / "profile.json"
-    seconds, _ = case.run(plan, 4)
+    first = case.scratch / "first"
+    subprocess.run(["rm", "-rf", str(first)], check=True)
+    plan.rename(first)
+    seconds, _ = case.run(first, 4)
     steps = max(6, min(400, int(options.seconds / seconds)))
-    own, exact = case.run(plan, steps, "--profile-out", profile)
-    stages.write_bytes((plan / "plan.json").read_bytes())
-    again, profiled = case.plan(*shape, "--profile", profile, "--stage-file", stages)
-    runs = [case.run(again, steps) for _ in range(options.repeats)]
-    times = sorted(time for time, _ in runs)
-    measured = statistics.median(times)
+    profiles = [case.scratch / f"profile{run}.json" for run in range(options.repeats + 1)]
+    runs = [case.run(first, steps, "--profile-out", profile) for profile in profiles]
+    profiled = [case.plan(*shape, "--profile", profile, "--stage-file", first / "plan.json")[1] for profile in profiles]
+    times = [time for time, _ in runs]
+    middle = statistics.median
     ms = lambda s: f"{s * 1e3:.3g}"
-    error = lambda predicted, beside=measured: f"{100 * (predicted / beside - 1):+.0f} %"
-    return [case.folder.name, str(ranks), ms(measured), f"{ms(times[0])} - {ms(times[-1])}", ms(calibrated),
-            error(calibrated), ms(profiled), error(profiled), error(profiled, own),
-            "equal" if exact and all(same for _, same in runs) else "differs"]
+    error = lambda ratio: f"{100 * (ratio - 1):+.0f} %"
+    return [case.folder.name, str(ranks), ms(middle(times)), f"{ms(min(times))} - {ms(max(times))}", ms(calibrated),
+            error(calibrated / middle(times)), error(middle(p / t for p, t in zip(profiled, times[1:]))),
+            error(middle(p / t for p, t in zip(profiled, times))), "equal" if all(same for _, same in runs) else "differs"]
 
 
 def main():
@@ -86,7 +87,7 @@ def main():
     parser.add_argument("--ranks", default="1,2,4")
     parser.add_argument("--strategy", default="1f1b")
     parser.add_argument("--seconds", type=float, default=1, help="about how long each run takes")
-    parser.add_argument("--repeats", type=int, default=3, help="runs that are held against the predictions")
+    parser.add_argument("--repeats", type=int, default=4, help="profiles that are held against the predictions")
     parser.add_argument("--threads", type=int, default=0, help="of every rank (default: pipec-run's)")
     parser.add_argument("--run-with", default="", help="words before every command that is timed")
     parser.add_argument("--cluster", action="append", default=[], metavar="RANKS=FILE",
@@ -94,8 +95,7 @@ def main():
     parser.add_argument("--markdown", action="store_true")
     options = parser.parse_args()
     names = options.models or sorted(f.name for f in options.folder.iterdir() if (f / "golden.json").exists())
-    rows = [["model", "ranks", "measured ms", "runs", "calibrated ms", "error", "profile ms", "error", "same run",
-             "memory"]]
+    rows = [["model", "ranks", "measured ms", "runs", "calibrated ms", "error", "profile, next run", "same run", "memory"]]
     known = dict(entry.split("=", 1) for entry in options.cluster)
     with tempfile.TemporaryDirectory() as scratch:
         for ranks in options.ranks.split(","):

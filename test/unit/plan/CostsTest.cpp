@@ -1,7 +1,6 @@
 #include "RandomGraphs.h"
 #include "compiler/plan/Calibration.h"
 #include "compiler/plan/IntervalCosts.h"
-#include "compiler/plan/Profile.h"
 #include "compiler/plan/WhatIf.h"
 #include "support/Failure.h"
 
@@ -224,6 +223,42 @@ TEST(Calibration, TasksRaiseWhatTheirCallsCost) {
   EXPECT_THROW(fitTasks(d, tasks), Failure);
 }
 
+/// On two threads a task that divides anything takes 4 us more, each loop 1 us,
+/// and a quarter of the threads' time is lost.
+TEST(Calibration, TasksSayWhatThreadsCost) {
+  DeviceModel d;
+  d.threads = 2;
+  d.taskSeconds = 0.5e-6;
+  d.kernels["product"] = std::vector<double>(13, 1e-9);
+  d.kernels["generated"] = std::vector<double>(11, 2e-9);
+  DeviceModel single = d;
+  single.threads = 1;
+  std::vector<TaskSample> tasks;
+  for (int i = 1; i < 20; ++i) {
+    TaskSample task;
+    InstructionCounts counts;
+    counts.rounds = counts.vectors = 100 * i;
+    task.calls = {generatedWork(counts, false)};
+    task.seconds = 0.5e-6 + *kernelSeconds(single, task.calls[0]);
+    for (int k = 0; k < i % 4; ++k) {
+      task.calls.push_back(productWork({1, 64 * i, 32, 64 + k}, {}));
+      ASSERT_TRUE(task.calls.back().divides);
+      const double alone = *kernelSeconds(single, task.calls.back());
+      task.seconds += (k ? 0 : 4e-6) + 1e-6 + alone / (2 * 0.75);
+    }
+    tasks.push_back(std::move(task));
+  }
+  fitThreads(d, tasks);
+  EXPECT_NEAR(d.wakeSeconds, 4e-6, 1e-8);
+  EXPECT_NEAR(d.forkSeconds, 1e-6, 1e-8);
+  EXPECT_NEAR(d.forkEfficiency, 0.75, 1e-3);
+  EXPECT_LT(taskErrors(d, tasks).mean, 1e-3);
+  EXPECT_DOUBLE_EQ(fixedSeconds(d, false), 0.5e-6);
+  DeviceModel same = d;
+  fitThreads(same, {});
+  EXPECT_EQ(same.wakeSeconds, d.wakeSeconds); // nothing is said of it
+}
+
 /// In every stage once, beside what its nodes cost.
 TEST(Costs, ATaskCostsSomethingBesideItsNodes) {
   CostGraph graph;
@@ -252,89 +287,6 @@ TEST(Calibration, OperandsFarAwayCostMore) {
   EXPECT_EQ(farShare(d, 4e5), 0);
   EXPECT_DOUBLE_EQ(farShare(d, 1e6), 0.5);
   EXPECT_EQ(farShare(d, 4e6), 1);
-}
-
-TEST(Profile, ReplacesTimesAndRoundTrips) {
-  CostGraph graph = uniformChain(4, 1e-3, 10, 10);
-  graph.nodes[1].forwardSeconds = 3e-3;
-  graph.nodes[2].backwardWeightSeconds = graph.nodes[3].backwardWeightSeconds =
-      0;
-  Profile profile;
-  profile.origin = {8, 2, "cpu", "abc", "fp32"};
-  profile.stages = {{0, 1, {8e-3, 2e-3, 4e-3}}, {2, 3, {2e-3, 2e-3, 6e-3}}};
-  profile.nodes = {{"layer3", {5e-3, 1e-3, 2e-3}}};
-  Profile again = parseProfile(writeProfile(profile), "again");
-  EXPECT_EQ(writeProfile(again), writeProfile(profile));
-  EXPECT_EQ(applyProfile(again, {8, 2, "cpu", "abc"}, graph), "");
-  // Spread by the model's weights, evenly where it has none, nodes on top.
-  EXPECT_DOUBLE_EQ(graph.nodes[0].forwardSeconds, 2e-3);
-  EXPECT_DOUBLE_EQ(graph.nodes[1].forwardSeconds, 6e-3);
-  EXPECT_DOUBLE_EQ(graph.nodes[2].backwardWeightSeconds, 3e-3);
-  EXPECT_DOUBLE_EQ(graph.nodes[2].forwardSeconds, 1e-3);
-  EXPECT_DOUBLE_EQ(graph.nodes[3].forwardSeconds, 5e-3);
-  // Other threads are remarked upon; what is not said is not compared.
-  EXPECT_NE(applyProfile(again, {8, 1, "cpu", "abc"}, graph)
-                .find("ranks of 2 threads, those of this plan have 1"),
-            std::string::npos);
-  EXPECT_EQ(applyProfile(again, {}, graph), "");
-  // Stages alone write no list of nodes.
-  profile.nodes.clear();
-  EXPECT_EQ(writeProfile(profile).find("nodes"), std::string::npos);
-}
-
-TEST(Profile, MismatchesAreNamed) {
-  CostGraph graph = uniformChain(4, 1e-3, 10, 10);
-  auto message = [&](const std::string &text) -> std::string {
-    try {
-      CostGraph copy = graph;
-      applyProfile(parseProfile(text, "p.json"), {4, 1, "cpu", "abc", "bf16"},
-                   copy);
-    } catch (const Failure &f) {
-      EXPECT_EQ(f.code, Exit::BadPlan);
-      return f.what();
-    }
-    ADD_FAILURE() << text;
-    return {};
-  };
-  auto has = [](const std::string &m, const std::string &part) {
-    EXPECT_NE(m.find(part), std::string::npos) << m;
-  };
-  std::string times =
-      R"("forward_s":1,"backward_input_s":1,"backward_weight_s":1)";
-  has(message("{"), "p.json");
-  has(message("{}"), "version");
-  has(message(R"({"version":1,"nodes":[{"id":"layer0"}]})"), "forward_s");
-  has(message(R"({"version":1,"nodes":[{"id":"x",)" + times + "}]}"),
-      "no node 'x'");
-  has(message(R"({"version":1,"precision":"fp32"})"),
-      "measured with --precision fp32, not bf16");
-  has(message(R"({"version":1,"stages":[{"first_node":2,"last_node":9,)" +
-              times + "}]}"),
-      "2 to 9");
-  has(message(R"({"version":1,"stages":[{"first_node":0,"last_node":2,)" +
-              times + R"(},{"first_node":2,"last_node":3,)" + times + "}]}"),
-      "two measured stages");
-  has(message(R"({"version":1,"microbatch_size":2,"nodes":[]})"),
-      "microbatches of 2");
-  has(message(
-          R"({"version":1,"nodes":[{"id":"layer0","forward_s":-1,"backward_input_s":1,)"
-          R"("backward_weight_s":1}]})"),
-      "at least 0");
-  has(message(R"({"version":1,"device":"gpu"})"), "kind gpu, not cpu");
-  has(message(R"({"version":1,"device":7})"), "\"device\" is not a text");
-  has(message(R"({"version":1,"threads":-1})"), "whole number \"threads\"");
-  has(message(R"({"version":1,"model_sha256":"def"})"), "SHA-256 def");
-  has(message(R"({"version":1,"stages":[{"first_node":0,"last_node":2,)" +
-              times + "}]}"),
-      "no times for node 'layer3'");
-  has(message(R"({"version":1})"), "no times for node 'layer0'");
-  // What nobody reads is named, with its line.
-  has(message("{\"version\":1,\n\"thread\":2}"),
-      "p.json:2: the file has no member \"thread\" (did you mean threads?); "
-      "there are: version");
-  has(message(
-          "{\"version\":1,\"stages\":[\n{\"first_node\":0,\n\"warmup\":0}]}"),
-      "p.json:3: an entry of \"stages\" has no member \"warmup\"");
 }
 
 TEST(WhatIf, TableFollowsTheConditions) {

@@ -1,0 +1,71 @@
+//===- StepTotalsTest.cpp - what a usual step consists of -----------------===//
+#include "runtime/exec/Recorder.h"
+
+#include <gtest/gtest.h>
+
+using namespace pipec;
+
+namespace {
+
+/// Steps of `count` forwards of so many seconds each.
+void run(StepTotals &totals, const std::vector<double> &steps, int count = 2) {
+  int64_t step = 0;
+  for (double seconds : steps) {
+    for (int i = 0; i < count; ++i)
+      totals.add('F', 0, step, seconds / count, seconds / count / 2);
+    totals.endStep(step++, seconds);
+  }
+}
+
+double meanForward(const StepTotals &totals) {
+  const std::vector<TaskTotal> sums = totals.middle();
+  return sums.at(0).seconds / static_cast<double>(sums.at(0).calls);
+}
+
+} // namespace
+
+/// The first step warms up, one of the others was disturbed: neither says
+/// anything of the rest.
+TEST(StepTotals, DisturbedStepsDoNotCount) {
+  StepTotals totals(1);
+  run(totals, {90, 2, 4, 80, 3, 5});
+  const std::vector<TaskTotal> sums = totals.middle();
+  ASSERT_EQ(sums.size(), 1u);
+  EXPECT_EQ(sums[0].kind, 'F');
+  EXPECT_EQ(sums[0].calls, 6); // of the steps of 3, 4 and 5
+  EXPECT_DOUBLE_EQ(sums[0].seconds, 12);
+  EXPECT_DOUBLE_EQ(sums[0].coreSeconds, 6);
+}
+
+/// A run of one step, or one that has no steps (PipeDream): all that was done.
+TEST(StepTotals, WithoutAnEndAllIsOneStep) {
+  StepTotals totals(0);
+  totals.add('B', 2, 0, 1, 1);
+  totals.add('B', 2, 1, 3, 1);
+  ASSERT_EQ(totals.middle().size(), 1u);
+  EXPECT_EQ(totals.middle()[0].stage, 2);
+  EXPECT_EQ(totals.middle()[0].calls, 2);
+  EXPECT_DOUBLE_EQ(totals.middle()[0].seconds, 4);
+}
+
+/// Steps are thinned out evenly: those of the whole run count.
+TEST(StepTotals, LongRunsTakeLittleMemory) {
+  StepTotals totals(0);
+  std::vector<double> steps(100000);
+  for (size_t i = 0; i < steps.size(); ++i)
+    steps[i] = 1 + static_cast<double>(i);
+  run(totals, steps, 1);
+  EXPECT_NEAR(meanForward(totals), 50000, 500);
+  EXPECT_LE(totals.middle()[0].calls, 1024);
+}
+
+/// Clearing gradients is work of a step, but no bar of its timeline.
+TEST(Recorder, ClearingIsInTheTotalsAlone) {
+  Recorder recorder;
+  recorder.keep(0, 1, 8);
+  recorder.add({'Z', 0, 0, -1, 1, 3}, 2);
+  EXPECT_TRUE(recorder.events.empty());
+  EXPECT_EQ(recorder.dropped, 0);
+  EXPECT_DOUBLE_EQ(recorder.busy, 2);
+  EXPECT_EQ(recorder.totals.middle().at(0).kind, 'Z');
+}
