@@ -6,9 +6,9 @@
 
 namespace pipec {
 
-/// The first of `names` that `word` begins, or the one that a slip of the pen
-/// may have made `word` of: a third of its letters may be wrong. Empty when
-/// none is so close.
+/// The one of `names` that a slip of the pen may have made `word` of, of one
+/// letter; else the first that `word` begins; else the nearest, of which a
+/// third of the letters may be wrong. Empty when none is so close.
 std::string nearestName(const std::string &word,
                         const std::vector<std::string> &names);
 
