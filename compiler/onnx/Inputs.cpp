@@ -142,6 +142,20 @@ bool Importer::constantInput(const ValueInfo &input, Scope &scope) {
   return true;
 }
 
+/// The remedy for a --dim where there is nothing to give a size.
+static std::string sizesAreFixed(const Graph &graph) {
+  std::string first;
+  for (const ValueInfo &input : graph.inputs)
+    if (input.shape && first.empty()) {
+      SmallVector<int64_t> sizes;
+      for (const Dim &dim : *input.shape)
+        sizes.push_back(*dim.value);
+      first = ", '" + input.name + "' is " + shapeText(sizes);
+    }
+  return "all sizes are fixed in the file" + first +
+         ": leave --dim out, or export the model with a symbolic batch";
+}
+
 /// Options that name nothing in the model are typing errors.
 void Importer::reportUnknownOptions() {
   std::set<std::string> names, symbols;
@@ -154,23 +168,22 @@ void Importer::reportUnknownOptions() {
   }
   const std::vector<std::string> dims(symbols.begin(), symbols.end()),
       inputNames(names.begin(), names.end());
-  const auto list = [](const std::vector<std::string> &known) {
-    return known.empty() ? "none" : listed(known);
-  };
   for (const auto &[name, size] : options.dims)
     if (!symbols.count(name))
       diagnostics.add(Exit::Usage,
                       "--dim " + name + "=" + std::to_string(size) +
                           ": the model has no symbolic dimension '" + name +
                           "'" + didYouMean(name, dims),
-                      "its symbolic dimensions: " + list(dims));
+                      dims.empty()
+                          ? sizesAreFixed(model.graph)
+                          : "its symbolic dimensions: " + listed(dims));
   for (const auto &[name, file] : options.constants)
     if (!names.count(name))
-      diagnostics.add(Exit::Usage,
-                      "--constant " + name + "=" + file +
-                          ": the model has no input '" + name + "'" +
-                          didYouMean(name, inputNames),
-                      "its inputs: " + list(inputNames));
+      diagnostics.add(
+          Exit::Usage,
+          "--constant " + name + "=" + file + ": the model has no input '" +
+              name + "'" + didYouMean(name, inputNames),
+          "its inputs: " + (names.empty() ? "none" : listed(inputNames)));
 }
 
 bool Importer::makeInputs(Scope &scope) {

@@ -77,6 +77,7 @@ class InferenceTest(PipelineTest):
 
     def test_cnn_with_batch_norm(self):
         self.check_model("cnn-dynamo", (1, 3))
+        self.check_model("cnn", (2,))  # its batch norms are in training form
         self.check_model("cnn", (2,), "--bn", "inference")
 
     def test_processes_and_replicas(self):
