@@ -1,5 +1,6 @@
 //===- Merged.cpp - tensors that an exporter made one of several ----------===//
 #include "compiler/onnx/Importer.h"
+#include "compiler/onnx/Values.h"
 
 using namespace mlir;
 

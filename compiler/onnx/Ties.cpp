@@ -1,5 +1,6 @@
 //===- Ties.cpp - weights that are copies of each other -------------------===//
 #include "compiler/onnx/Ties.h"
+#include "compiler/onnx/Values.h"
 
 #include <algorithm>
 #include <cstring>

@@ -3,10 +3,9 @@
 #include "compiler/onnx/Derived.h"
 #include "compiler/onnx/Generated.h"
 #include "compiler/onnx/Patterns.h"
+#include "compiler/onnx/Values.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <set>
 #include <unordered_set>
 
@@ -107,137 +106,6 @@ byMetadata(const std::string &value, const Metadata &metadata,
 static size_t nonUnitDims(const TensorData &t) {
   return std::count_if(t.dims.begin(), t.dims.end(),
                        [](int64_t d) { return d != 1; });
-}
-
-/// Adds elements [first, last) that are not among `seen`, up to three.
-static void collectDistinct(std::string_view bytes, size_t width, size_t first,
-                            size_t last, std::vector<std::string_view> &seen) {
-  for (size_t i = first; i < last && seen.size() < 3; ++i) {
-    std::string_view element = bytes.substr(i * width, width);
-    if (std::find(seen.begin(), seen.end(), element) == seen.end())
-      seen.push_back(element);
-  }
-}
-
-/// Distinct elements, counted up to three. Of tensors too large to be masks,
-/// tables or scales, evenly spaced parts stand for the whole, so that weights
-/// of many gigabytes are not read through.
-static int distinctValues(const Model &model, const TensorData &t) {
-  const int64_t width = byteWidth(t.type);
-  if (!t.problem.empty() || width == 0)
-    return 3;
-  const std::string_view bytes = model.bytesOf(t);
-  const size_t count = bytes.size() / width;
-  constexpr size_t whole = 1 << 24, parts = 64, part = 4096;
-  std::vector<std::string_view> seen;
-  if (count <= whole)
-    collectDistinct(bytes, width, 0, count, seen);
-  else
-    for (size_t p = 0; p < parts; ++p) {
-      const size_t first = (count - part) / (parts - 1) * p;
-      collectDistinct(bytes, width, first, first + part, seen);
-    }
-  return static_cast<int>(seen.size());
-}
-
-bool isUniform(const Model &model, const TensorData &tensor) {
-  return distinctValues(model, tensor) == 1;
-}
-
-/// Whether a table [..., positions, width] is one of sines and cosines: at
-/// position 0 they are zeros and ones, and at every position their squares add
-/// up to 1 in pairs. Models keep such tables fixed, also where they call them
-/// parameters.
-static bool isSinusoidal(const Model &model, const TensorData &t) {
-  if (t.type != ElementType::Float || !t.problem.empty() || t.dims.size() < 2)
-    return false;
-  const std::string_view bytes = model.bytesOf(t);
-  const auto width = static_cast<size_t>(t.dims.back());
-  if (width < 2 || bytes.size() < 2 * width * sizeof(float))
-    return false;
-  const size_t positions = bytes.size() / (width * sizeof(float));
-  size_t zeros = 0, ones = 0;
-  for (const size_t position : {size_t(0), size_t(1), positions - 1}) {
-    double squares = 0;
-    for (size_t i = 0; i < width; ++i) {
-      float value;
-      std::memcpy(&value, bytes.data() + (position * width + i) * sizeof value,
-                  sizeof value);
-      squares += static_cast<double>(value) * value;
-      zeros += position == 0 && value == 0;
-      ones += position == 0 && value == 1;
-    }
-    if (!(std::abs(squares - static_cast<double>(ones)) <
-          1e-3 * static_cast<double>(width)))
-      return false;
-  }
-  return zeros > 0 && ones > 0 && zeros + ones == width;
-}
-
-/// Numbers that were drawn are almost all different, those of a table of
-/// coordinates are not. One value throughout says nothing.
-static bool fewValues(const Model &model, const TensorData &t) {
-  const int64_t width = byteWidth(t.type);
-  if (!t.problem.empty() || width == 0 || distinctValues(model, t) < 2)
-    return false;
-  constexpr size_t most = 1 << 16;
-  const std::string_view bytes = model.bytesOf(t);
-  const size_t count = std::min(bytes.size() / width, most);
-  std::unordered_set<std::string_view> seen;
-  for (size_t i = 0; i < count; ++i)
-    seen.insert(bytes.substr(i * width, width));
-  return seen.size() * 4 < count;
-}
-
-/// Zeros and ones: which elements of something to take.
-static bool isZeroOne(const Model &model, const TensorData &t) {
-  if (t.type != ElementType::Float || distinctValues(model, t) != 2)
-    return false;
-  const std::string_view bytes = model.bytesOf(t);
-  for (size_t i = 0; i + sizeof(float) <= bytes.size(); i += sizeof(float)) {
-    float value;
-    std::memcpy(&value, bytes.data() + i, sizeof value);
-    if (value != 0 && value != 1)
-      return false;
-  }
-  return true;
-}
-
-/// Whether the elements of the last dimension are not all equal.
-static bool firstRowVaries(const Model &model, const TensorData &t) {
-  const int64_t width = byteWidth(t.type);
-  if (!t.problem.empty() || width == 0 || t.dims.empty())
-    return false;
-  const std::string_view row =
-      model.bytesOf(t).substr(0, static_cast<size_t>(width * t.dims.back()));
-  return row.size() > static_cast<size_t>(width) &&
-         row.substr(width) != row.substr(0, row.size() - width);
-}
-
-/// Whether a factor of several dimensions looks like numbers that were drawn,
-/// not like a table, a grid, a mask or anchors: of both signs, a first row that
-/// varies, and steps that do.
-static bool looksDrawn(const Model &model, const TensorData &t) {
-  if (t.type != ElementType::Float || !t.problem.empty() || t.dims.empty() ||
-      t.dims.back() < 2 || distinctValues(model, t) < 3)
-    return false;
-  const std::string_view bytes = model.bytesOf(t);
-  const size_t count = bytes.size() / sizeof(float);
-  const auto at = [&](size_t i) {
-    float value;
-    std::memcpy(&value, bytes.data() + i * sizeof value, sizeof value);
-    return value;
-  };
-  size_t negative = 0, zeros = 0, even = 0;
-  for (size_t i = 0; i < count; ++i) {
-    negative += at(i) < 0;
-    zeros += at(i) == 0;
-    even += i >= 2 && std::abs(at(i) - 2 * at(i - 1) + at(i - 2)) <
-                          1e-4F * (1 + std::abs(at(i)));
-  }
-  return firstRowVaries(model, t) && negative * 8 > count &&
-         (count - negative) * 8 > count && zeros * 8 < count &&
-         even * 4 < count;
 }
 
 /// Zeros that translators of transformers add to their logits: a buffer, used

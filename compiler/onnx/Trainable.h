@@ -44,9 +44,6 @@ constexpr const char *kFoldedFrom = "pkg.onnxscript.optimizer.folded_from";
 /// The quoted names of a list such as ['a.weight', "b"]; a bare name is itself.
 std::vector<std::string> quotedNames(const std::string &text);
 
-/// Whether all elements of a tensor are equal.
-bool isUniform(const Model &model, const TensorData &tensor);
-
 /// Classifies every initializer of the main graph, in its order. Reports a
 /// pattern that is no regular expression, or that matches nothing.
 std::vector<Classification> classify(const Model &model,
