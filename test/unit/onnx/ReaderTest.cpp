@@ -242,9 +242,10 @@ TEST_F(External, LinkInsideTheFolder) {
 
 TEST_F(External, RangesOutsideTheFile) {
   import("w.bin", "24", "16");
-  expectRefused("its external data is bytes 24 + 16 of 'w.bin', which has 32");
+  expectRefused("its external data lies behind the end of 'w.bin', which has "
+                "32 bytes and would need 40");
   import("w.bin", "-4", "16");
-  expectRefused("bytes -4 + 16");
+  expectRefused("bytes -4 + 16 of 'w.bin', which are no numbers");
   import("w.bin", "99999999999999999999", "16");
   expectRefused("bytes 99999999999999999999 + 16");
   import("w.bin", "0", "9223372036854775807");
