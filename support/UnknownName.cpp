@@ -9,16 +9,18 @@ std::string nearestName(const std::string &word,
                         const std::vector<std::string> &names) {
   constexpr size_t kStart = 3; // letters that make a beginning
   std::string best;
+  for (const std::string &name : names)
+    if (word.size() >= kStart && name.rfind(word, 0) == 0 &&
+        (best.empty() || name.size() < best.size()))
+      best = name;
+  if (!best.empty())
+    return best;
   size_t least = word.size() / 3 + 1;
   for (const std::string &name : names)
     if (const size_t edits = editDistance(word, name); edits < least) {
       least = edits;
       best = name;
     }
-  if (least > 1) // more than one slip: rather a beginning
-    for (const std::string &name : names)
-      if (word.size() >= kStart && name.rfind(word, 0) == 0)
-        return name;
   return best;
 }
 

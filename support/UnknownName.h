@@ -6,8 +6,7 @@
 
 namespace pipec {
 
-/// The one of `names` that a slip of the pen may have made `word` of, of one
-/// letter; else the first that `word` begins; else the nearest, of which a
+/// The shortest of `names` that `word` begins; else the nearest, of which a
 /// third of the letters may be wrong. Empty when none is so close.
 std::string nearestName(const std::string &word,
                         const std::vector<std::string> &names);

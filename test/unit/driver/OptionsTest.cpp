@@ -1,6 +1,7 @@
 //===- OptionsTest.cpp - the compiler's command line ----------------------===//
 #include "compiler/driver/CompileOptions.h"
 #include "support/Failure.h"
+#include "support/UnknownName.h"
 
 #include "gtest/gtest.h"
 
@@ -70,6 +71,14 @@ TEST(Options, RefuseWhatCannotBe) {
   expectUsage({"m.onnx", "--cpus", "2", "--recompute", "ful"},
               "--recompute: takes auto, none, selective, full, not 'ful' (did "
               "you mean full?)");
+}
+
+TEST(Options, TheNearestName) {
+  EXPECT_EQ(nearestName("h100", {"h200", "h100-sxm-80g", "h100-sxm"}),
+            "h100-sxm");
+  EXPECT_EQ(nearestName("thread", {"threads_of_all", "threads"}), "threads");
+  EXPECT_EQ(nearestName("stratgy", {"stages", "strategy"}), "strategy");
+  EXPECT_EQ(nearestName("colour", {"stages", "strategy"}), "");
 }
 
 TEST(Options, BytesWithUnits) {
