@@ -54,17 +54,16 @@ def FuseAttention : Pass<"nn-fuse-attention", "::mlir::ModuleOp"> {
   let description = [{
     However it is spelled: the scale on q, on k, on the scores or on all of them,
     by products or quotients; masks that are added or selected, of any number,
-    read from constants, or known at run time to be small numbers or minus
-    infinity; scores reshaped on the way; NaN rows set to zero. Masks whose
-    values are triangular become `causal`. Left as it is where the probabilities
-    are read by anything else (an output, a dropout), a mask trains or may hide a
-    row as a whole by a large finite number, or heads are larger than
-    `most-head-size`. Other numbers than before by rounding alone: the sums of a
-    row have another order.
+    read from constants or known at run time; scores reshaped on the way; NaN
+    rows set to zero. Masks whose values are triangular become `causal`. Left as
+    it is where the probabilities are read by anything else (an output, a
+    dropout), a mask trains, masks could not be told by one bias
+    (AttentionMask.h), or heads are larger than `most-head-size`. Other numbers
+    than before by rounding alone: the sums of a row have another order.
 
     ```mlir
     %s = nn.matmul %q, %k {transpose_b}
-    %t = nn.mul %s, %c (0.125)           ->   %y, %stats = nn.attention %q, %k, %v
+    %t = nn.mul %s, %c (0.125)           ->   %y, %tops, %shares = nn.attention %q, %k, %v
     %u = nn.add %t, %mask                         {scale = 0.125, causal}
     %p = nn.softmax %u
     %y = nn.matmul %p, %v

@@ -21,7 +21,7 @@ AttentionOp::inferReturnTypes(MLIRContext *context, std::optional<Location>,
   SmallVector<int64_t> rows(q.getShape());
   rows.back() = 1;
   types.push_back(q);
-  types.push_back(q.clone(rows, wideType(q)));
+  types.append(2, q.clone(rows, wideType(q)));
   return success();
 }
 
@@ -63,7 +63,7 @@ bool AttentionGradQueryOp::isContraction() { return true; }
 int64_t AttentionGradKeysOp::flops() { return flopsOf(*this, 4); }
 bool AttentionGradKeysOp::isContraction() { return true; }
 
-/// With p = exp(scores - stats): dv = p' dy, ds = p * (dy v' - delta),
+/// With p = exp(scores - tops) * shares: dv = p' dy, ds = p * (dy v' - delta),
 /// dq = scale * ds k, dk = scale * ds' q.
 void AttentionOp::backward(NNBuilder &b, ValueRange grads,
                            const llvm::BitVector &needed, Grads &out) {
@@ -76,14 +76,15 @@ void AttentionOp::backward(NNBuilder &b, ValueRange grads,
              {tensorType(dy).getRank() - 1});
   if (needed[0])
     out[0] = AttentionGradQueryOp::create(
-        b, getQ().getType(), getQ(), getK(), getV(), dy, getStats(), delta,
-        getBias(), getScaleAttr(), getCausalAttr(), getZeroRowsAttr());
+        b, getQ().getType(), getQ(), getK(), getV(), dy, getTops(), getShares(),
+        delta, getBias(), getScaleAttr(), getCausalAttr(), getZeroRowsAttr(),
+        getReplacesAttr());
   if (!needed[1] && !needed[2])
     return;
   auto keys = AttentionGradKeysOp::create(
       b, getK().getType(), getV().getType(), getQ(), getK(), getV(), dy,
-      getStats(), delta, getBias(), getScaleAttr(), getCausalAttr(),
-      getZeroRowsAttr());
+      getTops(), getShares(), delta, getBias(), getScaleAttr(), getCausalAttr(),
+      getZeroRowsAttr(), getReplacesAttr());
   out[1] = keys.getDk();
   out[2] = keys.getDv();
 }

@@ -372,21 +372,26 @@ def NN_AttentionOp : NN_AttentionBase<"attention", NN_Differentiable<NN_Inferred
   let summary = "softmax(scale * q k' + bias) v, whose scores are stored nowhere";
   let description = [{
     q [batch..., t, d], k and v [batch..., s, d], bias [batch..., t, s] in f32,
-    y of q's type. `causal`: row i sees keys up to i, and s is t. `stats`
-    [batch..., t, 1] in f32 is log sum exp of each row's scores, from which the
-    gradient computes them again. The bias is given no gradient. A row without
-    any score is NaN; with `zero_rows` it is 0.
+    y of q's type. `causal`: row i sees keys up to i, and s is t. `tops` and
+    `shares` [batch..., t, 1] in f32 are each row's largest score and the
+    reciprocal of its sum of exp(score - top), from which the gradient computes
+    the weights again: two numbers, as log sum exp could not tell a row whose
+    scores are all near -1e9. The bias is given no gradient. With `replaces` a
+    bias of f32's lowest number stands for the score itself, which then has no
+    gradient. A row without any score is NaN; with `zero_rows` it is 0.
   }];
   let arguments = (ins NN_Tensor:$q, NN_Tensor:$k, NN_Tensor:$v, Optional<NN_Tensor>:$bias,
-                       F64Attr:$scale, UnitAttr:$causal, UnitAttr:$zero_rows);
-  let results = (outs NN_Tensor:$y, NN_Tensor:$stats);
+                       F64Attr:$scale, UnitAttr:$causal, UnitAttr:$zero_rows,
+                       UnitAttr:$replaces);
+  let results = (outs NN_Tensor:$y, NN_Tensor:$tops, NN_Tensor:$shares);
   let hasVerifier = 1;
 }
 /// `delta` [batch..., t, 1] in f32 is the row sum of dy * y.
 class NN_AttentionGradBase<string mnemonic> : NN_AttentionBase<mnemonic, []> {
   let arguments = (ins NN_Tensor:$q, NN_Tensor:$k, NN_Tensor:$v, NN_Tensor:$dy,
-                       NN_Tensor:$stats, NN_Tensor:$delta, Optional<NN_Tensor>:$bias,
-                       F64Attr:$scale, UnitAttr:$causal, UnitAttr:$zero_rows);
+                       NN_Tensor:$tops, NN_Tensor:$shares, NN_Tensor:$delta,
+                       Optional<NN_Tensor>:$bias, F64Attr:$scale, UnitAttr:$causal,
+                       UnitAttr:$zero_rows, UnitAttr:$replaces);
 }
 def NN_AttentionGradQueryOp : NN_AttentionGradBase<"attention_grad_query"> {
   let summary = "dq of nn.attention";

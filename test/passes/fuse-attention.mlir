@@ -4,7 +4,7 @@
 
 // The scale on both factors, a constant triangle, zeros for NaN; heads of 8.
 // CHECK-LABEL: func.func @main
-// CHECK:      %[[Y:.*]], %{{.*}} = nn.attention %arg0, %arg1, %arg2 {causal, scale = 2.500000e-01 : f64, zero_rows}
+// CHECK:      %[[Y:.*]], %{{.*}}, %{{.*}} = nn.attention %arg0, %arg1, %arg2 {causal, scale = 2.500000e-01 : f64, zero_rows}
 // CHECK-NEXT: return %[[Y]]
 func.func @main(%q: tensor<2x4x3x8xf32>, %k: tensor<2x4x3x8xf32>, %v: tensor<2x4x3x8xf32>) -> tensor<2x4x3x8xf32> {
   %half = nn.constant dense<0.5> : tensor<2x4x3x8xf32>
@@ -42,6 +42,34 @@ func.func @main(%q: tensor<2x3x4xf32>, %k: tensor<2x4x3xf32>, %v: tensor<2x3x4xf
   %i = nn.iota {axis = 1 : i64} : () -> tensor<2x3x3xi64>
   %j = nn.iota {axis = 2 : i64} : () -> tensor<2x3x3xi64>
   %seen = nn.compare %i, %j {predicate = "ge"} : (tensor<2x3x3xi64>, tensor<2x3x3xi64>) -> tensor<2x3x3xi1>
+  %low = nn.constant dense<0xFF800000> : tensor<2x3x3xf32>
+  %u = nn.select %seen, %t, %low : (tensor<2x3x3xi1>, tensor<2x3x3xf32>, tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
+  %mask = nn.broadcast %m : (tensor<2x1x3xf32>) -> tensor<2x3x3xf32>
+  %w = nn.add %mask, %u : (tensor<2x3x3xf32>, tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
+  %p = nn.softmax %w : (tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
+  %y = nn.matmul %p, %v : (tensor<2x3x3xf32>, tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
+  return %y : tensor<2x3x4xf32>
+}
+
+// -----
+
+// A triangle that is finite stays a mask: a row whose first keys are hidden
+// attends to those behind the query.
+// CHECK-LABEL: func.func @main
+// CHECK-DAG:  %[[L:.*]] = nn.constant dense<-3.40282347E+38> : tensor<2x3x3xf32>
+// CHECK-DAG:  %[[T:.*]] = nn.select %{{.*}}, %{{.*}}, %[[L]]
+// CHECK:      %[[B:.*]] = nn.add %[[T]], %{{.*}}
+// CHECK:      nn.attention %arg0, %{{.*}}, %arg2, %[[B]] {replaces, scale = 5.000000e-01 : f64}
+func.func @main(%q: tensor<2x3x4xf32>, %k: tensor<2x4x3xf32>, %v: tensor<2x3x4xf32>, %c: tensor<2x1x3xi1>) -> tensor<2x3x4xf32> {
+  %zero = nn.constant dense<0.0> : tensor<2x1x3xf32>
+  %none = nn.constant dense<0xFF800000> : tensor<2x1x3xf32>
+  %m = nn.select %c, %zero, %none : (tensor<2x1x3xi1>, tensor<2x1x3xf32>, tensor<2x1x3xf32>) -> tensor<2x1x3xf32>
+  %s = nn.matmul %q, %k : (tensor<2x3x4xf32>, tensor<2x4x3xf32>) -> tensor<2x3x3xf32>
+  %two = nn.constant dense<2.0> : tensor<2x3x3xf32>
+  %t = nn.div %s, %two : (tensor<2x3x3xf32>, tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
+  %i = nn.iota {axis = 1 : i64} : () -> tensor<2x3x3xi64>
+  %j = nn.iota {axis = 2 : i64} : () -> tensor<2x3x3xi64>
+  %seen = nn.compare %i, %j {predicate = "ge"} : (tensor<2x3x3xi64>, tensor<2x3x3xi64>) -> tensor<2x3x3xi1>
   %low = nn.constant dense<-1.0e9> : tensor<2x3x3xf32>
   %u = nn.select %seen, %t, %low : (tensor<2x3x3xi1>, tensor<2x3x3xf32>, tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
   %mask = nn.broadcast %m : (tensor<2x1x3xf32>) -> tensor<2x3x3xf32>
@@ -58,9 +86,8 @@ func.func @main(%q: tensor<2x3x4xf32>, %k: tensor<2x4x3xf32>, %v: tensor<2x3x4xf
 // CHECK-LABEL: func.func @main
 // CHECK-DAG:  %[[Q:.*]] = nn.reshape %arg0 : (tensor<6x3x4xf32>) -> tensor<2x3x3x4xf32>
 // CHECK-DAG:  %[[B:.*]] = nn.select %arg3, %{{.*}}, %{{.*}} : (tensor<2x1x1x3xi1>
-// CHECK-DAG:  %[[C:.*]] = nn.mul %[[B]]
-// CHECK-DAG:  %[[D:.*]] = nn.broadcast %[[C]] : (tensor<2x1x1x3xf32>) -> tensor<2x3x3x3xf32>
-// CHECK:      %[[Y:.*]], %{{.*}} = nn.attention %[[Q]], %{{.*}}, %{{.*}}, %[[D]] {scale = 2.500000e-01 : f64}
+// CHECK-DAG:  %[[D:.*]] = nn.broadcast %[[B]] : (tensor<2x1x1x3xf32>) -> tensor<2x3x3x3xf32>
+// CHECK:      %[[Y:.*]], %{{.*}}, %{{.*}} = nn.attention %[[Q]], %{{.*}}, %{{.*}}, %[[D]] {scale = 2.500000e-01 : f64}
 // CHECK-NEXT: nn.reshape %[[Y]] : (tensor<2x3x3x4xf32>) -> tensor<6x3x4xf32>
 func.func @main(%q: tensor<6x3x4xf32>, %k: tensor<6x3x4xf32>, %v: tensor<6x3x4xf32>, %m: tensor<2x1x1x3xi1>) -> tensor<6x3x4xf32> {
   %s = nn.matmul %q, %k {transpose_b} : (tensor<6x3x4xf32>, tensor<6x3x4xf32>) -> tensor<6x3x3xf32>
@@ -107,10 +134,12 @@ func.func @main(%q: tensor<2x3x4xf32>, %k: tensor<2x3x4xf32>) -> tensor<2x3x4xf3
 
 // -----
 
-// Where a row may be masked as a whole, -1e9 is no infinity: all weights are
-// equal then.
+// Where a row may be masked as a whole all its weights are equal, and no
+// gradient reaches its scores: any low number says so as the lowest does.
 // CHECK-LABEL: func.func @main
-// CHECK-NOT: nn.attention
+// CHECK: %[[L:.*]] = nn.constant dense<-3.40282347E+38>
+// CHECK: %[[B:.*]] = nn.select %arg2, %{{.*}}, %[[L]]
+// CHECK: nn.attention %arg0, %arg1, %arg1, %[[B]] {replaces, scale
 func.func @main(%q: tensor<2x3x4xf32>, %k: tensor<2x3x4xf32>, %m: tensor<2x3x3xi1>) -> tensor<2x3x4xf32> {
   %s = nn.matmul %q, %k {transpose_b} : (tensor<2x3x4xf32>, tensor<2x3x4xf32>) -> tensor<2x3x3xf32>
   %low = nn.constant dense<-1.0e9> : tensor<2x3x3xf32>
@@ -122,9 +151,10 @@ func.func @main(%q: tensor<2x3x4xf32>, %k: tensor<2x3x4xf32>, %m: tensor<2x3x3xi
 
 // -----
 
-// Nor are numbers that are known at run time alone.
+// Numbers that are known at run time alone are added as they are: gradients go
+// through them.
 // CHECK-LABEL: func.func @main
-// CHECK-NOT: nn.attention
+// CHECK: nn.attention %arg0, %arg1, %arg1, %arg2 {scale
 func.func @main(%q: tensor<2x3x4xf32>, %k: tensor<2x3x4xf32>, %m: tensor<2x3x3xf32>) -> tensor<2x3x4xf32> {
   %s = nn.matmul %q, %k {transpose_b} : (tensor<2x3x4xf32>, tensor<2x3x4xf32>) -> tensor<2x3x3xf32>
   %t = nn.add %s, %m : (tensor<2x3x3xf32>, tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
@@ -135,7 +165,39 @@ func.func @main(%q: tensor<2x3x4xf32>, %k: tensor<2x3x4xf32>, %m: tensor<2x3x3xf
 
 // -----
 
-// A known mask goes along while every row has a key that it leaves alone.
+// Both kinds: which of a row's keys are masked the least, and which of them has
+// a gradient, one bias could not say.
+// CHECK-LABEL: func.func @main
+// CHECK-NOT: nn.attention
+func.func @main(%q: tensor<2x3x4xf32>, %k: tensor<2x3x4xf32>, %m: tensor<2x3x3xf32>, %c: tensor<2x3x3xi1>) -> tensor<2x3x4xf32> {
+  %s = nn.matmul %q, %k {transpose_b} : (tensor<2x3x4xf32>, tensor<2x3x4xf32>) -> tensor<2x3x3xf32>
+  %t = nn.add %s, %m : (tensor<2x3x3xf32>, tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
+  %low = nn.constant dense<-1.0e9> : tensor<2x3x3xf32>
+  %u = nn.select %c, %t, %low : (tensor<2x3x3xi1>, tensor<2x3x3xf32>, tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
+  %p = nn.softmax %u : (tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
+  %y = nn.matmul %p, %k : (tensor<2x3x3xf32>, tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
+  return %y : tensor<2x3x4xf32>
+}
+
+// -----
+
+// Two numbers, which a row may have both of.
+// CHECK-LABEL: func.func @main
+// CHECK-NOT: nn.attention
+func.func @main(%q: tensor<2x3x4xf32>, %k: tensor<2x3x4xf32>, %m: tensor<2x3x3xi1>, %c: tensor<2x3x3xi1>) -> tensor<2x3x4xf32> {
+  %s = nn.matmul %q, %k {transpose_b} : (tensor<2x3x4xf32>, tensor<2x3x4xf32>) -> tensor<2x3x3xf32>
+  %low = nn.constant dense<-1.0e9> : tensor<2x3x3xf32>
+  %t = nn.select %m, %s, %low : (tensor<2x3x3xi1>, tensor<2x3x3xf32>, tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
+  %lower = nn.constant dense<-1.0e30> : tensor<2x3x3xf32>
+  %u = nn.select %c, %t, %lower : (tensor<2x3x3xi1>, tensor<2x3x3xf32>, tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
+  %p = nn.softmax %u : (tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
+  %y = nn.matmul %p, %k : (tensor<2x3x3xf32>, tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
+  return %y : tensor<2x3x4xf32>
+}
+
+// -----
+
+// A known mask goes along.
 // CHECK-LABEL: func.func @main
 // CHECK: nn.attention
 func.func @main(%q: tensor<2x2x4xf32>, %k: tensor<2x2x4xf32>) -> tensor<2x2x4xf32> {
@@ -150,9 +212,10 @@ func.func @main(%q: tensor<2x2x4xf32>, %k: tensor<2x2x4xf32>) -> tensor<2x2x4xf3
 
 // -----
 
-// The second row of this one has none.
+// The second row of this one has none: nothing is known of it, and nothing
+// needs to be.
 // CHECK-LABEL: func.func @main
-// CHECK-NOT: nn.attention
+// CHECK: nn.attention %arg0, %arg1, %arg1, %{{.*}} {scale
 func.func @main(%q: tensor<2x2x4xf32>, %k: tensor<2x2x4xf32>) -> tensor<2x2x4xf32> {
   %s = nn.matmul %q, %k {transpose_b} : (tensor<2x2x4xf32>, tensor<2x2x4xf32>) -> tensor<2x2x2xf32>
   %m = nn.constant dense<[[[-1.0e9, 0.0], [-1.0e9, -1.0e9]]]> : tensor<1x2x2xf32>

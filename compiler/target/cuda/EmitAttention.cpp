@@ -4,13 +4,13 @@
 // goes over the others a tile at a time; scores live in registers and, as
 // operands of the next product, in shared memory. Forward follows the maximum
 // of a row as it goes (online softmax); gradients compute the scores again and
-// take their weights from the row statistics. Gradients of queries and of keys
-// are kernels of their own, so that every sum has one order and nothing is
-// added atomically. Powers are of two: ex2.approx is the chip's own.
+// take their weights from the rows' numbers (top and share). Gradients of
+// queries and of keys are kernels of their own, so that every sum has one order
+// and nothing is added atomically. Powers are of two: ex2.approx is the chip's
+// own.
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/target/cuda/AttentionKernel.h"
-#include "compiler/target/fusion/Math.h"
 
 #include <limits>
 
@@ -22,7 +22,7 @@ using nn::tensorType;
 
 namespace {
 
-constexpr double kLog2E = 1.4426950408889634, kLn2 = 0.6931471805599453;
+constexpr double kLog2E = 1.4426950408889634;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 /// Shared memory of a block without asking the driver for more.
 constexpr int64_t kSharedLimit = 48 * 1024;
@@ -64,7 +64,7 @@ Tiling tilingFor(const Needs &needs, int64_t own, int64_t others, int64_t size,
 struct Call {
   Value q, k, v, bias;
   double scale;
-  bool causal, zeroRows;
+  bool causal, zeroRows, replaces;
   int64_t queries, keys, size;
   Type element;
 
@@ -72,7 +72,7 @@ struct Call {
   explicit Call(Op op)
       : q(op.getQ()), k(op.getK()), v(op.getV()), bias(op.getBias()),
         scale(op.getScale().convertToDouble()), causal(op.getCausal()),
-        zeroRows(op.getZeroRows()) {
+        zeroRows(op.getZeroRows()), replaces(op.getReplaces()) {
     auto type = tensorType(q);
     size = type.getShape().back();
     queries = type.getShape().end()[-2];
@@ -123,21 +123,29 @@ private:
   Matrix matrix(Value value);
   Values forOthers(Values values, Body body);
 
-  /// Scores as powers of two, `hidden` where there are none.
-  void settleScores(Values &scores, Value firstOther, double hidden);
+  /// -inf where there are no scores.
+  void settleScores(Values &scores, Value firstOther);
+  /// exp(score - level), 1 where they are equal; `level` is no infinity.
+  Value power(Value score, Value level);
   Value isSeen(Value query, Value key);
   /// Values of the thread's two rows of a column of numbers, 0 behind its end.
   Value numberAt(const Matrix &column, Value row);
   /// Of a row over the four threads that have it.
   template <typename F> Value overRow(Value value, F combine);
 
-  /// weights = 2^(scores - stats), 0 where there are none.
+  /// Reads the block's own rows' numbers.
+  void beginGradient(Value ofTops, Value ofShares, Value ofDelta);
+  /// weights = exp(scores - tops) * shares, 0 where there are none.
   Values weights(Values scores, Value firstOther);
-  /// weights * (products - delta).
+  /// weights * (products - delta), 0 where no score has a weight.
   Values gradients(const Values &weights, const Values &products,
                    Value firstOther);
-  Value rowNumber(size_t which, Value firstOther, const Matrix &column,
-                  ArrayRef<Value> ownNumbers);
+  /// A number a row of queries.
+  struct Column {
+    Matrix matrix;
+    SmallVector<Value> own; ///< of the thread's rows, where those are queries
+  };
+  Value rowNumber(size_t which, Value firstOther, const Column &column);
 
   Operation *op;
   Call call;
@@ -150,8 +158,8 @@ private:
   Tile weightTile;
   Value first; ///< the block's first own row
   SmallVector<Value> batch;
-  Matrix bias, stats, delta;
-  SmallVector<Value> ownStats, ownDelta;
+  Matrix bias;
+  Column tops, shares, delta;
 };
 
 } // namespace
@@ -250,23 +258,29 @@ PlainKernel::Value AttentionEmitter::isSeen(Value query, Value key) {
   return seen;
 }
 
-void AttentionEmitter::settleScores(Values &scores, Value firstOther,
-                                    double hidden) {
+// A mask's lowest number is finite and must stay it: no factor goes on it.
+void AttentionEmitter::settleScores(Values &scores, Value firstOther) {
   for (auto [i, score] : llvm::enumerate(scores)) {
     Value row = k.add(first, k.ownRow(i % 4 / 2));
     Value column = k.add(firstOther, k.ownColumn(i));
     Value query = ownsKeys ? column : row, key = ownsKeys ? row : column;
-    score = k.multiplied(score, k.real(call.scale * kLog2E));
     if (bias.base) {
       Value index = k.add(k.times(query, bias.rowStride), key);
       Value there = k.both(k.less(query, call.queries), k.less(key, call.keys));
       index = k.select(there, index, k.integer(0));
       Value added = k.load(bias.base, k.b.getF32Type(), index);
-      score = k.fma(added, k.real(kLog2E), score);
+      score = k.fma(score, k.real(call.scale), added);
+    } else {
+      score = k.multiplied(score, k.real(call.scale));
     }
     if (Value seen = isSeen(query, key))
-      score = k.select(seen, score, k.real(hidden));
+      score = k.select(seen, score, k.real(-kInfinity));
   }
+}
+
+PlainKernel::Value AttentionEmitter::power(Value score, Value level) {
+  return k.exp2(
+      k.multiplied(arith::SubFOp::create(k.b, score, level), k.real(kLog2E)));
 }
 
 template <typename F>
@@ -304,7 +318,7 @@ KernelCode AttentionEmitter::forward(nn::AttentionOp op) {
     barrier(k.b);
     Values scores = k.zeros(tiling.others);
     k.multiply(scores, ofQ, ofK, /*transposed=*/true);
-    settleScores(scores, at, -kInfinity);
+    settleScores(scores, at);
     Value factors[2];
     for (size_t row : {0, 1}) {
       Value top = scores[2 * row];
@@ -313,11 +327,11 @@ KernelCode AttentionEmitter::forward(nn::AttentionOp op) {
           top = k.larger(top, scores[i]);
       top = k.larger(now[row], overRow(top, larger));
       Value level = k.select(isNone(top), zero, top);
-      factors[row] = k.exp2(arith::SubFOp::create(k.b, now[row], level));
+      factors[row] = power(now[row], level);
       Value sum = k.multiplied(now[2 + row], factors[row]);
       for (size_t i = 0; i < scores.size(); ++i)
         if (i % 4 / 2 == row) {
-          scores[i] = k.exp2(arith::SubFOp::create(k.b, scores[i], level));
+          scores[i] = power(scores[i], level);
           sum = k.plus(sum, scores[i]);
         }
       now[row] = top;
@@ -332,7 +346,7 @@ KernelCode AttentionEmitter::forward(nn::AttentionOp op) {
     llvm::copy(y, now.begin() + 4);
   });
   SmallVector<Value> inverse;
-  Matrix logs = matrix(op.getStats());
+  Matrix tops = matrix(op.getTops()), shares = matrix(op.getShares());
   for (int row : {0, 1}) {
     Value sum = overRow(running[2 + row], add);
     Value isEmpty =
@@ -341,19 +355,17 @@ KernelCode AttentionEmitter::forward(nn::AttentionOp op) {
     if (call.zeroRows)
       share = k.select(isEmpty, zero, share);
     inverse.push_back(share);
-    if (!logs.base)
-      continue;
-    static const Machine machine = {.avx512 = false, .nvptx = true};
-    Value log =
-        k.fma(running[row], k.real(kLn2), MathEmitter(k.b, machine).log(sum));
-    log = k.select(isEmpty,
-                   k.real(call.zeroRows
-                              ? kInfinity
-                              : std::numeric_limits<double>::quiet_NaN()),
-                   log);
+    // The level that the powers were taken at.
+    Value level = k.select(isNone(running[row]), zero, running[row]);
     Value at = k.add(first, k.ownRow(row));
-    k.when(k.less(at, own),
-           [&] { k.store(log, logs.base, k.times(at, logs.rowStride)); });
+    auto keep = [&](Value number, const Matrix &column) {
+      if (column.base)
+        k.when(k.less(at, own), [&] {
+          k.store(number, column.base, k.times(at, column.rowStride));
+        });
+    };
+    keep(level, tops);
+    keep(share, shares);
   }
   k.put(matrix(op.getY()), first, Values(running.begin() + 4, running.end()),
         inverse);
@@ -373,19 +385,32 @@ PlainKernel::Value AttentionEmitter::numberAt(const Matrix &column, Value row) {
 
 /// Of the query that sum `which` is of.
 PlainKernel::Value AttentionEmitter::rowNumber(size_t which, Value firstOther,
-                                               const Matrix &column,
-                                               ArrayRef<Value> ownNumbers) {
+                                               const Column &column) {
   if (!ownsKeys)
-    return ownNumbers[which % 4 / 2];
-  return numberAt(column, k.add(firstOther, k.ownColumn(which)));
+    return column.own[which % 4 / 2];
+  return numberAt(column.matrix, k.add(firstOther, k.ownColumn(which)));
+}
+
+void AttentionEmitter::beginGradient(Value ofTops, Value ofShares,
+                                     Value ofDelta) {
+  auto read = [&](Column &column, Value value) {
+    column.matrix = matrix(value);
+    if (ownsKeys)
+      return;
+    for (int row : {0, 1})
+      column.own.push_back(
+          numberAt(column.matrix, k.add(first, k.ownRow(row))));
+  };
+  read(tops, ofTops);
+  read(shares, ofShares);
+  read(delta, ofDelta);
 }
 
 PlainKernel::Values AttentionEmitter::weights(Values scores, Value firstOther) {
-  settleScores(scores, firstOther, -kInfinity);
-  for (auto [i, score] : llvm::enumerate(scores)) {
-    Value log = rowNumber(i, firstOther, stats, ownStats);
-    score = k.exp2(k.fma(log, k.real(-kLog2E), score));
-  }
+  settleScores(scores, firstOther);
+  for (auto [i, score] : llvm::enumerate(scores))
+    score = k.multiplied(power(score, rowNumber(i, firstOther, tops)),
+                         rowNumber(i, firstOther, shares));
   return scores;
 }
 
@@ -394,9 +419,16 @@ PlainKernel::Values AttentionEmitter::gradients(const Values &weights,
                                                 Value firstOther) {
   Values result;
   for (auto [i, weight] : llvm::enumerate(weights)) {
-    Value mean = rowNumber(i, firstOther, delta, ownDelta);
-    result.push_back(
-        k.multiplied(weight, arith::SubFOp::create(k.b, products[i], mean)));
+    Value mean = rowNumber(i, firstOther, delta);
+    Value gradient =
+        k.multiplied(weight, arith::SubFOp::create(k.b, products[i], mean));
+    if (call.replaces) {
+      Value isReplaced = arith::CmpFOp::create(
+          k.b, arith::CmpFPredicate::OEQ, rowNumber(i, firstOther, tops),
+          k.real(std::numeric_limits<float>::lowest()));
+      gradient = k.select(isReplaced, k.real(0), gradient);
+    }
+    result.push_back(gradient);
   }
   return result;
 }
@@ -410,12 +442,7 @@ KernelCode AttentionEmitter::queries(nn::AttentionGradQueryOp op) {
        ofV = k.newTile(tiling.others, size);
   k.fetch(ofQ, matrix(op.getQ()), first);
   k.fetch(ofDy, matrix(op.getDy()), first);
-  stats = matrix(op.getStats());
-  delta = matrix(op.getDelta());
-  for (int row : {0, 1}) {
-    ownStats.push_back(numberAt(stats, k.add(first, k.ownRow(row))));
-    ownDelta.push_back(numberAt(delta, k.add(first, k.ownRow(row))));
-  }
+  beginGradient(op.getTops(), op.getShares(), op.getDelta());
   Matrix keys = matrix(op.getK()), values = matrix(op.getV());
   Values sums = forOthers(k.zeros(size), [&](Value at, Values &now) {
     barrier(k.b);
@@ -445,8 +472,7 @@ KernelCode AttentionEmitter::keys(nn::AttentionGradKeysOp op) {
        ofDy = k.newTile(tiling.others, size);
   k.fetch(ofK, matrix(op.getK()), first);
   k.fetch(ofV, matrix(op.getV()), first);
-  stats = matrix(op.getStats());
-  delta = matrix(op.getDelta());
+  beginGradient(op.getTops(), op.getShares(), op.getDelta());
   Matrix q = matrix(op.getQ()), dy = matrix(op.getDy());
   auto sumsOf = [&](bool ofValues, bool ofKeys) {
     Values sums;

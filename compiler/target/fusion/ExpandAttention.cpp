@@ -2,6 +2,8 @@
 #include "compiler/target/fusion/ExpandAttention.h"
 #include "dialects/nn/Build.h"
 
+#include <limits>
+
 using namespace mlir;
 using namespace pipec;
 using namespace pipec::nn;
@@ -29,7 +31,8 @@ public:
   }
 
   Value wide(Value x) {
-    return nn::cast(b, x, tensorType(op.getStats()).getElementType());
+    Type q = tensorType(op.getQ()).getElementType();
+    return nn::cast(b, x, q.isF64() ? q : b.getF32Type());
   }
   Value product(Value x, Value y, bool transposeX, bool transposeY) {
     return matmul(b, x, y, transposeX, transposeY);
@@ -48,14 +51,26 @@ public:
                   weights);
   }
   Value weights() {
-    return settled(nn::exp(b, sub(b, scores, spread(op.getStats()))));
+    Value powers = nn::exp(b, sub(b, scores, spread(op.getTops())));
+    return settled(mul(b, powers, spread(op.getShares())));
   }
   /// Gradient of the scores, times the scale.
   Value gradient(Value weights) {
     Value dy = wide(op.getDy());
     Value centred = sub(b, product(dy, v, false, true), spread(op.getDelta()));
+    if (op.getReplaces())
+      centred = mul(b, centred, spread(hasScores()));
     return mulScalar(b, mul(b, weights, centred),
                      op.getScale().convertToDouble());
+  }
+
+  /// 0 for rows in which a bias replaces every score that has a weight, else 1.
+  Value hasScores() {
+    Value tops = op.getTops();
+    Value replaced =
+        compare(b, "eq", tops,
+                splatLike(b, tops, std::numeric_limits<float>::lowest()));
+    return select(b, replaced, splatLike(b, tops, 0), splatLike(b, tops, 1));
   }
 
   NNBuilder &b;
@@ -73,9 +88,11 @@ static void expand(NNBuilder &b, AttentionOp op) {
   Value top = r.rows("max", r.scores);
   Value e = nn::exp(b, sub(b, r.scores, r.spread(top)));
   Value sum = r.rows("sum", e);
-  Value weights = r.settled(mul(b, e, r.spread(ReciprocalOp::create(b, sum))));
+  Value share = ReciprocalOp::create(b, sum);
+  Value weights = r.settled(mul(b, e, r.spread(share)));
   replace(b, op.getY(), r.product(weights, r.v, false, false));
-  replace(b, op.getStats(), nn::add(b, top, nn::log(b, sum)));
+  replace(b, op.getTops(), top);
+  replace(b, op.getShares(), share);
 }
 
 static void expand(NNBuilder &b, AttentionGradQueryOp op) {

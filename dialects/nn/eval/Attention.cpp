@@ -39,13 +39,14 @@ public:
     sum *= scale;
     return bias.empty() ? sum : sum + bias[(batch * queries + i) * keys + j];
   }
-  /// f(row, key row, weight), with the row's number in the statistics.
+  /// f(row, key row, weight), of the rows' numbers.
   template <typename F>
-  void forWeights(const std::vector<double> &stats, F f) const {
+  void forWeights(const std::vector<double> &tops,
+                  const std::vector<double> &shares, F f) const {
     for (int64_t row = 0; row < batches * queries; ++row)
       for (int64_t j = 0, batch = row / queries; j < keys; ++j) {
         const double weight =
-            std::exp(score(batch, row % queries, j) - stats[row]);
+            std::exp(score(batch, row % queries, j) - tops[row]) * shares[row];
         f(row, batch * keys + j, std::isnan(weight) && zeroRows ? 0 : weight);
       }
   }
@@ -71,30 +72,36 @@ public:
 
 static Results forward(AttentionOp op, const Context &c) {
   Attention a(op, c);
-  std::vector<double> stats, y(a.q.size(), 0);
+  std::vector<double> tops, shares, y(a.q.size(), 0);
   for (int64_t row = 0; row < a.batches * a.queries; ++row) {
     double top = -kInfinity, sum = 0;
     for (int64_t j = 0; j < a.keys; ++j)
       top = std::max(top, a.score(row / a.queries, row % a.queries, j));
     for (int64_t j = 0; j < a.keys; ++j)
       sum += std::exp(a.score(row / a.queries, row % a.queries, j) - top);
-    stats.push_back(top + std::log(sum));
+    tops.push_back(top);
+    shares.push_back(1 / sum);
   }
-  a.forWeights(stats, [&](int64_t row, int64_t key, double weight) {
+  a.forWeights(tops, shares, [&](int64_t row, int64_t key, double weight) {
     a.add(y, row, weight, a.v, key);
   });
   return {c.floats(resultType(op), std::move(y)),
-          c.floats(resultType(op, 1), std::move(stats))};
+          c.floats(resultType(op, 1), std::move(tops)),
+          c.floats(resultType(op, 2), std::move(shares))};
 }
 
 template <typename Op> static Results backward(Op op, const Context &c) {
   Attention a(op, c);
-  const std::vector<double> dy = c[3].doubles(), stats = c[4].doubles(),
-                            delta = c[5].doubles();
+  const std::vector<double> dy = c[3].doubles(), tops = c[4].doubles(),
+                            shares = c[5].doubles(), delta = c[6].doubles();
   std::vector<double> dq(a.q.size(), 0), dk(a.k.size(), 0), dv = dk;
-  a.forWeights(stats, [&](int64_t row, int64_t key, double weight) {
+  a.forWeights(tops, shares, [&](int64_t row, int64_t key, double weight) {
+    const bool isReplaced =
+        op.getReplaces() && tops[row] == std::numeric_limits<float>::lowest();
     const double score =
-        weight * (a.product(dy, row, a.v, key) - delta[row]) * a.scale;
+        isReplaced
+            ? 0
+            : weight * (a.product(dy, row, a.v, key) - delta[row]) * a.scale;
     a.add(dq, row, score, a.k, key);
     a.add(dk, key, score, a.q, row);
     a.add(dv, key, weight, dy, row);

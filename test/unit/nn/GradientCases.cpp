@@ -236,15 +236,19 @@ void addCompositions(std::vector<GradientCase> &cases) {
     %t1 = nn.add %t, %one : (tensor<3x5xf64>, tensor<3x5xf64>) -> tensor<3x5xf64>
     %h = nn.mul %0, %half : (tensor<3x5xf64>, tensor<3x5xf64>) -> tensor<3x5xf64>
     %y = nn.mul %h, %t1 : (tensor<3x5xf64>, tensor<3x5xf64>) -> tensor<3x5xf64>)"});
-  // -FLT_MAX where the mask is off: the gradient there is 0, never NaN.
   // One op that computes its scores again; a bias, a triangle, other keys.
   cases.push_back({"attention", {"2x3x4", "2x3x4", "2x3x4"}, R"(
-    %y, %s = nn.attention %0, %1, %2 {scale = 0.5 : f64} : (tensor<2x3x4xf64>, tensor<2x3x4xf64>, tensor<2x3x4xf64>) -> (tensor<2x3x4xf64>, tensor<2x3x1xf64>))"});
+    %y, %s, %r = nn.attention %0, %1, %2 {scale = 0.5 : f64} : (tensor<2x3x4xf64>, tensor<2x3x4xf64>, tensor<2x3x4xf64>) -> (tensor<2x3x4xf64>, tensor<2x3x1xf64>, tensor<2x3x1xf64>))"});
   cases.push_back({"attention_causal", {"4x2", "4x2", "4x2"}, R"(
-    %y, %s = nn.attention %0, %1, %2 {causal, scale = 1.5 : f64} : (tensor<4x2xf64>, tensor<4x2xf64>, tensor<4x2xf64>) -> (tensor<4x2xf64>, tensor<4x1xf64>))"});
+    %y, %s, %r = nn.attention %0, %1, %2 {causal, scale = 1.5 : f64} : (tensor<4x2xf64>, tensor<4x2xf64>, tensor<4x2xf64>) -> (tensor<4x2xf64>, tensor<4x1xf64>, tensor<4x1xf64>))"});
   cases.push_back({"attention_bias", {"2x3", "3x3", "3x3"}, R"(
     %b = nn.constant dense<[[0.5, -1.0, 0xFFF0000000000000], [0xFFF0000000000000, 0xFFF0000000000000, 0xFFF0000000000000]]> : tensor<2x3xf64>
-    %y, %s = nn.attention %0, %1, %2, %b {scale = 1.0 : f64, zero_rows} : (tensor<2x3xf64>, tensor<3x3xf64>, tensor<3x3xf64>, tensor<2x3xf64>) -> (tensor<2x3xf64>, tensor<2x1xf64>))"});
+    %y, %s, %r = nn.attention %0, %1, %2, %b {scale = 1.0 : f64, zero_rows} : (tensor<2x3xf64>, tensor<3x3xf64>, tensor<3x3xf64>, tensor<2x3xf64>) -> (tensor<2x3xf64>, tensor<2x1xf64>, tensor<2x1xf64>))"});
+  // All of a row's scores replaced: equal weights, no gradient of the scores.
+  cases.push_back({"attention_replaced", {"2x3", "3x3", "3x3"}, R"(
+    %b = nn.constant dense<[[-3.4028234663852886e38, 0.0, 0.0], [-3.4028234663852886e38, -3.4028234663852886e38, 0xFFF0000000000000]]> : tensor<2x3xf64>
+    %y, %s, %r = nn.attention %0, %1, %2, %b {scale = 1.0 : f64, replaces} : (tensor<2x3xf64>, tensor<3x3xf64>, tensor<3x3xf64>, tensor<2x3xf64>) -> (tensor<2x3xf64>, tensor<2x1xf64>, tensor<2x1xf64>))"});
+  // -FLT_MAX where the mask is off: the gradient there is 0, never NaN.
   cases.push_back({"masked_softmax", {"3x4"}, R"(
     %k = nn.constant dense<[[true, true, false, false], [true, true, true, false], [true, true, true, true]]> : tensor<3x4xi1>
     %f = nn.constant dense<-3.4028234663852886e38> : tensor<3x4xf64>

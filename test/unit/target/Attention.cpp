@@ -1,4 +1,6 @@
 //===- Attention.cpp - attention that keeps no scores ---------------------===//
+#include "compiler/target/cuda/PlainKernel.h"
+#include "passes/Passes.h"
 #include "test/unit/target/StageRunner.h"
 
 #include <gtest/gtest.h>
@@ -11,11 +13,14 @@ struct Case {
   std::string batch;
   int queries, keys, size;
   std::string attributes = "";
-  /// None, the bias's shape, or "rows": none of the first two rows' scores.
+  /// None, the bias's shape, or "rows": what `low` says for the first two rows'
+  /// scores.
   std::string bias = "";
   std::string element = "f32";
   /// Operands and results are views of [batch, rows, heads, size].
   bool sideBySide = false;
+  std::string low = "0xFF800000"; ///< -inf
+  std::string scale = "0.4";
 
   std::string shape(int rows, int columns, const std::string &type) const {
     return "tensor<" + batch + "x" + std::to_string(rows) + "x" +
@@ -44,7 +49,7 @@ std::string biasText(const Case &c, const std::string &scores) {
          "\n%two = nn.constant dense<2> : " + numbers +
          "\n%early = nn.compare %rows, %two {predicate = \"lt\"} : (" +
          numbers + ", " + numbers + ") -> " + flags +
-         "\n%none = nn.constant dense<0xFF800000> : " + scores +
+         "\n%none = nn.constant dense<" + c.low + "> : " + scores +
          "\n%zero = nn.constant dense<0.0> : " + scores +
          "\n%bias = nn.select %early, %none, %zero : (" + flags + ", " +
          scores + ", " + scores + ") -> " + scores + "\n";
@@ -77,10 +82,10 @@ std::string taskText(const Case &c, int number) {
     text += biasText(c, scores);
   const std::string last = c.bias.empty() ? "" : ", %bias",
                     lastType = c.bias.empty() ? "" : ", " + scores,
-                    how = " {scale = 0.4 : f64" + c.attributes + "} : (" + q +
-                          ", " + k + ", " + k;
-  text += "%y, %stats = nn.attention %q, %k, %v" + last + how + lastType +
-          ") -> (" + q + ", " + row + ")\n";
+                    how = " {scale = " + c.scale + " : f64" + c.attributes +
+                          "} : (" + q + ", " + k + ", " + k;
+  text += "%y, %tops, %shares = nn.attention %q, %k, %v" + last + how +
+          lastType + ") -> (" + q + ", " + row + ", " + row + ")\n";
   auto widened = [&](const std::string &to, const std::string &x) {
     text += to + " = nn." + (c.element == "f32" ? "reshape " : "cast ") + x +
             " : (" + q + ") -> " + wide + "\n";
@@ -91,9 +96,9 @@ std::string taskText(const Case &c, int number) {
           "\n%delta = nn.reduce %p {kind = \"sum\", axes = array<i64: " +
           std::to_string(std::count(c.batch.begin(), c.batch.end(), 'x') + 2) +
           ">} : (" + wide + ") -> " + row + "\n";
-  const std::string operands = " %q, %k, %v, %dy, %stats, %delta" + last + how +
-                               ", " + q + ", " + row + ", " + row + lastType +
-                               ") -> ";
+  const std::string operands = " %q, %k, %v, %dy, %tops, %shares, %delta" +
+                               last + how + ", " + q + ", " + row + ", " + row +
+                               ", " + row + lastType + ") -> ";
   text += "%gq = nn.attention_grad_query" + operands + q + "\n";
   text += "%gk, %gv = nn.attention_grad_keys" + operands + "(" + k + ", " + k +
           ")\n";
@@ -113,7 +118,26 @@ std::string stageOf(const std::vector<Case> &cases) {
     text += taskText(c, number++);
   return text;
 }
+
+/// The tasks store the same on both, in both orders of threads.
+void expectAlike(StageRunner &cpu, StageRunner &gpu, int tasks,
+                 double tolerance) {
+  for (bool descending : {false, true})
+    for (int task = 0; task < tasks; ++task) {
+      const std::string name = "t" + std::to_string(task);
+      gpu.setDescending(descending);
+      Memory ours = cpu.randomMemory(3), theirs = ours;
+      cpu.run(name, ours);
+      gpu.run(name, theirs);
+      cpu.expectSame(name, ours, theirs, tolerance);
+    }
+}
 } // namespace
+
+TEST(Attention, IsNotFusedWhereNoKernelHoldsItsHeads) {
+  EXPECT_EQ(pipec::FuseAttentionOptions().mostHeadSize,
+            pipec::cuda::kMostHeadSize);
+}
 
 TEST(Attention, OfAnySize) {
   checkStage(stageOf({{"2", 5, 5, 8},
@@ -137,17 +161,18 @@ TEST(Attention, Masked) {
              3e-6);
 }
 
-// Without a gradient no row statistics are written; one tensor may be all
+// Without a gradient no numbers of rows are written; one tensor may be all
 // three.
 TEST(Attention, ForwardAlone) {
   const std::string type = "tensor<2x37x24xf32>";
-  checkStage(stageText({type},
-                       "%y, %s = nn.attention %0, %0, %0 {scale = 0.3 : f64, "
-                       "causal} : (" +
-                           type + ", " + type + ", " + type + ") -> (" + type +
-                           ", tensor<2x37x1xf32>)\n",
-                       {{"%y", type}}),
-             3e-6);
+  checkStage(
+      stageText({type},
+                "%y, %s, %r = nn.attention %0, %0, %0 {scale = 0.3 : f64, "
+                "causal} : (" +
+                    type + ", " + type + ", " + type + ") -> (" + type +
+                    ", tensor<2x37x1xf32>, tensor<2x37x1xf32>)\n",
+                {{"%y", type}}),
+      3e-6);
 }
 
 // Rows that attend to nothing are zero when asked, and so are their gradients.
@@ -155,6 +180,38 @@ TEST(Attention, RowsWithoutScores) {
   checkStage(stageOf({{"2", 20, 30, 8, ", zero_rows", "rows"},
                       {"1x2", 70, 70, 16, ", causal, zero_rows", "rows"}}),
              3e-6);
+}
+
+// Rows that a finite number masks as a whole attend to all keys alike; what it
+// replaces has no gradient.
+TEST(Attention, RowsMaskedByTheLowestNumber) {
+  const std::string low = "0xFF7FFFFF";
+  checkStage(
+      stageOf({{"2", 20, 30, 8, "", "rows", "f32", false, low},
+               {"1x2", 70, 70, 16, ", replaces", "rows", "f32", false, low},
+               {"2", 9, 140, 80, ", replaces", "rows", "f32", false, low},
+               {"1x2", 70, 70, 16, ", causal", "rows", "f32", false, low}}),
+      3e-6);
+}
+
+// Beside other numbers f32 keeps some of a score's digits, f64 all of them: the
+// kernels have those of the products that processors run.
+TEST(Attention, RowsMaskedByOtherNumbers) {
+  const std::string text =
+      stageOf({{"2", 20, 130, 8, "", "rows", "f32", false, "-1.0e9"},
+               {"1x2", 70, 70, 8, ", causal", "rows", "f32", false, "-1.0e9"}});
+  StageRunner cpu(text), gpu(text, {}, "cuda");
+  ASSERT_TRUE(cpu.ok() && gpu.ok());
+  expectAlike(cpu, gpu, 2, 3e-6);
+}
+
+// The maximum is that of scaled scores.
+TEST(Attention, OfAnyScale) {
+  checkStage(
+      stageOf({{"2", 33, 70, 8, "", "", "f32", false, "", "-0.7"},
+               {"2", 33, 33, 8, ", causal", "", "f32", false, "", "0.0"},
+               {"2", 33, 33, 8, ", causal", "", "f32", false, "", "3.0"}}),
+      3e-6);
 }
 
 // Heads side by side are read and written where they are: nothing is copied.
@@ -176,21 +233,14 @@ TEST(Attention, HeadsSideBySide) {
 
 // Products of bf16 with sums in f32; weights are rounded between the products.
 TEST(Attention, OfBFloats) {
-  const std::string text =
-      stageOf({{"2", 70, 130, 64, "", "", "bf16"},
-               {"1x2", 130, 130, 32, ", causal", "", "bf16", true},
-               {"1x2", 40, 40, 128, ", causal", "1x1x40x40", "bf16"},
-               {"2", 20, 33, 8, "", "", "bf16"},
-               {"1", 18, 20, 5, ", zero_rows", "rows", "bf16"}});
+  const std::string text = stageOf(
+      {{"2", 70, 130, 64, "", "", "bf16"},
+       {"1x2", 130, 130, 32, ", causal", "", "bf16", true},
+       {"1x2", 40, 40, 128, ", causal", "1x1x40x40", "bf16"},
+       {"2", 20, 33, 8, "", "", "bf16"},
+       {"1", 18, 20, 5, ", zero_rows", "rows", "bf16"},
+       {"2", 20, 33, 8, ", replaces", "rows", "bf16", false, "0xFF7FFFFF"}});
   StageRunner cpu(text), gpu(text, {}, "cuda");
   ASSERT_TRUE(cpu.ok() && gpu.ok());
-  for (bool descending : {false, true})
-    for (int task = 0; task < 5; ++task) {
-      const std::string name = "t" + std::to_string(task);
-      gpu.setDescending(descending);
-      Memory ours = cpu.randomMemory(3), theirs = ours;
-      cpu.run(name, ours);
-      gpu.run(name, theirs);
-      cpu.expectSame(name, ours, theirs, 4e-2);
-    }
+  expectAlike(cpu, gpu, 6, 4e-2);
 }
