@@ -1,7 +1,9 @@
 //===- cudnn.cpp - a stand-in for libcudnn --------------------------------===//
 //
 // Convolutions by the CPU's kernels, which the program exports. Each search
-// offers a faster algorithm that is not deterministic first; nothing runs it.
+// offers faster algorithms first, which nothing may run: one that is not
+// deterministic, one that does not take the shape, and one that works in more
+// memory than there is.
 //
 //===----------------------------------------------------------------------===//
 #include "runtime/device/cuda/Cudnn.h"
@@ -20,8 +22,8 @@ namespace {
 
 // cudnnStatus_t.
 enum Status { Success = 0, BadParameter = 2000, NotSupported = 3000 };
-constexpr int kUnordered = 0, kOrdered = 1; // algorithms
-constexpr size_t kNeededWorkspace = 8192;
+constexpr int kUnordered = 0, kOrdered = 1, kLarge = 2; // algorithms
+constexpr size_t kNeededWorkspace = 8192, kLargeWorkspace = size_t(1) << 40;
 
 struct Tensor {
   int type = 0;
@@ -41,10 +43,18 @@ bool describe(const Tensor &x, const Tensor &w, const Convolution &conv,
   const size_t rank = conv.pads.size();
   if (rank < 2 || rank > 3 || x.sizes.size() != rank + 2 ||
       w.sizes.size() != rank + 2 || y.sizes.size() != rank + 2 ||
-      (conv.math != kFmaMath && conv.math != kDefaultMath) ||
-      x.type != conv.type || w.type != conv.type || y.type != conv.type)
+      (conv.math != kFmaMath && conv.math != kDefaultMath &&
+       conv.math != kTensorMath) ||
+      w.type != x.type || y.type != x.type)
     return false;
-  shape.dtype = conv.type == kDouble ? PIPEC_F64 : PIPEC_F32;
+  // Sums of bf16 are of f32, and on tensor cores.
+  const bool isNarrow = x.type == kBfloat16;
+  if (conv.type != (isNarrow ? kFloat : x.type) ||
+      isNarrow != (conv.math == kTensorMath))
+    return false;
+  shape.dtype = isNarrow               ? PIPEC_BF16
+                : conv.type == kDouble ? PIPEC_F64
+                                       : PIPEC_F32;
   shape.spatial_rank = static_cast<int32_t>(rank);
   shape.groups = conv.groups;
   shape.n = x.sizes[0], shape.c = x.sizes[1], shape.o = w.sizes[0];
@@ -72,16 +82,18 @@ bool describe(const Tensor &x, const Tensor &w, const Convolution &conv,
 int search(const void *x, const void *w, const void *conv, const void *y,
            int wanted, int *found, void *results) {
   PipecConv shape;
-  if (wanted < 2 || !describe(*static_cast<const Tensor *>(x),
+  if (wanted < 4 || !describe(*static_cast<const Tensor *>(x),
                               *static_cast<const Tensor *>(w),
                               *static_cast<const Convolution *>(conv),
                               *static_cast<const Tensor *>(y), shape))
     return BadParameter;
-  Found two[2] = {
+  Found four[4] = {
       {kUnordered, 0, 1, 0, 0, kFmaMath, {}},
+      {kOrdered, NotSupported, -1, 0, kDeterministic, kFmaMath, {}},
+      {kLarge, 0, 1.5, kLargeWorkspace, kDeterministic, kFmaMath, {}},
       {kOrdered, 0, 2, kNeededWorkspace, kDeterministic, kFmaMath, {}}};
-  std::memcpy(results, two, sizeof two);
-  *found = 2;
+  std::memcpy(results, four, sizeof four);
+  *found = 4;
   return Success;
 }
 
@@ -113,6 +125,7 @@ int run(void *handle, int kind, const void *alpha, const void *x, const void *w,
                 *static_cast<const Convolution *>(conv),
                 *static_cast<const Tensor *>(y), shape) ||
       workspaceBytes < kNeededWorkspace ||
+      !isOurs(static_cast<Handle *>(handle)->stream) ||
       !Machine::get().isDevice(workspace, static_cast<int64_t>(workspaceBytes)))
     return BadParameter;
   auto scale = [&](const void *number) {
@@ -120,12 +133,15 @@ int run(void *handle, int kind, const void *alpha, const void *x, const void *w,
       return *static_cast<const double *>(number);
     return static_cast<double>(*static_cast<const float *>(number));
   };
+  if (shape.dtype == PIPEC_BF16 && kind == PIPEC_CONV_BACKWARD_WEIGHT)
+    return NotSupported; // it would be rounded
   const bool adds = kind == PIPEC_CONV_BACKWARD_WEIGHT && scale(beta) == 1;
   if (algorithm != kOrdered || scale(alpha) != 1 || (scale(beta) != 0 && !adds))
     return NotSupported;
   shape.accumulate = adds;
   const bool mayRound =
       static_cast<const Convolution *>(conv)->math == kDefaultMath;
+  Machine::get().log(shape.dtype == PIPEC_BF16 ? "convolve bf16" : "convolve");
   queueWork(static_cast<Handle *>(handle)->stream, [=] {
     if (mayRound && !isExact(shape, kind, first, second)) {
       std::fputs("cuDNN's stand-in: TF32 rounds an operand\n", stderr);

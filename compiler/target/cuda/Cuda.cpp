@@ -28,8 +28,8 @@ planTasks(ModuleOp stage, bool fuse,
   for (auto func : stage.getOps<func::FuncOp>()) {
     evenPadding(func);
     fusion::expandAttention(func, hasAttentionKernel);
-    // cuBLASLt multiplies bf16. Convolutions are widened: cuDNN may then
-    // multiply in TF32, which holds bf16 and f16.
+    // cuBLASLt and cuDNN multiply bf16. What is widened, gradients of weights
+    // and f16, cuDNN may multiply in TF32, which holds both.
     fusion::widenContractions(func, fusion::Bf16Products::Rounded);
   }
   fusion::settleStash(stage);

@@ -15,6 +15,8 @@ template <typename T> static std::string bytesOf(const T &descriptor) {
 static FailureOr<int32_t> typeCode(Operation *op, Type type) {
   if (type.isF32())
     return static_cast<int32_t>(PIPEC_F32);
+  if (type.isBF16() && isa<nn::ConvOp, nn::ConvGradInputOp>(op))
+    return static_cast<int32_t>(PIPEC_BF16); // GPUs'
   if (type.isF64())
     return static_cast<int32_t>(PIPEC_F64);
   if (type.isInteger(32))

@@ -27,11 +27,22 @@ static void widen(Operation *op) {
   widenResult(op);
 }
 
+/// A convolution of bf16 that gives bf16, and is added to nothing.
+static bool isRounded(Operation *op) {
+  auto isBf16 = [](Value value) {
+    return nn::tensorType(value).getElementType().isBF16();
+  };
+  return isa<nn::ConvOp, nn::ConvGradInputOp>(op) &&
+         llvm::all_of(op->getOperands(), isBf16) && isBf16(op->getResult(0));
+}
+
 void fusion::widenContractions(func::FuncOp func, Bf16Products products) {
   for (Operation &op : llvm::make_early_inc_range(func.getBody().front())) {
     if (!isa<nn::MatmulOp, nn::ConvOp, nn::ConvGradInputOp,
              nn::ConvGradWeightOp>(op) ||
         !nn::isNarrow(op.getOperand(0)))
+      continue;
+    if (products == Bf16Products::Rounded && isRounded(&op))
       continue;
     auto matmul = dyn_cast<nn::MatmulOp>(op);
     if (!matmul || !nn::tensorType(matmul.getA()).getElementType().isBF16()) {

@@ -16,6 +16,9 @@ namespace {
 using namespace cudnn;
 
 constexpr int kMostAlgorithms = 16;
+/// Of memory that an algorithm works in: cuDNN puts fast ones first that take
+/// several times the tensors'.
+constexpr size_t kMostWorkspace = size_t(512) << 20;
 
 #define ENTRIES "runtime/device/cuda/Cudnn.def"
 #include "runtime/device/cuda/Entries.inc"
@@ -95,7 +98,9 @@ const Convolutions::Plan &Convolutions::planOf(const PipecConv &shape,
   if (!isNew)
     return plan;
   const Entries &dnn = entries();
-  const int type = shape.dtype == PIPEC_F64 ? kDouble : kFloat;
+  const bool isNarrow = shape.dtype == PIPEC_BF16;
+  const int sums = shape.dtype == PIPEC_F64 ? kDouble : kFloat;
+  const int type = isNarrow ? kBfloat16 : sums;
   const int rank = shape.spatial_rank;
   auto tensor = [&](void *&result, int64_t channels, const int64_t *spatial) {
     const std::vector<int> sizes =
@@ -123,11 +128,13 @@ const Convolutions::Plan &Convolutions::planOf(const PipecConv &shape,
                          dilations = axes({}, shape.dilation, rank, 1);
   check(dnn.createConv(&plan.conv), "cudnnCreateConvolutionDescriptor");
   check(dnn.setConv(plan.conv, static_cast<int>(pads.size()), pads.data(),
-                    strides.data(), dilations.data(), kCrossCorrelation, type),
+                    strides.data(), dilations.data(), kCrossCorrelation, sums),
         "cudnnSetConvolutionNdDescriptor");
   check(dnn.setGroups(plan.conv, shape.groups),
         "cudnnSetConvolutionGroupCount");
-  check(dnn.setMath(plan.conv, shape.narrow ? kDefaultMath : kFmaMath),
+  check(dnn.setMath(plan.conv, isNarrow       ? kTensorMath
+                               : shape.narrow ? kDefaultMath
+                                              : kFmaMath),
         "cudnnSetConvolutionMathType");
   Found found[kMostAlgorithms];
   int count = 0, status = 0;
@@ -140,11 +147,16 @@ const Convolutions::Plan &Convolutions::planOf(const PipecConv &shape,
   else
     status = dnn.searchFilter(library->handle, plan.x, plan.y, plan.conv,
                               plan.w, kMostAlgorithms, &count, found);
-  const Found *chosen =
-      std::find_if(found, found + count, [](const Found &candidate) {
-        return candidate.status == 0 && candidate.determinism == kDeterministic;
-      });
-  if (status || chosen == found + count)
+  // The first that does not take too much, else the one that takes the least.
+  const Found *chosen = nullptr;
+  for (const Found *next = found; next < found + count; ++next) {
+    if (next->status || next->determinism != kDeterministic)
+      continue;
+    if (!chosen ||
+        (chosen->bytes > kMostWorkspace && next->bytes < chosen->bytes))
+      chosen = next;
+  }
+  if (status || !chosen)
     throw Failure(Exit::Unavailable,
                   "cuDNN has no deterministic algorithm for a convolution of " +
                       std::to_string(shape.c) + " to " +

@@ -9,7 +9,8 @@
 namespace pipec::cuda {
 
 /// Convolutions as of Kernels.h, queued on one stream, in f32 without TF32 and
-/// with algorithms that cuDNN calls deterministic. Padding is the same on both
+/// with algorithms that cuDNN calls deterministic; those of bf16, which are not
+/// gradients of weights, add in f32 and round once. Padding is the same on both
 /// sides of an axis (the compiler refuses other convolutions).
 class Convolutions {
 public:

@@ -5,11 +5,12 @@
 
 namespace pipec::cudnn {
 
-constexpr int kFloat = 0, kDouble = 1; ///< cudnnDataType_t
+constexpr int kFloat = 0, kDouble = 1, kBfloat16 = 9; ///< cudnnDataType_t
 constexpr int kCrossCorrelation = 1;   ///< cudnnConvolutionMode_t
 constexpr int kRowMajor = 0;           ///< cudnnTensorFormat_t
-// cudnnMathType_t: f32 products, or TF32 ones if the device has them.
-constexpr int kFmaMath = 3, kDefaultMath = 0;
+// cudnnMathType_t: f32 products, or TF32 ones if the device has them; tensor
+// cores for narrow numbers.
+constexpr int kFmaMath = 3, kDefaultMath = 0, kTensorMath = 1;
 constexpr int kDeterministic = 1; ///< cudnnDeterminism_t
 
 /// cudnnConvolutionFwdAlgoPerf_t and its two likes.

@@ -89,10 +89,12 @@ TEST(Entries, NumbersAreTheHeaders) {
             offsetof(cublasLtMatmulHeuristicResult_t, workspaceSize));
   EXPECT_EQ(cudnn::kFloat, CUDNN_DATA_FLOAT);
   EXPECT_EQ(cudnn::kDouble, CUDNN_DATA_DOUBLE);
+  EXPECT_EQ(cudnn::kBfloat16, CUDNN_DATA_BFLOAT16);
   EXPECT_EQ(cudnn::kCrossCorrelation, CUDNN_CROSS_CORRELATION);
   EXPECT_EQ(cudnn::kRowMajor, CUDNN_TENSOR_NCHW);
   EXPECT_EQ(cudnn::kFmaMath, CUDNN_FMA_MATH);
   EXPECT_EQ(cudnn::kDefaultMath, CUDNN_DEFAULT_MATH);
+  EXPECT_EQ(cudnn::kTensorMath, CUDNN_TENSOR_OP_MATH);
   EXPECT_EQ(cudnn::kDeterministic, CUDNN_DETERMINISTIC);
   EXPECT_EQ(sizeof(cudnn::Found), sizeof(cudnnConvolutionFwdAlgoPerf_t));
   EXPECT_EQ(offsetof(cudnn::Found, bytes),

@@ -335,13 +335,15 @@ TEST(Shapes, Library) {
 
 /// A convolution and its gradients, padded by `low` before and `high` after.
 static std::vector<Case> convolutions(const std::string &low,
-                                      const std::string &high) {
+                                      const std::string &high,
+                                      const std::string &element = "f32") {
   const std::string how = " {strides = array<i64: 2, 1>, dilations = "
                           "array<i64: 1, 2>, pads_low = array<i64: " +
                           low + ">, pads_high = array<i64: " + high +
                           ">, groups = 2 : i64} : ";
-  const std::string x = "tensor<2x4x9x9xf32>", w = "tensor<6x2x3x3xf32>",
-                    y = "tensor<2x6x5x7xf32>";
+  const std::string x = "tensor<2x4x9x9x" + element + ">",
+                    w = "tensor<6x2x3x3x" + element + ">",
+                    y = "tensor<2x6x5x7x" + element + ">";
   auto of = [&](const std::string &op, const std::string &a,
                 const std::string &b, const std::string &result) {
     return Case{op,
@@ -358,6 +360,12 @@ TEST(Shapes, Convolution) {
   checkAll(convolutions("1, 1", "1, 1"));
   checkAll(convolutions("1, 0", "1, 2"));
   checkAll(convolutions("-1, -1", "3, 3"));
+}
+
+// Rounded once, to 8 bits.
+TEST(Shapes, ConvolutionOfBFloats) {
+  checkAll(convolutions("1, 1", "1, 1", "bf16"), 5e-3);
+  checkAll(convolutions("1, 0", "1, 2", "bf16"), 5e-3);
 }
 
 TEST(Shapes, Elementwise) {
