@@ -107,13 +107,19 @@ typedef struct PipecDevice {
  *   const int64_t pipec_<each of them>_bytes;
  *   const char pipec_literals[]; const int64_t pipec_literals_bytes;
  * Its code has, beside kernel0 ..., what the runtime itself launches, with
- * blocks of 256 threads and numbers in place of pointers:
+ * blocks of PIPEC_HELPER_THREADS and numbers in place of pointers:
  *   pipec_sum(float *to, count, t0 ... t7)         a thread an element: to[i] =
  *                                                  t0[i] + t1[i] + ..., without
  *                                                  the terms that are null
- *   pipec_squares(double *to, count, float *from)  64 blocks: to[t] = the sum of
- *                                                  from[i]^2 over i = t, t + T,
- *                                                  ..., T = 16384 threads      */
+ *   pipec_squares(double *to, count, float *from)  to[t] = the sum of from[i]^2
+ *                                                  over i = t, t + T, ..., T =
+ *                                                  all threads, of
+ *                                                  PIPEC_SQUARES_BLOCKS */
+enum {
+  PIPEC_HELPER_THREADS = 256,
+  PIPEC_SUM_TERMS = 8,
+  PIPEC_SQUARES_BLOCKS = 64
+};
 
 #ifdef __cplusplus
 }

@@ -4,7 +4,8 @@
 #   tools/gpu-check.sh pack DIR [GOLDENS]
 #                                  here: programs, plans and data into DIR; of
 #                                  the models in the folder GOLDENS as well
-#   DIR/gpu-check.sh run [OUT]     there: runs them, in ten minutes at most
+#   DIR/gpu-check.sh run [OUT] [--only PHASE ...]
+#                                  there: runs them, in ten minutes at most
 #   DIR/gpu-check.sh run --standin BUILD/test/standin
 #                                  here: the same on stand-ins, for plans that
 #                                  PIPEC_EMULATE=BUILD/test/bin/emulate-stages
@@ -17,7 +18,7 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 usage() {
-  sed -n '2,17s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+  sed -n '2,18s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
   exit 64
 }
 
@@ -27,6 +28,29 @@ libraries() {
     grep -v -E '/(libc|libm|libdl|librt|libpthread|libgcc_s|libstdc\+\+)\.so'
 }
 
+# This system's C library, for one that is older: with what drivers want of it.
+c_library() {
+  local name
+  mkdir -p "$2"
+  cp -L /lib64/ld-linux-x86-64.so.2 "$2"
+  for name in libc.so.6 libm.so.6 libdl.so.2 librt.so.1 libpthread.so.0; do
+    cp -L "$(dirname "$(ldd "$1" | awk '$1 == "libc.so.6" {print $3}')")/$name" "$2"
+  done
+  ldd "$1" | awk '$1 ~ /^lib(gcc_s|stdc\+\+)/ {print $3}' | xargs cp -L -t "$2"
+}
+
+# compute-sanitizer of NVIDIA's wheel: drivers come without one.
+sanitizer() {
+  local folder=$1/sanitizer
+  if python3 -m pip download -q --no-deps -d "$folder" nvidia-cuda-sanitizer-api==13.0.85 >&2; then
+    python3 -m zipfile -e "$folder"/*.whl "$folder"
+    rm -rf "$folder"/*.whl "$folder"/nvidia/*/compute-sanitizer/docs
+    chmod +x "$folder"/nvidia/*/compute-sanitizer/*
+  else
+    echo "packed without compute-sanitizer: pip cannot download it" >&2
+  fi
+}
+
 pack() {
   local target=$1 root build
   root=$(dirname "$here")
@@ -34,9 +58,11 @@ pack() {
   mkdir -p "$target/bin" "$target/lib"
   cp "$build/bin/pipec-run" "$target/bin"
   libraries "$build/bin/pipec-run" | xargs cp -L -t "$target/lib"
+  c_library "$build/bin/pipec-run" "$target/libc"
   cp "$here/gpu-check.sh" "$root/test/bench/gpu_check.py" \
     "$root/test/bench/gpu_torch.py" "$root/test/bench/large_models.py" "$target"
   python3 "$root/test/bench/gpu_check.py" pack "$target" "$root" "$build" "${@:2}"
+  sanitizer "$target"
   # Plans repeat each other: together they are a quarter.
   (cd "$target" && tar czf plans.tgz plans data gpt2 resnet && rm -r plans data gpt2 resnet)
   du -sh "$target" >&2

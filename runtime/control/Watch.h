@@ -59,6 +59,13 @@ public:
   using Failure::Failure;
 };
 
+/// Thrown in a rank whose peers wait where they hear of nothing but an alarm:
+/// they cannot be asked whether they have failed, too.
+class Unattended : public Failure {
+public:
+  using Failure::Failure;
+};
+
 class Watch {
 public:
   /// `name`: "rank 1 (stage 1)".

@@ -27,6 +27,8 @@ void Council::agree(const char *what, const std::function<void()> &work) {
     work();
   } catch (const Alarmed &) {
     throw;
+  } catch (const Unattended &) {
+    throw;
   } catch (const Failure &failure) {
     mine.code = static_cast<int>(failure.code);
     std::strncpy(mine.text, failure.what(), sizeof mine.text - 1);

@@ -22,8 +22,8 @@ public:
 
   /// Runs `work` on every rank. Returns when all have succeeded; otherwise
   /// throws on every rank Agreed with the code and message of the lowest rank
-  /// whose work threw Failure. `what`: "loading", for messages; a literal, like
-  /// all of them here.
+  /// whose work threw Failure; Alarmed and Unattended pass. `what`: "loading",
+  /// for messages; a literal, like all of them here.
   void agree(const char *what, const std::function<void()> &work);
 
   /// Rank 0's `bytes` at `data` reach all ranks.

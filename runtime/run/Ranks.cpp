@@ -228,6 +228,8 @@ Exit runJoined(const plan::Plan &plan, const RunOptions &options,
                const TransportRow &row) {
   JoinedRank self{plan, options, nullptr, nullptr,
                   {},   nullptr, nullptr, nullptr};
+  // A GPU's waits for what is queued: after the failure is told.
+  std::optional<Session> session;
   try {
     const char *launcher = std::getenv(kControlVariable);
     const int rank = row.joined(true).value_or(0);
@@ -254,9 +256,11 @@ Exit runJoined(const plan::Plan &plan, const RunOptions &options,
           std::move(linksNamed("nccl")
                         .open({self.transport->size(), self.transport.get()})
                         .front());
-    const Exit code =
-        Session(plan, options, *self.transport, *self.watch, self.links.get())
-            .run();
+    const Exit code = session
+                          .emplace(plan, options, *self.transport, *self.watch,
+                                   self.links.get())
+                          .run();
+    session.reset();
     self.links.reset();
     self.transport->close();
     self.client->done(code);

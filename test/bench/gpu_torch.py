@@ -1,5 +1,10 @@
-"""The models of gpu_check.py's times in PyTorch alone: a training step, eager or compiled."""
+"""The models of gpu_check.py's times in PyTorch alone: a training step, eager or compiled.
+
+Usage: gpu_torch.py JSON, as Check.torch of gpu_check.py writes it; the last line is the median seconds of a step.
+"""
+import json
 import statistics
+import sys
 import time
 
 import torch
@@ -88,8 +93,8 @@ def step_seconds(make_model, optimizer, loss_of, batches, count, precision, comp
     return statistics.median(times[3:]) if len(times) > 5 else None
 
 
-def gpt2_seconds(shape, tokens, size, count, *rest):
-    rows = torch.tensor(tokens)
+def gpt2_seconds(shape, size, count, *rest):
+    rows = torch.randint(shape["vocabulary"], (64, shape["length"]))
     return step_seconds(
         lambda: Gpt2(**shape), lambda weights: torch.optim.AdamW(weights, lr=1e-4, fused=True),
         lambda model, ids: F.cross_entropy(model(ids)[:, :-1].flatten(0, 1), ids[:, 1:].flatten()),
@@ -100,3 +105,14 @@ def resnet_seconds(size, count, *rest):
     images, labels = torch.randn(size, 3, 224, 224), torch.randint(1000, (size,))
     return step_seconds(ResNet50, lambda weights: torch.optim.SGD(weights, lr=1e-4, momentum=0.9, fused=True),
                         lambda model, x, y: F.cross_entropy(model(x), y), [(images, labels)], count, *rest)
+
+
+def main(how):
+    end = time.monotonic() + how["seconds"]
+    rest = how["size"], how["count"], how["precision"], how["compiled"], lambda: end - time.monotonic()
+    seconds = gpt2_seconds(how["shape"], *rest) if how["model"] == "gpt2" else resnet_seconds(*rest)
+    print(json.dumps(seconds))
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

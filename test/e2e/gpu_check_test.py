@@ -2,6 +2,7 @@
 import json
 import os
 import shutil
+import subprocess
 import sys
 import unittest
 from unittest import mock
@@ -28,6 +29,7 @@ class Carried(GpuTest):
     def judge(self, gpu_check, target, out):
         (target / "bin").mkdir()
         shutil.copy(BIN / "pipec-run", target / "bin")
+        self.old_system(gpu_check, target)
         packed = json.loads((target / "cases.json").read_text())
         self.assertEqual(len(packed["cases"]), 4)
         self.assertEqual(len(packed["oracles"]), 2)
@@ -40,12 +42,65 @@ class Carried(GpuTest):
         with mock.patch.object(check, "torch", lambda *words: None):
             check.times(times["model"], times["weights"], times["plans"][:2])
         self.assertEqual(len(check.results["times"]), 4)
+        for file in ("gpt2-fp32-1-trace.json", "gpt2-fp32-2-profile.json", "gpt2-fp32-2/rank-1.tsv"):
+            self.assertTrue((out / file).exists(), file)
         self.assertEqual(check.wrong, [])
+        for file in ("results.json", "machine.txt"):
+            self.assertTrue((out / file).exists())
+        # PyTorch is a process of its own, which may end as it likes.
+        shutil.copy(MODELS.parent / "bench/gpu_torch.py", target)
+        self.assertIsNone(check.torch("no model", "fp32", False))
+        self.assertIn("Error", check.results["torch"]["no model fp32 False"])
+        self.failures(gpu_check, target)
         # What differs is said.
         packed["cases"][0]["losses"][1] *= 1.01
         (target / "cases.json").write_text(json.dumps(packed))
         self.assertEqual(check.all(), 1)
         self.assertIn("from PyTorch's", check.wrong[0])
+
+    def old_system(self, gpu_check, target):
+        """What does not start by itself starts with the C library that was packed."""
+        program = target / "bin/pipec-run"
+        self.assertEqual(gpu_check.Check(target, self.folder, STANDIN, 1).program, [program])
+        self.check_exit(subprocess.run(["bash", "-c", 'eval "$(sed -n "/^c_library()/,/^}/p" "$0")"; c_library "$1" "$2"',
+                                        MODELS.parents[1] / "tools/gpu-check.sh", program, target / "libc"]), 0)
+        program.chmod(0o644)
+        words = gpu_check.Check(target, self.folder, STANDIN, 1).program
+        self.assertEqual(words[-1], program)
+        self.check_exit(subprocess.run([*words, "--help"], capture_output=True, text=True), 0)
+        program.chmod(0o755)
+
+    def failures(self, gpu_check, target):
+        """One step stops no other; another way that works is found; what there is no time for is listed."""
+        def check(minutes=5, **environment):
+            out = self.fresh()
+            out.mkdir()
+            check = gpu_check.Check(target, out, STANDIN, minutes)
+            said = []
+            check.say = said.append
+            with mock.patch.dict(os.environ, environment):
+                code = check.all()
+            self.assertEqual(json.loads((out / "results.json").read_text()), check.results)
+            return code, check, said
+        code, failed, said = check(PIPEC_STANDIN_CAPTURE="0")
+        self.assertEqual(code, 1)
+        self.assertGreater(len(failed.wrong), 3)
+        self.assertIn("cuStreamBeginCapture", failed.wrong[0])
+        self.assertEqual(failed.diagnoses, gpu_check.MOST_DIAGNOSES)
+        for found in failed.results["diagnoses"].values():
+            self.assertTrue(found["--graphs off"])
+            self.assertFalse(any(map(found.get, ("CUDA_FORCE_PTX_JIT=1", "CUDA_MODULE_LOADING=EAGER"))))
+        self.assertIn("    with --graphs off it is right: recording a step is at fault: docs/gpu.md, 'capture'", said)
+        self.assertTrue(list((failed.out / "logs").glob("1-*.txt")))
+        with mock.patch.object(gpu_check.Check, "oracle", side_effect=KeyError("broken")):
+            code, failed, _ = check()
+        self.assertEqual(code, 1)
+        self.assertEqual(len(failed.wrong), 2)
+        self.assertIn("KeyError: 'broken'", failed.wrong[0])
+        self.assertEqual(len(failed.results["losses"]), 4)
+        code, failed, said = check(minutes=0.1)
+        self.assertEqual(len(failed.results["left out"]), 7)
+        self.assertIn("left out, there was no time: sanitizer", said)
 
 
 if __name__ == "__main__":

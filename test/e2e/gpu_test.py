@@ -10,6 +10,7 @@ import signal
 import subprocess
 import time
 import unittest
+from unittest import mock
 
 from golden_test import tolerance
 from pipeline import BAD_NUMBERS, BIN, NO_FIT, UNAVAILABLE, USAGE, Golden, PipelineTest, Run, call, initializers, read_plan
@@ -117,16 +118,21 @@ class Training(GpuTest):
 
 
 class Narrow(GpuTest):
-    """--precision bf16: products are the library's, convolutions are multiplied in TF32, which holds bf16."""
+    """--precision bf16: products and convolutions are the libraries', but for gradients of convolutions' weights, which
+    are multiplied in TF32, which holds bf16."""
 
-    def check(self, name, bound, *words, first=1e-5):
+    def check(self, name, bound, *words, first=1e-5, convolutions=None):
         golden = Golden(name)
         run = golden.runs[0]
         alone = None
         for ranks in (1, 2):
             plan = self.compile_for(golden, "1x%d" % ranks, "--stages", ranks, "--strategy", "1f1b", "--precision",
                                     "bf16", *words, optimizer=run["optimizer"])
-            result = self.run_gpu(plan, golden, "--steps", golden.steps)
+            log = self.fresh(".log")
+            result = self.run_gpu(plan, golden, "--steps", golden.steps, log=log)
+            if convolutions:
+                lines = log.read_text().splitlines()
+                self.assertEqual(lines.count("convolve bf16") / lines.count("convolve"), convolutions)
             alone = alone or result.losses
             self.assertEqual(result.losses, alone)
             for rank in result.summary["ranks"]:
@@ -142,7 +148,8 @@ class Narrow(GpuTest):
         self.check("gpt", 5e-4, first=5e-5)
 
     def test_cnn(self):
-        self.check("cnn", 1e-3)
+        # Four convolutions, all but the first with a gradient of its input; four gradients of weights.
+        self.check("cnn", 1e-3, convolutions=7 / 4)
 
 
 class OtherRuns(GpuTest):
@@ -212,6 +219,25 @@ class OtherRuns(GpuTest):
         self.check_exit(call("pipec", golden.model, *golden.arguments("sgd:lr=0.05"), "--gpus", "1x2", "--profile",
                              profile, "--dry-run"), 0)
 
+    def test_call_times(self):
+        """PIPEC_CALL_TIMES: of every kernel and library call, where they are queued one by one."""
+        golden = Golden("cnn")
+        plan = self.compile_for(golden, "1", "--strategy", "1f1b", "--stages", "1")
+        for graphs in ("off", "on"):
+            folder, log = self.fresh(), self.fresh(".log")
+            folder.mkdir()
+            with mock.patch.dict(os.environ, PIPEC_CALL_TIMES=str(folder)):
+                self.run_gpu(plan, golden, "--steps", 3, "--graphs", graphs, log=log)
+            rows = [line.split("\t") for line in (folder / "rank-0.tsv").read_text().splitlines()]
+            self.assertEqual(rows.pop(0), ["milliseconds", "calls", "call"])
+            self.assertEqual(rows, sorted(rows, key=lambda row: -float(row[0])))
+            lines = log.read_text().splitlines()
+            for what, word in (("kernel", "launch kernel"), ("matmul f32", "multiply")):
+                found = sum(int(row[1]) for row in rows if what in row[2])
+                # Of three steps, or of the first: a second is queued to be recorded.
+                self.assertEqual(found * (1 if graphs == "off" else 2), sum(line.startswith(word) for line in lines))
+            self.assertTrue(any(row[2].startswith("conv dw of") for row in rows))
+
 
 class Processes(GpuTest):
     """A process and a GPU for each rank, connected by NCCL."""
@@ -271,6 +297,54 @@ class Processes(GpuTest):
                     b"OMPI_COMM_WORLD_RANK=%d" % rank in environ.read_bytes().split(b"\0"))
         except OSError:  # gone meanwhile
             return False
+
+
+class Failures(GpuTest):
+    """All ranks end soon, with what happened."""
+
+    def fails(self, *words, code, steps=3, **settings):
+        golden = Golden("mlp")
+        if not hasattr(self, "plan"):
+            self.plan = self.compile_for(golden, "1x2", "--strategy", "1f1b", "--stages", "2")
+        start = time.monotonic()
+        run = self.run_gpu(self.plan, golden, "--steps", steps, *words, code=code, **settings)
+        return run, time.monotonic() - start
+
+    def test_a_kernel_that_never_ends(self):
+        for words in ((), ("--graphs", "off"), ("--transport", "nccl")):
+            with self.subTest(words):
+                run, seconds = self.fails(*words, "--timeout", 6, code=PEER_LOST, hang=40)
+                self.assertIn("no rank makes progress", run.stderr)
+                self.assertLess(seconds, 60)
+
+    def test_a_long_step(self):
+        """Its tasks end: also when it takes longer than no progress may."""
+        for words in ((), ("--transport", "nccl")):
+            with self.subTest(words):
+                _, seconds = self.fails(*words, "--timeout", 4, code=0, slow=50)
+                self.assertGreater(seconds / 3, 2)
+
+    def test_no_communicator(self):
+        """The others wait in NCCL, which tells them nothing."""
+        for rank in (0, 1):
+            run, seconds = self.fails("--transport", "nccl", "--timeout", 200, code=UNAVAILABLE, alone=rank)
+            self.assertIn("rank %d (stage %d): NCCL has failed: ncclCommInitRank returned 2" % (rank, rank), run.stderr)
+            self.assertLess(seconds, 60)
+
+    def test_a_broken_device(self):
+        for words in ((), ("--transport", "nccl")):
+            run, seconds = self.fails(*words, "--timeout", 200, code=UNAVAILABLE, broken=1)
+            self.assertEqual(run.stderr.count("cuDevicePrimaryCtxRetain says CUDA_ERROR_ECC_UNCORRECTABLE"), 1)
+            self.assertLess(seconds, 60)
+
+    def test_told_before_it_is_waited_for(self):
+        """What is queued may never end; the others need not wait until a rank has given it up."""
+        words = ("--transport", "nccl", "--timeout", 200)
+        run, alone = self.fails(*words, code=UNAVAILABLE, fail="kernel3")
+        self.assertIn("cuLaunchKernel says CUDA_ERROR_INVALID_VALUE", run.stderr)
+        run, queued = self.fails(*words, code=UNAVAILABLE, fail="kernel3", hang=0)
+        self.assertIn("cuLaunchKernel says CUDA_ERROR_INVALID_VALUE", run.stderr)
+        self.assertLess(queued - alone, 4)
 
 
 class Events(GpuTest):

@@ -9,7 +9,9 @@
 // graphs).
 //
 // Device memory cannot be touched by the host: its pages are closed while no
-// queued work runs.
+// queued work runs. Calls are refused as the driver refuses them: without a
+// current context, with what is of another one, with an event of a recording
+// that has ended.
 //
 //   PIPEC_STANDIN_CODE=DIR     kernels: DIR/<key of the image>.so
 //   (emulate-stages) PIPEC_STANDIN_DEVICES=N    2 unless said
@@ -19,6 +21,11 @@
 //   PIPEC_STANDIN_LOG=FILE     one line for each call that a test looks at;
 //                              FOLDER/: in a file of each process
 //   PIPEC_STANDIN_FAIL=KERNEL  cannot be launched
+//   PIPEC_STANDIN_CAPTURE=0    streams cannot be recorded
+//   PIPEC_STANDIN_HANG=N       the Nth kernel launched (from 0) never ends
+//   PIPEC_STANDIN_SLOW=N       each kernel takes N milliseconds more
+//   PIPEC_STANDIN_BROKEN=N     device N cannot be opened
+//   PIPEC_STANDIN_ALONE=N      rank N cannot make its communicator
 //   PIPEC_STANDIN_DROP_WAIT=N  leaves out the Nth wait for an event (from 0)
 //
 //===----------------------------------------------------------------------===//
@@ -58,6 +65,7 @@ struct Op {
 
 struct Stream {
   int number = 0;
+  void *context = nullptr;
   std::deque<Op> ops;
   Capture *capture = nullptr;
   bool temporary = false; ///< of a replay: goes when it is empty
@@ -67,7 +75,7 @@ struct Stream {
 struct Capture {
   Stream *origin = nullptr;
   std::vector<std::pair<Stream *, std::deque<Op>>> streams;
-  bool broken = false;
+  bool broken = false, ended = false;
   std::deque<Op> &of(Stream *stream);
 };
 
@@ -93,7 +101,8 @@ public:
 
   void log(const std::string &line);
   std::recursive_mutex mutex;
-  int waits = 0; ///< calls so far
+  int waits = 0;    ///< calls so far
+  int launches = 0; ///< of kernels
 
 private:
   Machine();
@@ -116,6 +125,11 @@ private:
 /// For the other libraries: work in the order of a stream of libcuda.
 void queueWork(void *stream, std::function<void()> work,
                std::function<bool()> ready = nullptr);
+
+/// That of the thread; null for none.
+void *currentContext();
+/// Whether the thread's context is the stream's.
+bool isOurs(const void *stream);
 
 /// A number in the environment.
 int64_t setting(const char *name, int64_t otherwise);

@@ -35,6 +35,7 @@ struct Product {
 struct Preference {
   uint64_t workspace = 0;
   uint32_t reductions = 7;
+  uint32_t alignments[4] = {256, 256, 256, 256}; ///< of A, B, C and D
 };
 template <typename T> void set(T &field, const void *value, size_t bytes) {
   std::memcpy(&field, value, std::min(bytes, sizeof field));
@@ -127,6 +128,10 @@ int cublasLtMatmulPreferenceSetAttribute(void *preference, int attribute,
     set(static_cast<Preference *>(preference)->workspace, value, bytes);
   if (attribute == kReductions)
     set(static_cast<Preference *>(preference)->reductions, value, bytes);
+  if (attribute >= kAlignmentA && attribute < kAlignmentA + 4)
+    set(static_cast<Preference *>(preference)
+            ->alignments[attribute - kAlignmentA],
+        value, bytes);
   return Success;
 }
 int cublasLtMatmulPreferenceDestroy(void *preference) {
@@ -148,6 +153,8 @@ int cublasLtMatmulAlgoGetHeuristic(void *, void *desc, void *a, void *b, void *,
     return NotSupported;
   Found result{};
   result.algorithm[0] = kAlgorithm;
+  for (int i = 0; i < 4; ++i) // what it may rely on
+    result.algorithm[1 + i] = limits.alignments[i];
   result.workspaceBytes = kNeededWorkspace;
   std::memcpy(results, &result, sizeof result);
   *found = 1;
@@ -160,9 +167,15 @@ int cublasLtMatmul(void *, void *desc, const void *alpha, const void *a,
                    void *dLayout, const void *algorithm, void *workspace,
                    size_t workspaceBytes, void *stream) {
   PipecMatmul shape;
-  uint64_t chosen;
-  std::memcpy(&chosen, algorithm, sizeof chosen);
-  if (chosen != kAlgorithm || workspaceBytes < kNeededWorkspace || c != d ||
+  uint64_t chosen[5];
+  std::memcpy(chosen, algorithm, sizeof chosen);
+  const void *pointers[] = {a, b, c, d};
+  for (int i = 0; i < 4; ++i)
+    if (reinterpret_cast<uintptr_t>(pointers[i]) % chosen[1 + i])
+      return InvalidValue;
+  if (chosen[0] != kAlgorithm || !isOurs(stream) ||
+      reinterpret_cast<uintptr_t>(workspace) % 256 ||
+      workspaceBytes < kNeededWorkspace || c != d ||
       !describe(*static_cast<Product *>(desc), *static_cast<Layout *>(aLayout),
                 *static_cast<Layout *>(bLayout),
                 *static_cast<Layout *>(dLayout), shape) ||

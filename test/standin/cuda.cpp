@@ -1,4 +1,5 @@
 //===- cuda.cpp - a stand-in for libcuda ----------------------------------===//
+#include "support/Clock.h"
 #include "test/standin/Machine.h"
 #include "test/unit/target/DeviceCode.h"
 #include "test/unit/target/Fibers.h"
@@ -22,19 +23,29 @@ enum Result {
   OutOfMemory = 2,
   NoDevice = 100,
   InvalidImage = 200,
+  InvalidContext = 201,
+  EccError = 214,
+  InvalidHandle = 400,
   NotFound = 500,
   NotReady = 600,
+  NotSupported = 801,
   CaptureUnjoined = 904,
   CaptureIsolation = 905,
+  CapturedEvent = 907,
 };
 constexpr unsigned kExternal = 1;
 
 using Lock = std::lock_guard<std::recursive_mutex>;
 
+char contexts[64]; ///< of devices; what is in them does not matter
+thread_local void *current = nullptr;
+
 struct Event {
   EventState state;
+  void *context = nullptr;
 };
 struct Kernel {
+  void *context;
   std::string name;
   void (*entry)(char **);
   int arguments;
@@ -42,7 +53,7 @@ struct Kernel {
   char *shared;
 };
 struct Module {
-  void *code;
+  void *context, *code;
   std::map<std::string, Kernel> kernels;
 };
 struct Exec {
@@ -93,6 +104,24 @@ void runKernel(const Kernel &kernel, unsigned blocks, unsigned threads,
   }
 }
 
+/// When the kernel that is launched now may begin; null for at once.
+std::function<bool()> delay() {
+  if (Machine::get().launches++ == setting("PIPEC_STANDIN_HANG", -1))
+    return [] { return false; };
+  const int64_t slow = setting("PIPEC_STANDIN_SLOW", 0);
+  if (!slow)
+    return nullptr;
+  auto due = std::make_shared<double>(0);
+  return [=] {
+    if (*due == 0)
+      *due = pipec::now() + 1e-3 * static_cast<double>(slow);
+    if (pipec::now() < *due)
+      return false;
+    *due = 0; // for the next replay
+    return true;
+  };
+}
+
 /// Of a recording: whether every stream's work is behind its origin's end.
 bool isJoined(Capture &capture) {
   std::set<Stream *> joined = {capture.origin};
@@ -114,6 +143,11 @@ bool isJoined(Capture &capture) {
 
 } // namespace
 
+void *pipec::standin::currentContext() { return current; }
+bool pipec::standin::isOurs(const void *stream) {
+  return current && current == static_cast<const Stream *>(stream)->context;
+}
+
 extern "C" {
 
 int cuInit(unsigned) {
@@ -129,6 +163,10 @@ int cuGetErrorName(int error, const char **name) {
       {OutOfMemory, "CUDA_ERROR_OUT_OF_MEMORY"},
       {NoDevice, "CUDA_ERROR_NO_DEVICE"},
       {InvalidImage, "CUDA_ERROR_INVALID_IMAGE"},
+      {InvalidContext, "CUDA_ERROR_INVALID_CONTEXT"},
+      {EccError, "CUDA_ERROR_ECC_UNCORRECTABLE"},
+      {InvalidHandle, "CUDA_ERROR_INVALID_HANDLE"},
+      {CapturedEvent, "CUDA_ERROR_CAPTURED_EVENT"},
       {NotFound, "CUDA_ERROR_NOT_FOUND"},
       {CaptureUnjoined, "CUDA_ERROR_STREAM_CAPTURE_UNJOINED"},
       {CaptureIsolation, "CUDA_ERROR_STREAM_CAPTURE_ISOLATION"}};
@@ -158,11 +196,19 @@ int cuDeviceGetAttribute(int *value, int attribute, int) {
   return Success;
 }
 int cuDevicePrimaryCtxRetain(void **context, int device) {
-  static char contexts[64];
   *context = &contexts[device];
+  return device == setting("PIPEC_STANDIN_BROKEN", -1) ? EccError : Success;
+}
+int cuCtxGetDevice(int *device) {
+  if (!current)
+    return InvalidContext;
+  *device = static_cast<int>(static_cast<char *>(current) - contexts);
   return Success;
 }
-int cuCtxSetCurrent(void *) { return Success; }
+int cuCtxSetCurrent(void *context) {
+  current = context;
+  return Success;
+}
 
 //===----------------------------------------------------------------------===//
 // Memory
@@ -179,11 +225,15 @@ int cuMemGetInfo_v2(size_t *free, size_t *total) {
 int cuMemAlloc_v2(unsigned long long *memory, size_t bytes) {
   Machine &machine = Machine::get();
   Lock lock(machine.mutex);
+  if (!current)
+    return InvalidContext;
   char *start = bytes ? machine.allocate(static_cast<int64_t>(bytes)) : nullptr;
   *memory = reinterpret_cast<unsigned long long>(start);
   return !bytes ? InvalidValue : start ? Success : OutOfMemory;
 }
 int cuMemFree_v2(unsigned long long memory) {
+  if (!current)
+    return InvalidContext;
   Machine &machine = Machine::get();
   Lock lock(machine.mutex);
   machine.demandAll(); // as the driver, which waits for the device
@@ -191,6 +241,8 @@ int cuMemFree_v2(unsigned long long memory) {
                                                            : InvalidValue;
 }
 int cuMemHostAlloc(void **memory, size_t bytes, unsigned) {
+  if (!current)
+    return InvalidContext;
   *memory = std::aligned_alloc(64, (bytes + 63) / 64 * 64);
   return *memory ? Success : OutOfMemory;
 }
@@ -253,7 +305,11 @@ int cuCtxEnablePeerAccess(void *, unsigned flags) {
 int cuStreamCreateWithPriority(void **stream, unsigned, int priority) {
   Machine &machine = Machine::get();
   Lock lock(machine.mutex);
-  *stream = machine.createStream();
+  if (!current)
+    return InvalidContext;
+  Stream *made = machine.createStream();
+  made->context = current;
+  *stream = made;
   machine.log("stream of priority " + std::to_string(priority));
   return Success;
 }
@@ -268,7 +324,9 @@ int cuStreamQuery(void *stream) {
   return machine.demand(streamOf(stream)) ? Success : NotReady;
 }
 int cuEventCreate(void **event, unsigned) {
-  *event = new Event;
+  if (!current)
+    return InvalidContext;
+  *event = new Event{{}, current};
   return Success;
 }
 int cuEventDestroy_v2(void *) { return Success; } // waits may refer to it
@@ -277,6 +335,8 @@ int cuEventRecordWithFlags(void *event, void *stream, unsigned flags) {
   Lock lock(machine.mutex);
   EventState &state = static_cast<Event *>(event)->state;
   Stream *on = streamOf(stream);
+  if (static_cast<Event *>(event)->context != on->context)
+    return InvalidHandle;
   if (on->capture && (flags & kExternal)) { // a count of 0: at each replay
     machine.queue(on, {Op::Record, {}, {}, &state, 0, {}});
     return Success;
@@ -298,6 +358,8 @@ int cuStreamWaitEvent(void *stream, void *event, unsigned) {
     machine.log("dropped wait " + std::to_string(number));
     return Success;
   }
+  if (state.capture && state.capture->ended)
+    return CapturedEvent;
   if (state.capture && !waiting->capture) // joins the recording
     waiting->capture = state.capture;
   if (waiting->capture != state.capture)
@@ -306,6 +368,9 @@ int cuStreamWaitEvent(void *stream, void *event, unsigned) {
   return Success;
 }
 int cuEventElapsedTime(float *milliseconds, void *start, void *end) {
+  for (void *event : {start, end})
+    if (static_cast<Event *>(event)->state.capture)
+      return CapturedEvent;
   *milliseconds =
       static_cast<float>(1e3 * (static_cast<Event *>(end)->state.time -
                                 static_cast<Event *>(start)->state.time));
@@ -317,6 +382,8 @@ int cuEventElapsedTime(float *milliseconds, void *start, void *end) {
 //===----------------------------------------------------------------------===//
 
 int cuModuleLoadData(void **module, const void *image) {
+  if (!current)
+    return InvalidContext;
   offerOurselves();
   Machine &machine = Machine::get();
   const char *folder = std::getenv("PIPEC_STANDIN_CODE");
@@ -330,7 +397,7 @@ int cuModuleLoadData(void **module, const void *image) {
     machine.log(dlerror());
     return InvalidImage;
   }
-  *module = new Module{code, {}};
+  *module = new Module{current, code, {}};
   return Success;
 }
 int cuModuleUnload(void *) { return Success; }
@@ -344,7 +411,8 @@ int cuModuleGetFunction(void **function, void *module, const char *name) {
   if (!entry)
     return NotFound;
   *function =
-      &(of.kernels[name] = {name, reinterpret_cast<void (*)(char **)>(entry),
+      &(of.kernels[name] = {of.context, name,
+                            reinterpret_cast<void (*)(char **)>(entry),
                             *static_cast<int *>(symbol(base + "_arguments")),
                             *static_cast<int *>(symbol(base + "_meets")) != 0,
                             static_cast<char *>(symbol("pipec_test_shared"))});
@@ -358,6 +426,8 @@ int cuLaunchKernel(void *function, unsigned gridX, unsigned gridY,
   if (gridX < 1 || gridY != 1 || gridZ != 1 || blockX < 1 || blockX > 1024 ||
       blockY != 1 || blockZ != 1 || sharedBytes > pipec::test::kSharedBytes)
     return InvalidValue;
+  if (kernel.context != streamOf(stream)->context || !isOurs(stream))
+    return InvalidHandle;
   if (const char *fails = std::getenv("PIPEC_STANDIN_FAIL");
       fails && kernel.name == fails)
     return InvalidValue;
@@ -366,9 +436,13 @@ int cuLaunchKernel(void *function, unsigned gridX, unsigned gridY,
     arguments.push_back(*static_cast<char **>(parameters[i]));
   Machine::get().log("launch " + kernel.name + " on stream " +
                      std::to_string(streamOf(stream)->number));
-  return work(stream, [=]() mutable {
-    runKernel(kernel, gridX, blockX, sharedBytes, arguments);
-  });
+  queueWork(
+      stream,
+      [=]() mutable {
+        runKernel(kernel, gridX, blockX, sharedBytes, arguments);
+      },
+      delay());
+  return Success;
 }
 
 //===----------------------------------------------------------------------===//
@@ -376,6 +450,8 @@ int cuLaunchKernel(void *function, unsigned gridX, unsigned gridY,
 //===----------------------------------------------------------------------===//
 
 int cuStreamBeginCapture_v2(void *stream, int) {
+  if (!setting("PIPEC_STANDIN_CAPTURE", 1))
+    return NotSupported;
   Machine &machine = Machine::get();
   Lock lock(machine.mutex);
   auto *capture = new Capture;
@@ -396,6 +472,7 @@ int cuStreamEndCapture(void *stream, void **graph) {
     known->capture = nullptr;
     nodes += ops.size();
   }
+  capture->ended = true;
   machine.log("capture ends with " + std::to_string(capture->streams.size()) +
               " streams and " + std::to_string(nodes) + " nodes");
   *graph = capture;

@@ -2,7 +2,8 @@
 //
 // Messages are files in /dev/shm. A stream stands still until the other end of
 // a message is there, in both directions, as NCCL's may: what would wait for
-// ever on GPUs waits for ever here.
+// ever on GPUs waits for ever here, the meeting of all ranks as well. Two ranks
+// cannot have one GPU.
 //
 //===----------------------------------------------------------------------===//
 #include "test/standin/Machine.h"
@@ -12,15 +13,23 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <unistd.h>
 
 using namespace pipec::standin;
 namespace fs = std::filesystem;
 
+extern "C" int cuCtxGetDevice(int *device);
+
 namespace {
 
 // Of nccl.h.
-enum Result { Success = 0, InvalidArgument = 4 };
+enum Result {
+  Success = 0,
+  SystemError = 2,
+  InvalidArgument = 4,
+  InvalidUsage = 5
+};
 
 struct UniqueId {
   char bytes[128];
@@ -104,8 +113,28 @@ void queueGroup() {
           });
 }
 
+/// Returns when all ranks have come.
+int meet(const Communicator &all) {
+  int device = -1;
+  if (cuCtxGetDevice(&device))
+    return InvalidUsage;
+  std::ofstream(all.file(all.rank, all.rank, device));
+  std::set<int> devices;
+  for (int rank = 0; rank < all.ranks; ++rank) {
+    int theirs = -1;
+    while (theirs < 0)
+      for (int number = 0; number < 64 && theirs < 0; ++number)
+        if (fs::exists(all.file(rank, rank, number)))
+          theirs = number;
+    if (!devices.insert(theirs).second)
+      return InvalidUsage; // "Duplicate GPU detected"
+  }
+  return Success;
+}
+
 int add(const Call &call) {
-  if (call.peer < 0 || call.peer >= call.communicator->ranks ||
+  if (!isOurs(call.stream) || call.peer < 0 ||
+      call.peer >= call.communicator->ranks ||
       !Machine::get().isDevice(call.data, static_cast<int64_t>(call.bytes)))
     return InvalidArgument;
   Machine::get().log(std::string(call.sending ? "send" : "receive") + " peer " +
@@ -128,6 +157,10 @@ int ncclGetUniqueId(UniqueId *id) {
 int ncclCommInitRank(void **communicator, int ranks, UniqueId id, int rank) {
   auto *made = new Communicator;
   made->folder = id.bytes, made->rank = rank, made->ranks = ranks;
+  if (rank == setting("PIPEC_STANDIN_ALONE", -1))
+    return SystemError;
+  if (const int result = meet(*made))
+    return result;
   Machine::get().log("communicator of " + std::to_string(ranks));
   *communicator = made;
   return Success;

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/target/cuda/EmitTask.h"
 #include "compiler/target/cuda/PlainKernel.h"
+#include "runtime/StageAbi.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 
@@ -18,23 +19,23 @@ static Value asNumber(PlainKernel &k, Value pointer) {
 }
 
 static Value globalNumber(PlainKernel &k) {
-  return k.add(k.times(k.wide(blockNumber(k.b)), kHelperThreads),
+  return k.add(k.times(k.wide(blockNumber(k.b)), PIPEC_HELPER_THREADS),
                k.wide(threadNumber(k.b)));
 }
 
 /// pipec_sum(to, count, t0 ... t7): to[i] = t0[i] + t1[i] + ..., terms that are
 /// null left out; t0 is there. One thread an element.
 static void emitSum(ModuleOp device) {
-  SmallVector<fusion::KernelArgument> arguments(2 + kHelperTerms, {0, 0});
+  SmallVector<fusion::KernelArgument> arguments(2 + PIPEC_SUM_TERMS, {0, 0});
   PlainKernel k(device, "pipec_sum", arguments);
-  k.beginBlocks(1, kHelperThreads);
+  k.beginBlocks(1, PIPEC_HELPER_THREADS);
   Value item = globalNumber(k);
   Value inside = arith::CmpIOp::create(k.b, arith::CmpIPredicate::ult, item,
                                        asNumber(k, k.argument(1)));
   Type real = k.b.getF32Type();
   k.when(inside, [&] {
     Value sum = k.load(k.argument(2), real, item);
-    for (int term = 1; term < kHelperTerms; ++term) {
+    for (int term = 1; term < PIPEC_SUM_TERMS; ++term) {
       Value from = k.argument(2 + term);
       Value isThere = arith::CmpIOp::create(k.b, arith::CmpIPredicate::ne,
                                             asNumber(k, from), k.integer(0));
@@ -46,23 +47,22 @@ static void emitSum(ModuleOp device) {
 }
 
 /// pipec_squares(to, count, from): to[t] = the sum of from[i]^2 in f64 over
-/// i = t, t + T, ... below count, of the launch's T = kHelperBlocks *
-/// kHelperThreads threads.
+/// i = t, t + T, ... below count, of the launch's T = all threads.
 static void emitSquares(ModuleOp device) {
   SmallVector<fusion::KernelArgument> arguments(3, {0, 0});
   PlainKernel k(device, "pipec_squares", arguments);
-  k.beginBlocks(kHelperBlocks, kHelperThreads);
+  k.beginBlocks(PIPEC_SQUARES_BLOCKS, PIPEC_HELPER_THREADS);
   Value thread = globalNumber(k);
   Type real = k.b.getF32Type(), wide = k.b.getF64Type();
   Value zero = arith::ConstantOp::create(k.b, k.b.getF64FloatAttr(0));
-  auto sums =
-      k.loop(thread, asNumber(k, k.argument(1)), kHelperBlocks * kHelperThreads,
-             {zero}, [&](Value i, PlainKernel::Values &values) {
-               Value x = arith::ExtFOp::create(k.b, wide,
-                                               k.load(k.argument(2), real, i));
-               values[0] = arith::AddFOp::create(
-                   k.b, values[0], arith::MulFOp::create(k.b, x, x));
-             });
+  auto sums = k.loop(thread, asNumber(k, k.argument(1)),
+                     PIPEC_SQUARES_BLOCKS * PIPEC_HELPER_THREADS, {zero},
+                     [&](Value i, PlainKernel::Values &values) {
+                       Value x = arith::ExtFOp::create(
+                           k.b, wide, k.load(k.argument(2), real, i));
+                       values[0] = arith::AddFOp::create(
+                           k.b, values[0], arith::MulFOp::create(k.b, x, x));
+                     });
   k.store(sums[0], k.argument(0), thread);
 }
 

@@ -97,10 +97,6 @@ KernelCode emitScalarKernel(mlir::ModuleOp module, llvm::StringRef name,
                             const fusion::KernelArgument &from,
                             const fusion::KernelArgument &to);
 
-/// Launches of the helpers (StageAbi.h).
-constexpr int64_t kHelperThreads = 256, kHelperBlocks = 64;
-constexpr int kHelperTerms = 8;
-
 /// The argument of what a value is placed at.
 fusion::KernelArgument argumentOf(const fusion::Placement &place,
                                   mlir::Type element);

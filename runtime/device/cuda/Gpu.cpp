@@ -8,6 +8,7 @@
 #include "support/Clock.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -19,14 +20,12 @@ namespace {
 
 /// What moves between host and device at once.
 constexpr int64_t kPieceBytes = 4 << 20;
-/// Blocks that add up squares.
-constexpr int64_t kNormBlocks = 64;
 constexpr double kDrainSeconds = 5;
-/// As long a step may keep a device before nobody believes in its end.
-constexpr double kStepSeconds = 600;
-constexpr int32_t kThreads = 256; ///< of pipec_sum and pipec_squares
+constexpr size_t kQueues = 2;
 /// Terms that the device adds up in one pass.
-constexpr size_t kTerms = 8;
+constexpr size_t kTerms = PIPEC_SUM_TERMS;
+/// Numbers that pipec_squares leaves.
+constexpr size_t kSquares = size_t(PIPEC_SQUARES_BLOCKS) * PIPEC_HELPER_THREADS;
 
 const plan::Rank &rankOf(const DeviceRequest &request) {
   return request.plan.ranks[static_cast<size_t>(request.rank)];
@@ -38,15 +37,20 @@ Gpu::Gpu(const DeviceRequest &request)
     : cuda(Driver::get()), links(request.links), watch(request.watch),
       graphs(request.graphs), rank(request.rank),
       pieces((openDevice(request), kPieceBytes)),
-      faultCopy(3 * sizeof(int64_t)) {
+      faultCopy(3 * sizeof(int64_t)), pulseCopy(kQueues) {
   cuda.check(cuda.allocate(&frame, sizeof(PipecFrame)), "cuMemAlloc");
   cuda.check(cuda.allocate(&faults, 3 * sizeof(int64_t)), "cuMemAlloc");
-  cuda.check(cuda.allocate(&partial, kNormBlocks * kThreads * sizeof(double)),
-             "cuMemAlloc");
+  cuda.check(cuda.allocate(&partial, kSquares * sizeof(double)), "cuMemAlloc");
   cuda.check(cuda.fill(faults, 0, 3 * sizeof(int64_t), compute),
              "cuMemsetD8Async");
+  cuda.check(cuda.allocate(&pulses, kQueues), "cuMemAlloc");
+  std::memset(pulseCopy.data(), 0, kQueues);
   products = std::make_unique<Products>(compute);
   convolutions = std::make_unique<Convolutions>(compute);
+  callTimes = CallTimes::asked(rank, compute);
+}
+
+void Gpu::connect() {
   if (links && watch)
     links->attach(context, device, compute, communication, *watch);
 }
@@ -73,10 +77,10 @@ void Gpu::openDevice(const DeviceRequest &request) {
 
 Gpu::~Gpu() {
   drain();
-  for (Address memory : {frame, faults, partial})
+  for (Address memory : {frame, faults, partial, pulses})
     cuda.release(memory);
   stages.clear(), parts.clear();
-  products.reset(), convolutions.reset();
+  products.reset(), convolutions.reset(), callTimes.reset();
   cuda.destroyStream(compute);
   cuda.destroyStream(communication);
   Usage::get().close(device);
@@ -212,6 +216,16 @@ void Gpu::run(PipecTask task, PipecFrame &taskFrame) {
   looking = nullptr;
   for (auto &stage : stages)
     stage->rethrow();
+  pulse(Queue::Compute);
+}
+
+void Gpu::pulse(Queue queue) {
+  const auto which = static_cast<size_t>(queue);
+  cuda.check(cuda.fill(pulses + which, ++lastPulse, 1, streamOf(queue)),
+             "cuMemsetD8Async");
+  cuda.check(cuda.copyToHost(pulseCopy.data() + which, pulses + which, 1,
+                             streamOf(queue)),
+             "cuMemcpyDtoHAsync");
 }
 
 void Gpu::launch(Stream stream, Function function, int64_t blocks,
@@ -256,19 +270,21 @@ void Gpu::sum(Queue queue, float *to, const std::vector<const float *> &terms,
     void *arguments[kTerms + 2] = {&target, &elements};
     for (size_t i = 0; i < kTerms; ++i)
       arguments[i + 2] = &values[i];
-    launch(streamOf(queue), add, (count + kThreads - 1) / kThreads, kThreads, 0,
-           arguments);
+    launch(streamOf(queue), add,
+           (count + PIPEC_HELPER_THREADS - 1) / PIPEC_HELPER_THREADS,
+           PIPEC_HELPER_THREADS, 0, arguments);
   }
+  pulse(queue);
 }
 
 double Gpu::norm(const float *values, int64_t count) {
   Address from = addressOf(values), to = partial;
   auto elements = static_cast<Address>(count);
   void *arguments[] = {&to, &elements, &from};
-  launch(compute, helper("pipec_squares"), kNormBlocks, kThreads, 0, arguments);
+  launch(compute, helper("pipec_squares"), PIPEC_SQUARES_BLOCKS,
+         PIPEC_HELPER_THREADS, 0, arguments);
   double sum = 0;
-  read(reinterpret_cast<const char *>(partial),
-       kNormBlocks * kThreads * sizeof(double),
+  read(reinterpret_cast<const char *>(partial), kSquares * sizeof(double),
        [&](const char *data, int64_t bytes) {
          for (int64_t at = 0; at < bytes; at += sizeof(double)) {
            double value;
@@ -280,17 +296,21 @@ double Gpu::norm(const float *values, int64_t count) {
 }
 
 void Gpu::waitForStream() {
-  double told = now();
-  const double patience = told + kStepSeconds;
+  char seen[kQueues] = {};
   auto ready = [&] {
     const int result = cuda.queryStream(compute);
-    if (result != kNotReady)
+    if (result != kNotReady) {
       cuda.check(result, "cuStreamQuery");
-    else if (watch && now() > told + 1 && now() < patience) {
-      told = now(); // a long step is no standstill
-      watch->enter(watch->snapshot().operation);
+      return true;
     }
-    return result != kNotReady;
+    bool moved = false; // a long step is no standstill
+    for (size_t i = 0; i < kQueues; ++i) {
+      const char now = std::atomic_ref(pulseCopy.data()[i]).load();
+      moved |= std::exchange(seen[i], now) != now;
+    }
+    if (moved && watch)
+      watch->enter(watch->snapshot().operation);
+    return false;
   };
   if (!watch) {
     while (!ready())
@@ -307,6 +327,8 @@ void Gpu::settle() {
       cuda.copyToHost(faultCopy.data(), faults, faultCopy.bytes(), compute),
       "cuMemcpyDtoHAsync");
   waitForStream();
+  if (callTimes)
+    callTimes->settle();
   int64_t fault[3];
   std::memcpy(fault, faultCopy.data(), sizeof fault);
   if (fault[0])
@@ -439,6 +461,15 @@ std::vector<std::pair<std::string, int64_t>> Gpu::overhead() const {
 
 namespace pipec {
 std::unique_ptr<Device> openGpu(const DeviceRequest &request) {
-  return std::make_unique<cuda::Gpu>(request);
+  std::unique_ptr<cuda::Gpu> gpu;
+  try {
+    gpu = std::make_unique<cuda::Gpu>(request);
+  } catch (const Failure &failure) {
+    if (request.links && request.watch)
+      request.links->decline(failure, *request.watch);
+    throw;
+  }
+  gpu->connect();
+  return gpu;
 }
 } // namespace pipec

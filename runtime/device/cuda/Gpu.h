@@ -10,6 +10,7 @@
 #pragma once
 
 #include "runtime/device/Device.h"
+#include "runtime/device/cuda/CallTimes.h"
 #include "runtime/device/cuda/Convolutions.h"
 #include "runtime/device/cuda/Driver.h"
 #include "runtime/device/cuda/Links.h"
@@ -22,6 +23,8 @@ class Gpu : public Device {
 public:
   explicit Gpu(const DeviceRequest &request);
   ~Gpu() override;
+  /// All ranks' devices are connected, each by its own call.
+  void connect();
 
   char *allocate(int64_t bytes) override;
   void release(char *memory, int64_t bytes) override;
@@ -88,6 +91,8 @@ private:
   /// Host memory for what is queued now, untouched until it has been done.
   char *staging(int64_t bytes);
   void waitForStream();
+  /// Once it is reached in the queue the host sees that work goes on.
+  void pulse(Queue queue);
   void drain();
   void launch(Stream stream, Function function, int64_t blocks, int32_t threads,
               int32_t sharedBytes, void **arguments);
@@ -113,6 +118,7 @@ private:
   Stream compute = nullptr, communication = nullptr;
   std::unique_ptr<Products> products;
   std::unique_ptr<Convolutions> convolutions;
+  std::unique_ptr<CallTimes> callTimes; ///< when they are asked for
   std::vector<std::unique_ptr<StageCode>> stages;
 
   enum Mode { Direct, Recording, Replaying } mode = Direct;
@@ -130,6 +136,10 @@ private:
   Address faults = 0; ///< int64_t[3] (PipecDevice::fault)
   Pinned faultCopy;
   Address partial = 0; ///< partial sums of a norm
+  /// A byte of each queue, which changes when something in it is done.
+  Address pulses = 0;
+  Pinned pulseCopy;
+  unsigned char lastPulse = 0;
 };
 
 } // namespace pipec::cuda

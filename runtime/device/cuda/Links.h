@@ -39,6 +39,10 @@ public:
   virtual void attach(cuda::Context context, int device, cuda::Stream compute,
                       cuda::Stream communication, Watch &watch) = 0;
 
+  /// Instead of attach(), where the rank's device cannot be opened: all ranks
+  /// fail alike.
+  virtual void decline(const Failure &, Watch &) {}
+
   /// Queues the messages, which go at the same time. `operation`: what a rank
   /// is doing meanwhile.
   virtual void exchange(const std::vector<Message> &messages,

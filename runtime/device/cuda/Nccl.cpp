@@ -45,6 +45,7 @@ void check(int result, const char *what) {
 struct Place {
   char machine[192];
   char bus[32];
+  int code;
   char wrong[800];
 };
 
@@ -67,20 +68,34 @@ public:
     compute = ownCompute, communication = ownCommunication;
     // What a rank lacks all have to know, or they would wait for it.
     UniqueId id{};
-    std::string wrong;
+    Place mine{};
     try {
       const Entries &nccl = entries();
       if (transport.rank() == 0)
         check(nccl.uniqueId(&id), "ncclGetUniqueId");
+      gethostname(mine.machine, sizeof mine.machine - 1);
+      cuda.check(cuda.busId(mine.bus, sizeof mine.bus, device),
+                 "cuDeviceGetPCIBusId");
     } catch (const Failure &failure) {
-      wrong = failure.what();
+      setWrong(mine, failure);
     }
-    checkPlaces(device, wrong, watch);
+    checkPlaces(mine, watch);
     tell(&id, sizeof id, watch);
     void *made = nullptr;
-    check(entries().init(&made, transport.size(), id, transport.rank()),
-          "ncclCommInitRank");
+    watch.enter(meeting(-1));
+    try { // returns when all ranks have come, and they hear of nothing else
+      check(entries().init(&made, transport.size(), id, transport.rank()),
+            "ncclCommInitRank");
+    } catch (const Failure &failure) {
+      throw Unattended(failure.code, failure.what());
+    }
     communicator = made;
+  }
+
+  void decline(const Failure &failure, Watch &watch) override {
+    Place mine{};
+    setWrong(mine, failure);
+    checkPlaces(mine, watch);
   }
 
   void exchange(const std::vector<Message> &messages,
@@ -135,14 +150,14 @@ private:
     }
   }
 
-  /// NCCL takes a GPU for each rank. Failure(Unavailable) on all ranks.
-  void checkPlaces(int device, const std::string &wrong, Watch &watch) {
+  static void setWrong(Place &mine, const Failure &failure) {
+    mine.code = static_cast<int>(failure.code);
+    std::string(failure.what()).copy(mine.wrong, sizeof mine.wrong - 1);
+  }
+
+  /// NCCL takes a GPU for each rank. The same failure on all ranks.
+  void checkPlaces(const Place &mine, Watch &watch) {
     std::vector<Place> places(static_cast<size_t>(transport.size()));
-    Place mine{};
-    wrong.copy(mine.wrong, sizeof mine.wrong - 1);
-    gethostname(mine.machine, sizeof mine.machine - 1);
-    cuda.check(cuda.busId(mine.bus, sizeof mine.bus, device),
-               "cuDeviceGetPCIBusId");
     places[0] = mine;
     if (transport.rank() != 0) {
       Request request = transport.send(0, kTagLinks, &mine, sizeof mine);
@@ -158,7 +173,7 @@ private:
          watch);
     for (const Place &place : places)
       if (place.wrong[0])
-        throw Failure(Exit::Unavailable, place.wrong);
+        throw Failure(static_cast<Exit>(place.code), place.wrong);
     for (size_t a = 0; a < places.size(); ++a)
       for (size_t b = 0; b < a; ++b)
         if (std::memcmp(&places[a], &places[b], sizeof mine) == 0)

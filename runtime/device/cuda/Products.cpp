@@ -127,7 +127,7 @@ const Products::Plan &Products::planOf(const Strided &shape, const char *a,
       blas.heuristic(library->handle, plan.desc, plan.a, plan.b, plan.c, plan.c,
                      preference, 1, &plan.algorithm, &found);
   blas.destroyPreference(preference);
-  if (status || found == 0)
+  if (status || found == 0 || plan.algorithm.state)
     throw Failure(Exit::Unavailable,
                   "cuBLASLt has no algorithm for a product of " +
                       std::to_string(shape.m) + " x " +

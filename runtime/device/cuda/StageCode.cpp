@@ -26,13 +26,48 @@ T exported(void *library, const std::string &path, const std::string &name) {
   return value;
 }
 
+std::string nameOf(const PipecMatmul &shape) {
+  int64_t count = 1;
+  for (int32_t i = 0; i < shape.batch_rank; ++i)
+    count *= shape.batch[i];
+  return std::string("matmul ") +
+         (shape.dtype == PIPEC_BF16  ? "bf16 "
+          : shape.dtype == PIPEC_F64 ? "f64 "
+                                     : "f32 ") +
+         std::to_string(count) + " x " + std::to_string(shape.m) + " x " +
+         std::to_string(shape.k) + " x " + std::to_string(shape.n) +
+         (shape.transpose_a ? " a'" : "") + (shape.transpose_b ? " b'" : "");
+}
+
+std::string nameOf(const PipecConv &shape, int32_t kind) {
+  std::string name = kind == PIPEC_CONV_FORWARD          ? "conv"
+                     : kind == PIPEC_CONV_BACKWARD_INPUT ? "conv dx"
+                                                         : "conv dw";
+  name += " of " + std::to_string(shape.n) + " x " + std::to_string(shape.c);
+  auto sizes = [&](const char *before, const int64_t *list) {
+    for (int32_t i = 0; i < shape.spatial_rank; ++i)
+      name += (i ? " x " : before) + std::to_string(list[i]);
+  };
+  sizes(" x ", shape.in);
+  name += " to " + std::to_string(shape.o);
+  sizes(" by ", shape.kernel);
+  sizes(" stride ", shape.stride);
+  return name;
+}
+
 } // namespace
 
-template <typename Call> void Gpu::StageCode::guarded(Call call) {
+template <typename Name, typename Call>
+void Gpu::StageCode::guarded(Name name, Call call) {
   if (failure)
     return;
+  const bool isTimed = gpu.callTimes && gpu.mode == Direct;
   try {
+    if (isTimed)
+      gpu.callTimes->before();
     call();
+    if (isTimed)
+      gpu.callTimes->after(name());
     gpu.called();
   } catch (...) {
     failure = std::current_exception();
@@ -85,7 +120,12 @@ Gpu::StageCode::StageCode(Gpu &gpu, void *library, const std::string &path)
                     int32_t threads, int32_t sharedBytes,
                     char *const *arguments, int32_t count) {
     StageCode &self = of(table);
-    self.guarded([&] {
+    auto name = [&] {
+      return self.path.substr(self.path.rfind('/') + 1) + " kernel" +
+             std::to_string(kernel) + " of " + std::to_string(blocks) + " x " +
+             std::to_string(threads);
+    };
+    self.guarded(name, [&] {
       self.places.clear();
       for (int32_t i = 0; i < count; ++i)
         self.places.push_back(const_cast<char **>(&arguments[i]));
@@ -97,18 +137,22 @@ Gpu::StageCode::StageCode(Gpu &gpu, void *library, const std::string &path)
   table.matmul = [](PipecDevice *table, const PipecMatmul *shape, const char *a,
                     const char *b, char *c) {
     StageCode &self = of(table);
-    self.guarded([&] { self.gpu.products->multiply(*shape, a, b, c); });
+    self.guarded([&] { return nameOf(*shape); },
+                 [&] { self.gpu.products->multiply(*shape, a, b, c); });
   };
   table.conv = [](PipecDevice *table, const PipecConv *shape, int32_t kind,
                   const char *first, const char *second, char *result) {
     StageCode &self = of(table);
-    self.guarded([&] {
-      self.gpu.convolutions->convolve(*shape, kind, first, second, result);
-    });
+    self.guarded([&] { return nameOf(*shape, kind); },
+                 [&] {
+                   self.gpu.convolutions->convolve(*shape, kind, first, second,
+                                                   result);
+                 });
   };
   table.clear = [](PipecDevice *table, char *at, int64_t bytes) {
     StageCode &self = of(table);
-    self.guarded([&] { self.gpu.clear(at, bytes); });
+    self.guarded([&] { return "clear " + std::to_string(bytes); },
+                 [&] { self.gpu.clear(at, bytes); });
   };
 }
 

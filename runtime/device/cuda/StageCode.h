@@ -27,7 +27,8 @@ private:
   static StageCode &of(PipecDevice *table) {
     return *reinterpret_cast<StageCode *>(table);
   }
-  template <typename Call> void guarded(Call call);
+  /// `name()`: what the call is, for times of it.
+  template <typename Name, typename Call> void guarded(Name name, Call call);
 
   Gpu &gpu;
   std::string path;
