@@ -405,11 +405,22 @@ private:
   int dumped = 0;
 };
 
+/// What the planner takes the fullest device to hold.
+int64_t plannedPeak(const plan::PlanResult &result) {
+  std::map<int, int64_t> onDevice;
+  int64_t most = 0;
+  for (const plan::StagePlan &stage : result.stages)
+    for (const int device : stage.devices)
+      most = std::max(most, onDevice[device] += stage.memory.total());
+  return most;
+}
+
 /// What the fullest device holds, and what it may.
 OverLimit Compiler::fullest(const plan::Plan &plan) const {
   OverLimit most{0, deviceLimit(options, facts.topology), 0, decision.slices,
                  plan.predicted.step_s};
   std::map<std::pair<int, int>, int64_t> onDevice;
+  most.planned = plannedPeak(decision.result);
   for (const plan::Rank &rank : plan.ranks) {
     const int64_t bytes = onDevice[{rank.host, rank.device}] += rank.peak_bytes;
     if (bytes > most.bytes)

@@ -88,6 +88,14 @@ int64_t needOf(const plan::NoFit &failure) {
   return bytes;
 }
 
+/// What the planner is given after a plan that is over the limit: less than it
+/// was, and than it took the plan for, or that would come again. Quarters of
+/// powers of two, the same ones whatever the limit, so that a plan found under
+/// one is found under another.
+int64_t givenAfter(const OverLimit &over, int64_t given) {
+  return nextLower(over.planned > 0 ? std::min(over.planned, given) : given);
+}
+
 /// With less and less for the planner, from what the options leave it on; what
 /// fits stays in the options. Ends early at a plan as slow as a `rival` that
 /// fits: less memory does not make it faster.
@@ -95,8 +103,6 @@ template <typename Plans>
 auto shrinking(CompileOptions &options, const Plans &plans,
                std::optional<double> rival = std::nullopt)
     -> decltype(plans(options)) {
-  // Quarters of powers of two, the same ones whatever the limit, so that a plan
-  // found under one is found under another.
   std::optional<OverLimit> least;
   for (int64_t tries = 1, given = 0;; ++tries) {
     try {
@@ -106,7 +112,8 @@ auto shrinking(CompileOptions &options, const Plans &plans,
         least = over;
       if (rival && over.seconds >= *rival)
         throw tooLarge(*least);
-      given = nextLower(given > 0 ? given : over.limit - options.memoryMargin);
+      given = givenAfter(over,
+                         given > 0 ? given : over.limit - options.memoryMargin);
     } catch (const Failure &failure) {
       if (!least || failure.code != Exit::NoFit)
         throw;
@@ -115,20 +122,28 @@ auto shrinking(CompileOptions &options, const Plans &plans,
     if (tries == kMostTries)
       throw tooLarge(*least);
     options.memoryMargin = least->limit - given;
+    options.quick = true;
   }
 }
 
 /// The options of the fastest plan that fits under one of the strategies, and
 /// the plan; with `first` that of the first that has one. Without any, `least`
-/// is the refusal of the smallest, if that is smaller than what it was.
+/// is the refusal of the smallest, if that is smaller than what it was. The
+/// options' own strategy goes on behind `over`, the plan that it has made.
 std::optional<std::pair<CompileOptions, Prospect>>
 fitting(const CompileOptions &options, const Trial &trial, Names strategies,
-        bool first, std::optional<plan::NoFit> &least) {
+        bool first, std::optional<plan::NoFit> &least,
+        const std::optional<OverLimit> &over = std::nullopt) {
   std::optional<std::pair<CompileOptions, Prospect>> best;
   for (const char *strategy : strategies)
     try {
       CompileOptions asked = options;
       asked.strategy = strategy;
+      if (over && asked.strategy == options.strategy) {
+        if (best && over->seconds >= best->second.seconds)
+          continue;
+        asked.memoryMargin = over->limit - givenAfter(*over, over->limit);
+      }
       const Prospect found =
           shrinking(asked, trial,
                     best ? std::optional(best->second.seconds) : std::nullopt);
@@ -153,9 +168,11 @@ std::optional<int64_t> tried(const CompileOptions &options, const Trial &trial,
                              int64_t &least) {
   std::optional<plan::NoFit> refusal;
   const char *const own[] = {options.strategy.c_str()};
+  const bool isAuto = options.strategy == "auto";
+  CompileOptions asked = options;
+  asked.quick = isAuto; // as in automatically()
   const auto found =
-      fitting(options, trial, options.strategy == "auto" ? Names(kFrugal) : own,
-              true, refusal);
+      fitting(asked, trial, isAuto ? Names(kFrugal) : own, true, refusal);
   if (found)
     return found->second.bytes;
   least = refusal ? needOf(*refusal) : 0;
@@ -212,23 +229,43 @@ plan::NoFit advised(const CompileOptions &options, const plan::NoFit &failure,
   return plan::NoFit(failure.shortage, remedies, failure.hint);
 }
 
+/// The options of a plan that was found quickly; with the whole search where
+/// that finds a plan as fast.
+CompileOptions inEarnest(const std::pair<CompileOptions, Prospect> &found,
+                         const Trial &trial) {
+  CompileOptions asked = found.first;
+  asked.quick = false;
+  try {
+    if (trial(asked).seconds <= found.second.seconds)
+      return asked;
+  } catch (const OverLimit &) {
+  } catch (const Failure &failure) {
+    if (failure.code != Exit::NoFit)
+      throw;
+  }
+  return found.first;
+}
+
 /// The plan of `auto`, or else the fastest that fits; of a model too large to
 /// be tried the first.
 int automatically(const CompileOptions &options, const Attempt &attempt,
                   const Trial &trial) {
   std::optional<plan::NoFit> least;
-  bool isOver = false;
+  std::optional<OverLimit> isOver;
   try {
     return attempt(options);
-  } catch (const OverLimit &) {
-    isOver = true;
+  } catch (const OverLimit &over) {
+    isOver = over;
   } catch (const plan::NoFit &failure) {
     least.emplace(failure);
   }
-  const auto best = fitting(
-      options, trial, isOver ? Names(kRivals) : Names(kFrugal), false, least);
+  CompileOptions quickly = options;
+  quickly.quick = true;
+  const auto best =
+      fitting(quickly, trial, isOver ? Names(kRivals) : Names(kFrugal), false,
+              least, isOver);
   if (best && best->second.bytes >= 0) {
-    CompileOptions asked = best->first;
+    CompileOptions asked = inEarnest(*best, trial);
     return shrinking(asked, attempt);
   }
   int code = 0;
@@ -236,7 +273,7 @@ int automatically(const CompileOptions &options, const Attempt &attempt,
     code = attempt(asked);
     return Prospect{-1, 0};
   };
-  if (best && ((isOver && fitting(options, made, kAll, true, least)) ||
+  if (best && ((isOver && fitting(options, made, kAll, true, least, isOver)) ||
                fitting(options, made, kFrugal, true, least)))
     return code;
   if (least)

@@ -17,7 +17,8 @@ namespace pipec {
 struct OverLimit {
   int64_t bytes, limit;
   int rank, slices;
-  double seconds = 0; ///< of its step
+  double seconds = 0;  ///< of its step
+  int64_t planned = 0; ///< bytes in the planner's estimate; 0: not known
 };
 
 /// A plan that would be made: bytes of the fullest device, seconds of a step.

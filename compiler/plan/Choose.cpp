@@ -33,6 +33,48 @@ struct Candidate {
   PlanResult result;
 };
 
+/// What a user sees of a plan: who has the same and takes as long is its twin
+/// under another name.
+struct Face {
+  size_t index;
+  double seconds; ///< a microbatch
+  double stepSeconds;
+  std::vector<size_t> starts;
+  std::vector<int> replicas;
+  std::vector<bool> recompute;
+  bool isTwin(const Face &other) const {
+    return starts == other.starts && replicas == other.replicas &&
+           recompute == other.recompute &&
+           std::abs(seconds - other.seconds) <= 1e-6 * seconds;
+  }
+};
+
+Face faceOf(const Candidate &candidate) {
+  Face face{candidate.index,
+            candidate.seconds,
+            candidate.result.stepSeconds,
+            {},
+            {},
+            {}};
+  for (const StagePlan &stage : candidate.result.stages) {
+    face.starts.push_back(stage.firstNode);
+    face.replicas.push_back(stage.replicas);
+    face.recompute.push_back(stage.recompute);
+  }
+  return face;
+}
+
+/// The fastest of those that are no twin of `best`; none: the end.
+std::vector<Face>::const_iterator runnerUpOf(const std::vector<Face> &all,
+                                             const Face &best) {
+  auto second = all.end();
+  for (auto face = all.begin(); face != all.end(); ++face)
+    if (face->index != best.index && !face->isTwin(best) &&
+        (second == all.end() || face->seconds < second->seconds))
+      second = face;
+  return second;
+}
+
 /// Times that differ by rounding alone are equal.
 bool better(const Candidate &a, const Candidate &b) {
   if (std::abs(a.seconds - b.seconds) > 1e-9 * b.seconds)
@@ -41,16 +83,21 @@ bool better(const Candidate &a, const Candidate &b) {
   return mine != other ? mine < other : a.index < b.index;
 }
 
-std::string describe(const std::string &name, const Candidate &candidate,
-                     double best) {
-  char text[200];
-  std::snprintf(
-      text, sizeof text, "%.60s, %zu stage%s: %.4g ms a step, %+.1f %%",
-      name.c_str(), candidate.result.stages.size(),
-      candidate.result.stages.size() == 1 ? "" : "s",
-      candidate.result.stepSeconds * 1e3,
-      // Equal but for rounding: not better.
-      best > 0 ? std::max(0.0, 100 * (candidate.seconds / best - 1)) : 0.0);
+std::string describe(const std::string &name, const Face &face, double best) {
+  std::string shape = std::to_string(face.starts.size()) +
+                      (face.starts.size() == 1 ? " stage" : " stages");
+  if (std::any_of(face.replicas.begin(), face.replicas.end(),
+                  [](int r) { return r > 1; }))
+    shape += " (replicas " + replicasText(face.replicas).substr(0, 60) + ")";
+  if (std::find(face.recompute.begin(), face.recompute.end(), true) !=
+      face.recompute.end())
+    shape += ", activations computed again";
+  char text[240];
+  std::snprintf(text, sizeof text, "%.60s, %.140s: %.4g ms a step, %+.1f %%",
+                name.c_str(), shape.c_str(), face.stepSeconds * 1e3,
+                // Equal but for rounding: not better.
+                best > 0 ? std::max(0.0, 100 * (face.seconds / best - 1))
+                         : 0.0);
   return text;
 }
 
@@ -90,6 +137,7 @@ StrategyChoice chooseStrategy(const std::vector<PlanRequest> &requests,
                      std::move(made.request), std::move(made.result)};
   };
   std::optional<Candidate> best, second;
+  std::vector<Face> seen;
   auto attempt = [&](size_t i, double effort) -> std::optional<Candidate> {
     try {
       return planned(i, effort);
@@ -100,11 +148,15 @@ StrategyChoice chooseStrategy(const std::vector<PlanRequest> &requests,
     }
   };
   for (auto [least, i] : byPromise(requests, bound)) {
-    if (second && least > second->seconds)
-      continue;
+    // Only what can no longer be second place to see is left out.
+    if (best)
+      if (auto runner = runnerUpOf(seen, faceOf(*best));
+          runner != seen.end() && least > runner->seconds)
+        continue;
     if (std::optional<Candidate> tried = attempt(i, quick)) {
       Candidate &made = *tried;
       choice.stepSeconds[i] = made.result.stepSeconds;
+      seen.push_back(faceOf(made));
       if (!best || better(made, *best))
         second = std::move(best), best = std::move(made);
       else if (!second || better(made, *second))
@@ -116,6 +168,7 @@ StrategyChoice chooseStrategy(const std::vector<PlanRequest> &requests,
       if (auto again = attempt((*leader)->index, earnest);
           again && better(*again, **leader)) {
         choice.stepSeconds[again->index] = again->result.stepSeconds;
+        seen.push_back(faceOf(*again));
         *leader = std::move(again);
       }
   if (second && better(*second, *best))
@@ -129,6 +182,7 @@ StrategyChoice chooseStrategy(const std::vector<PlanRequest> &requests,
     choice.result = std::move(made.result);
     return choice;
   }
+  const Face chosen = faceOf(*best);
   choice.chosen = best->index;
   choice.request = std::move(best->request);
   const PlanRequest &first = requests[best->index];
@@ -138,9 +192,9 @@ StrategyChoice chooseStrategy(const std::vector<PlanRequest> &requests,
   choice.result = std::move(best->result);
   if (choice.request.baselines)
     choice.result.baselines = priceBaselines(choice.request, choice.result);
-  if (second)
+  if (auto face = runnerUpOf(seen, chosen); face != seen.end())
     choice.result.runnerUp =
-        describe(requests[second->index].strategy.name, *second, best->seconds);
+        describe(requests[face->index].strategy.name, *face, chosen.seconds);
   return choice;
 }
 

@@ -36,11 +36,12 @@ using BoundFunction = std::function<double(size_t index)>;
 /// Plans the requests, the most promising first, and keeps the fastest result;
 /// of equally fast ones that with the smaller peak, then the earlier. What by
 /// its lower bound (`bound`, else stepBound) is slower than the second best is
-/// not planned. With a request for data parallelism among them the choice is
-/// never predicted slower than that, and never slower than an even split of its
-/// own shape. Requests differ in strategy and in what goes with it; baselines
-/// are priced for the chosen one alone. Throws what makePlan says of the first
-/// request when none works.
+/// not planned. What has the best one's cuts, replicas, recomputation and time
+/// under another name is no second place. With a request for data parallelism
+/// among them the choice is never predicted slower than that, and never slower
+/// than an even split of its own shape. Requests differ in strategy and in what
+/// goes with it; baselines are priced for the chosen one alone. Throws what
+/// makePlan says of the first request when none works.
 StrategyChoice chooseStrategy(const std::vector<PlanRequest> &requests,
                               const PlanFunction &plan = {},
                               const BoundFunction &bound = {});

@@ -22,6 +22,8 @@ schedule::ScheduleRequest requestFor(const PlanRequest &asked,
   request.devices = static_cast<int>(stages.size()) / chunks;
   request.chunks = chunks;
   request.microbatches = asked.microbatches;
+  if (asked.effort < PlanRequest::kGlance)
+    request.effort = 0.1;
   schedule::Costs costs = scheduleCosts(asked.topology, stages);
   schedule::DeviceCosts &devices = request.costs;
   devices.memoryForward.assign(request.devices, 0);

@@ -150,6 +150,7 @@ PlanResult makePlan(const PlanRequest &request) {
   }
   PlanResult result = model.price(chosen);
   result.runnerUp = runnerUp;
+  result.simulations = model.simulations();
   if (request.baselines)
     result.baselines = priceBaselines(request, result);
   verifyPlan(request, result);

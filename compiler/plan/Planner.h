@@ -49,6 +49,8 @@ struct PlanRequest {
   /// Share of the usual search effort, which is counted in simulated actions,
   /// so that results do not depend on the machine's speed.
   double effort = 1;
+  /// Below this share a plan is one of many that are glanced at.
+  static constexpr double kGlance = 1.0 / 32;
   /// When nothing fits: also search for what would, for the message.
   bool explainNoFit = true;
   /// Also price data parallelism, the even split, GPipe … for comparison.
@@ -106,6 +108,7 @@ struct PlanResult {
   std::string bottleneck; ///< which stage, and whether compute or a link binds
   std::vector<Baseline> baselines;
   std::string runnerUp;     ///< what second place would have cost; may be empty
+  int64_t simulations = 0;  ///< of splits, in the search; informative
   double searchSeconds = 0; ///< informative; not part of any written plan
 };
 

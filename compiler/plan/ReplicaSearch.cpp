@@ -70,9 +70,10 @@ Search::Search(const PlanRequest &request, const StepModel &model)
     : request(request), model(model), devices_(request.topology.devices()) {
   bool large = devices_ > 16;
   starts = coarseStarts(request.graph, legalStarts(request.graph),
-                        devices_ > 256 ? 32
-                        : large        ? 64
-                                       : 128);
+                        devices_ > 256                          ? 32
+                        : request.effort < PlanRequest::kGlance ? 48
+                        : large                                 ? 64
+                                                                : 128);
   choices = replicaChoices(devices_, request.topology.levels.back().count);
   labelsKept = large ? 2 : 6;
   size_t width = static_cast<size_t>(devices_) + 1;

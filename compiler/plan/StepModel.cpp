@@ -491,6 +491,7 @@ double StepModel::stepSeconds(const Split &split) const {
   std::vector<StagePlan> stages = layOut(split);
   if (peakBytes(stages) > memoryLimit)
     return std::numeric_limits<double>::infinity();
+  ++simulated;
   return simulateStep(stages).step;
 }
 

@@ -75,6 +75,8 @@ public:
   /// Actions that pricing a split of that many stages and replicas simulates;
   /// searches bound their effort by it.
   int64_t effort(const std::vector<int> &replicas) const;
+  /// Splits that were simulated so far.
+  int64_t simulations() const { return simulated; }
 
 private:
   struct Timing {
@@ -90,6 +92,7 @@ private:
   const schedule::Schedule &
   scheduleFor(const std::vector<StagePlan> &stages) const;
 
+  mutable int64_t simulated = 0;
   mutable std::vector<int> cachedReplicas;
   mutable schedule::Schedule cached;
 

@@ -125,9 +125,51 @@ TEST(WithinLimit, WhatIsSlowerThanAPlanThatFitsIsTriedOnce) {
   };
   EXPECT_EQ(withinLimit(automatic(), attempt, trial), kMade);
   EXPECT_EQ(made, "gpipe");
-  EXPECT_EQ(tries["gpipe"], 2);
+  EXPECT_EQ(tries["gpipe"], 3); // once more in earnest
   EXPECT_EQ(tries["1f1b"], 1);
   EXPECT_EQ(tries["naive"], 1);
+}
+
+/// What is tried is searched for quickly, the winner then with all effort, and
+/// the plan that is made is the faster of both.
+TEST(WithinLimit, TheFastestOfQuickTrialsIsSearchedInEarnest) {
+  for (const double earnest : {0.5, 2.0}) {
+    std::map<std::string, int> whole;
+    bool isQuick = false;
+    auto attempt = [&](const CompileOptions &options) {
+      if (options.strategy == "auto")
+        throw OverLimit{2 * kLimit, kLimit, 0, 1, 0.4};
+      isQuick = options.quick;
+      return kMade;
+    };
+    auto trial = [&](const CompileOptions &options) -> Prospect {
+      whole[options.strategy] += !options.quick;
+      if (options.strategy == "gpipe")
+        return {900, options.quick ? 1 : earnest};
+      return {900, 3};
+    };
+    EXPECT_EQ(withinLimit(automatic(), attempt, trial), kMade);
+    EXPECT_EQ(isQuick, earnest > 1);
+    EXPECT_EQ(whole["gpipe"], 1);
+    whole.erase("gpipe");
+    for (const auto &[name, count] : whole)
+      EXPECT_EQ(count, 0) << name;
+  }
+}
+
+/// With what the planner itself took a plan for it would make it again.
+TEST(WithinLimit, APlanIsNotMadeTwice) {
+  std::vector<int64_t> given;
+  CompileOptions options = automatic();
+  options.strategy = "1f1b";
+  auto attempt = [&](const CompileOptions &asked) -> int {
+    given.push_back(kLimit - asked.memoryMargin);
+    if (given.back() >= 400)
+      throw OverLimit{2 * kLimit, kLimit, 0, 1, 1, 400};
+    return kMade;
+  };
+  EXPECT_EQ(withinLimit(options, attempt, tooLargeToTry), kMade);
+  EXPECT_EQ(given, (std::vector<int64_t>{kLimit, 384}));
 }
 
 /// A misspelt name would be passed over in silence.

@@ -313,6 +313,21 @@ TEST(Planner, NothingFitsSaysByHowMuchAndWhatWould) {
   EXPECT_LE(peakOf(makePlan(r)), 20'000);
 }
 
+/// Less effort simulates fewer splits; time is not looked at.
+TEST(Planner, EffortIsCountedInSimulations) {
+  PlanRequest r = requestFor(uniformChain(60, 1e-3, 1000, 100), "1f1b", 8, 32);
+  for (size_t v = 0; v < r.graph.nodes.size(); ++v)
+    r.graph.nodes[v].forwardSeconds *= 1 + static_cast<double>(v * 7 % 13);
+  r.replication = true;
+  r.useAllDevices = false;
+  const PlanResult whole = makePlan(r);
+  r.effort = 1.0 / 16;
+  const PlanResult quick = makePlan(r);
+  EXPECT_GT(quick.simulations, 0);
+  EXPECT_LE(4 * quick.simulations, whole.simulations);
+  EXPECT_LE(whole.stepSeconds, quick.stepSeconds * (1 + 1e-9));
+}
+
 TEST(Planner, HandWrittenSplitsAndReplicas) {
   PlanRequest r =
       requestFor(uniformChain(9, 1e-3, 100, 1000), "pipedream", 3, 1);

@@ -154,6 +154,22 @@ TEST(Strategies, ChooseTakesTheFastest) {
         made.result.stepSeconds *= 1 - 1e-12 * static_cast<double>(i);
         return made;
       });
+  EXPECT_EQ(equal.result.runnerUp.find("+0.0 %"), std::string::npos)
+      << "a twin is no second place: " << equal.result.runnerUp;
+  // Another shape that is as fast, is.
+  equal = chooseStrategy(
+      under(even, {list[0], list[2]}), [](size_t i, const PlanRequest &asked) {
+        PlanRequest shaped = asked;
+        shaped.replicas = i ? std::vector<int>{2} : std::vector<int>{1, 1};
+        OrderedPlan made{shaped, makePlan(shaped)};
+        made.result.stepSeconds = 1 - 1e-12 * static_cast<double>(i);
+        return made;
+      });
+  EXPECT_EQ(equal.result.runnerUp.find(equal.chosen
+                                           ? "1f1b, 2 stages: "
+                                           : "dp, 1 stage (replicas 2): "),
+            0u)
+      << equal.result.runnerUp;
   EXPECT_NE(equal.result.runnerUp.find(", +0.0 %"), std::string::npos)
       << equal.result.runnerUp;
   // Nothing fits: the first strategy's reason.
