@@ -5,13 +5,19 @@
 
 namespace pipec {
 
+/// Whether `name` is `word` with a letter more, or goes on where it ends.
+static bool isMore(const std::string &name, const std::string &word) {
+  constexpr size_t kStart = 3; // letters that make a beginning
+  const bool beginning = word.size() >= kStart && name.rfind(word, 0) == 0;
+  return beginning ||
+         (name.size() == word.size() + 1 && editDistance(word, name) == 1);
+}
+
 std::string nearestName(const std::string &word,
                         const std::vector<std::string> &names) {
-  constexpr size_t kStart = 3; // letters that make a beginning
   std::string best;
   for (const std::string &name : names)
-    if (word.size() >= kStart && name.rfind(word, 0) == 0 &&
-        (best.empty() || name.size() < best.size()))
+    if (isMore(name, word) && (best.empty() || name.size() < best.size()))
       best = name;
   if (!best.empty())
     return best;

@@ -77,6 +77,8 @@ TEST(Options, TheNearestName) {
   EXPECT_EQ(nearestName("h100", {"h200", "h100-sxm-80g", "h100-sxm"}),
             "h100-sxm");
   EXPECT_EQ(nearestName("thread", {"threads_of_all", "threads"}), "threads");
+  EXPECT_EQ(nearestName("memory_GB", {"memory_GBps", "memory_GiB"}),
+            "memory_GiB");
   EXPECT_EQ(nearestName("stratgy", {"stages", "strategy"}), "strategy");
   EXPECT_EQ(nearestName("colour", {"stages", "strategy"}), "");
 }
