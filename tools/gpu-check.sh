@@ -44,8 +44,8 @@ sanitizer() {
   local folder=$1/sanitizer
   if python3 -m pip download -q --no-deps -d "$folder" nvidia-cuda-sanitizer-api==13.0.85 >&2; then
     python3 -m zipfile -e "$folder"/*.whl "$folder"
-    rm -rf "$folder"/*.whl "$folder"/nvidia/*/compute-sanitizer/docs
-    chmod +x "$folder"/nvidia/*/compute-sanitizer/*
+    rm -rf "$folder"/*.whl "$folder"/nvidia/*/include
+    chmod +x "$folder"/nvidia/*/bin/compute-sanitizer
   else
     echo "packed without compute-sanitizer: pip cannot download it" >&2
   fi

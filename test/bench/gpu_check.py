@@ -214,6 +214,7 @@ class Check:
         self.until = self.end = self.begun + 60 * minutes
         self.wrong, self.results = [], {}
         self.runs = self.diagnoses = 0
+        self.diagnosed = set()  # what was wrong
         self.logs = out / "logs"
         self.program = self.starting()
 
@@ -272,8 +273,10 @@ class Check:
 
     def diagnose(self, plan, inputs, data, steps, words, good):
         """Which other ways of the same run are good, and the libraries' logs of it. `good`: of losses."""
-        if self.diagnoses >= MOST_DIAGNOSES or self.left() < 60:
+        why = self.wrong[-1].partition(": ")[2]
+        if why in self.diagnosed or self.diagnoses >= MOST_DIAGNOSES or self.left() < 60:
             return
+        self.diagnosed.add(why)
         self.diagnoses += 1
         self.logs.mkdir(exist_ok=True)
         stem = str(self.logs / ("%d-%s" % (self.diagnoses, plan.name)))
@@ -302,6 +305,7 @@ class Check:
     def run(self, plan, inputs, data, steps, *words, before=(), limit=90, environment=None):
         """(losses, seconds of each step, summary), or None after a failure."""
         self.runs += 1
+        name = plan.name if plan.parent.name == "plans" else "%s-%s" % (plan.parent.name, plan.name)
         metrics = self.out / ("metrics-%d.jsonl" % self.runs)
         flags = [word for name in inputs for word in ("--data", "%s=%s" % (name, data / (name + ".npy")))]
         command = [*before, *self.program, plan, *flags, "--steps", steps, "--metrics", metrics,
@@ -315,10 +319,10 @@ class Check:
             process = subprocess.run([str(word) for word in command], capture_output=True, text=True, env=environment,
                                      timeout=max(5, min(limit, self.left())))
         except subprocess.TimeoutExpired:
-            self.expect(False, "%s did not end" % plan.name)
+            self.expect(False, "%s: did not end" % name)
             return None
         if process.returncode:
-            self.expect(False, "%s: exit %d: %s" % (plan.name, process.returncode,
+            self.expect(False, "%s: exit %d: %s" % (name, process.returncode,
                                                     (process.stderr + process.stdout).strip()[-1500:]))
             return None
         lines = [json.loads(line) for line in metrics.read_text().splitlines()]
@@ -355,10 +359,14 @@ class Check:
             self.expect(again[0] == losses, case["name"] + ": other bits without graphs")
         self.say("%-28s worst loss %.2g from PyTorch's" % (case["name"], worst))
 
+    def sanitizer_program(self):
+        """The machine's, else the one that was packed, else None."""
+        packed = map(str, sorted(self.target.glob("sanitizer/nvidia/*/bin/compute-sanitizer")))
+        found = map(shutil.which, ("compute-sanitizer", "/usr/local/cuda/bin/compute-sanitizer", *packed))
+        return next(filter(None, found), None)
+
     def sanitizer(self, case):
-        packed = sorted(self.target.glob("sanitizer/nvidia/*/compute-sanitizer/compute-sanitizer"))
-        program = next(filter(None, map(shutil.which, ("compute-sanitizer", "/usr/local/cuda/bin/compute-sanitizer",
-                                                       *map(str, packed)))), None)
+        program = self.sanitizer_program()
         if not program or self.standin:
             return self.say("no compute-sanitizer here")
         for tool in ("memcheck", "racecheck"):
