@@ -99,13 +99,17 @@ std::vector<Baseline> priceBaselines(const PlanRequest &request,
     even.replicas.push_back(s.replicas);
   even.replicas.resize(even.starts.size());
   all.push_back(price(request, "even split", request.strategy,
-                      request.microbatches, even, ""));
+                      request.microbatches, even,
+                      stages == 1 ? "of one stage, as the plan" : ""));
 
-  int pipelines = synchronous ? request.microbatches : 4 * stages;
-  std::vector<int> plain(
-      static_cast<size_t>(std::min(
-          stages, static_cast<int>(legalStarts(request.graph).size()))),
-      1);
+  // Beside one stage, a pipeline over the plan's devices.
+  const int places = static_cast<int>(legalStarts(request.graph).size());
+  const int depth = std::min(stages > 1 ? stages : used, places);
+  int pipelines = synchronous ? request.microbatches : 4 * depth;
+  std::vector<int> plain(static_cast<size_t>(depth), 1);
+  if (stages == 1 && depth > 1)
+    per = std::to_string(depth) + " stages, a device each" +
+          (per.empty() ? "" : ", " + per);
   if (stages > 1) {
     int columns = stages / std::max(1, request.strategy.chunks);
     int each = std::max(1, std::min(used / columns, pipelines));

@@ -362,6 +362,20 @@ TEST(Planner, ReplicatesWhereItPays) {
   EXPECT_LT(result.stepSeconds, result.baselines[0].stepSeconds);
 }
 
+/// Beside one stage on all devices GPipe is a pipeline over them.
+TEST(Planner, GPipeBesideOneStageHasAsManyAsDevices) {
+  const PlanResult result =
+      makePlan(requestFor(uniformChain(8, 1e-3, 1000, 1000), "dp", 4, 8));
+  ASSERT_EQ(result.stages.size(), 1u);
+  ASSERT_EQ(result.baselines.size(), 4u);
+  EXPECT_EQ(result.baselines[1].note, "of one stage, as the plan");
+  const Baseline &gpipe = result.baselines[2], &alone = result.baselines[3];
+  EXPECT_EQ(gpipe.name, "gpipe");
+  EXPECT_EQ(gpipe.note, "4 stages, a device each");
+  // 8 microbatches and 3 turns of fill and drain, of a quarter of the work.
+  EXPECT_NEAR(gpipe.stepSeconds / alone.stepSeconds, 11.0 / 32, 1e-2);
+}
+
 TEST(Planner, DataParallelAndUsageErrors) {
   PlanRequest r = requestFor(uniformChain(4, 1e-3, 100, 1000), "dp", 4, 8);
   PlanResult result = makePlan(r);
