@@ -42,7 +42,8 @@ plan::NoFit tooLarge(const OverLimit &over) {
       std::string("more stages, smaller microbatches or another "
                   "strategy") +
           (over.slices > 1 ? ", or a smaller --slices," : "") +
-          " may need less");
+          " may need less",
+      over.limit);
 }
 
 /// Names of strategies. No property of a row says what keeps little or is worth
@@ -135,11 +136,12 @@ fitting(const CompileOptions &options, const Trial &trial, Names strategies,
         bool first, std::optional<plan::NoFit> &least,
         const std::optional<OverLimit> &over = std::nullopt) {
   std::optional<std::pair<CompileOptions, Prospect>> best;
-  for (const char *strategy : strategies)
+  for (const char *strategy : strategies) {
+    const bool goesOn = over && strategy == options.strategy;
     try {
       CompileOptions asked = options;
       asked.strategy = strategy;
-      if (over && asked.strategy == options.strategy) {
+      if (goesOn) {
         if (best && over->seconds >= best->second.seconds)
           continue;
         asked.memoryMargin = over->limit - givenAfter(*over, over->limit);
@@ -152,12 +154,16 @@ fitting(const CompileOptions &options, const Trial &trial, Names strategies,
       if (first)
         break;
     } catch (const plan::NoFit &failure) {
-      if (!least || needOf(failure) < needOf(*least))
-        least.emplace(failure);
+      // The planner's word is on less than there is: the plan's is the need.
+      const bool isShrunk = goesOn && failure.limit < over->limit;
+      const plan::NoFit need = isShrunk ? tooLarge(*over) : failure;
+      if (!least || needOf(need) < needOf(*least))
+        least.emplace(need);
     } catch (const Failure &failure) { // stages that it cannot have
       if (failure.code != Exit::NoFit && failure.code != Exit::Usage)
         throw;
     }
+  }
   return best;
 }
 
@@ -206,10 +212,12 @@ int64_t limitThatFits(const CompileOptions &options, int64_t bytes,
   return found;
 }
 
-/// `failure` with what has been tried in place of what the planner believes.
+/// `failure` with what has been tried in place of what the planner believes:
+/// the bytes that are missing are those up to the limit that it names.
 plan::NoFit advised(const CompileOptions &options, const plan::NoFit &failure,
                     const Trial &trial) {
   std::vector<plan::Remedy> remedies;
+  std::string shortage = failure.shortage;
   for (plan::Remedy remedy : failure.remedies) {
     if (remedy.kind == plan::Remedy::Limit) {
       const int64_t bytes = limitThatFits(options, remedy.amount, trial);
@@ -218,6 +226,11 @@ plan::NoFit advised(const CompileOptions &options, const plan::NoFit &failure,
       remedy.amount = bytes;
       if (bytes == 0)
         continue;
+      if (failure.limit > 0)
+        shortage = "nothing fits in memory: the smallest plan found needs " +
+                   report::bytes(bytes) + " on a device, " +
+                   report::bytes(bytes - failure.limit) + " more than the " +
+                   report::bytes(failure.limit) + " there are";
     } else {
       const auto changed = with(remedy, options);
       int64_t least = 0;
@@ -226,7 +239,7 @@ plan::NoFit advised(const CompileOptions &options, const plan::NoFit &failure,
     }
     remedies.push_back(remedy);
   }
-  return plan::NoFit(failure.shortage, remedies, failure.hint);
+  return plan::NoFit(shortage, remedies, failure.hint, failure.limit);
 }
 
 /// The options of a plan that was found quickly; with the whole search where

@@ -45,10 +45,10 @@ static std::string withRemedies(std::string message,
 }
 
 NoFit::NoFit(const std::string &shortage, const std::vector<Remedy> &remedies,
-             const std::string &hint)
+             const std::string &hint, int64_t limit)
     : Failure(Exit::NoFit, withRemedies(shortage, remedies) +
                                (hint.empty() ? "" : "; " + hint)),
-      shortage(shortage), remedies(remedies), hint(hint) {}
+      shortage(shortage), remedies(remedies), hint(hint), limit(limit) {}
 
 namespace {
 
@@ -127,7 +127,7 @@ void throwNoFit(const PlanRequest &request, const StepModel &model,
     if (neededBytes(again, {}) <= limit)
       remedies.push_back({Remedy::Strategy});
   }
-  throw NoFit(message, remedies);
+  throw NoFit(message, remedies, "", limit);
 }
 
 } // namespace pipec::plan

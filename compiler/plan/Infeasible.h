@@ -19,10 +19,11 @@ struct Remedy {
 class NoFit : public Failure {
 public:
   NoFit(const std::string &shortage, const std::vector<Remedy> &remedies,
-        const std::string &hint = "");
+        const std::string &hint = "", int64_t limit = 0);
   const std::string shortage; ///< "nothing fits in memory: … needs …"
   const std::vector<Remedy> remedies;
   const std::string hint; ///< what may do besides; may be empty
+  const int64_t limit;    ///< what there is; 0: not said
 };
 
 /// Throws NoFit: the smallest limit under which a plan of this

@@ -157,6 +157,31 @@ TEST(WithinLimit, TheFastestOfQuickTrialsIsSearchedInEarnest) {
   }
 }
 
+/// One need in one message: what is missing is up to the limit that was tried
+/// and is named, whatever the planner believed.
+TEST(WithinLimit, WhatIsMissingIsUpToTheLimitThatIsNamed) {
+  CompileOptions options = automatic();
+  options.strategy = "1f1b";
+  auto attempt = [](const CompileOptions &) -> int {
+    throw plan::NoFit("the planner's belief", {{plan::Remedy::Limit, 3000}}, "",
+                      kLimit);
+  };
+  auto trial = [](const CompileOptions &asked) -> Prospect {
+    if (asked.memoryLimit < 5120)
+      throw OverLimit{5120, asked.memoryLimit, 0, 1};
+    return {5120, 1};
+  };
+  try {
+    withinLimit(options, attempt, trial);
+    FAIL();
+  } catch (const plan::NoFit &failure) {
+    EXPECT_STREQ(failure.what(),
+                 "nothing fits in memory: the smallest plan found needs 5.00 "
+                 "KiB on a device, 4.02 KiB more than the 0.98 KiB there are; "
+                 "it would fit with --memory-limit 5120");
+  }
+}
+
 /// With what the planner itself took a plan for it would make it again.
 TEST(WithinLimit, APlanIsNotMadeTwice) {
   std::vector<int64_t> given;
