@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""Plans under memory limits that bind: processor time, step and bytes, and whether what an error names is true.
+
+Usage: plan_limits.py PIPEC [--cluster "--gpus 2x8"] [--shares 90,70,50,35,20]
+
+Plans the examples (GPT-2 and LeNet) freely, then under shares in percent of what the free plan takes, with `pipec
+--dry-run`. Where nothing fits the limit that the error names is tried as well. Exit 1 when that does not fit, or a plan
+is above its limit.
+"""
+import argparse, json, os, pathlib, re, shlex, subprocess, sys
+
+EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples"
+MODELS = {"gpt2": ["--dim", "batch=4", "--loss", "next-token", "--optimizer", "adamw:lr=1e-3"],
+          "lenet": ["--dim", "batch=8"]}
+
+
+def plan(pipec, model, cluster, limit=None):
+    """Processor seconds and the plan, or what was said."""
+    command = [pipec, EXAMPLES / model / "model.onnx", *MODELS[model], "--microbatches", "16", *cluster, "--dry-run", "--format",
+               "json", *(["--memory-limit", str(limit)] if limit else [])]
+    before = os.times().children_user
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode not in (0, 79):
+        sys.exit(f"{command}: exit {done.returncode}: {done.stderr}")
+    return os.times().children_user - before, json.loads(done.stdout) if done.returncode == 0 else done.stderr
+
+
+def peak(shown):
+    return max(rank["peak_bytes"] for rank in shown["ranks"])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pipec")
+    parser.add_argument("--cluster", default="--gpus 2x8", type=shlex.split)
+    parser.add_argument("--shares", default="90,70,50,35,20")
+    options = parser.parse_args()
+    wrong = 0
+    for model in MODELS:
+        seconds, free = plan(options.pipec, model, options.cluster)
+        limits = [None, *(peak(free) * int(share) // 100 for share in options.shares.split(","))]
+        for limit in limits:
+            if limit:
+                seconds, shown = plan(options.pipec, model, options.cluster, limit)
+            else:
+                shown = free
+            words = f"{model:6} {limit or 'free':>10} {seconds:6.2f} s  "
+            if isinstance(shown, dict):
+                wrong += bool(limit) and peak(shown) > limit
+                print(f"{words}{shown['strategy']:8} {len(shown['stages']):2} stages  {peak(shown):>10} B  "
+                      f"{shown['predicted']['step_s'] * 1e3:.4g} ms", flush=True)
+                continue
+            named = int(re.search("would fit with --memory-limit ([0-9]+)", shown)[1])
+            fits = isinstance(plan(options.pipec, model, options.cluster, named)[1], dict)
+            wrong += not fits
+            print(f"{words}nothing fits; {named} {'does' if fits else 'DOES NOT EITHER'}", flush=True)
+    sys.exit(wrong > 0)
+
+
+if __name__ == "__main__":
+    main()
