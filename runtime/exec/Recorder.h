@@ -44,7 +44,7 @@ public:
       ++dropped;
   }
 
-  double busy = 0; ///< seconds in stage programs
+  double busy = 0; ///< seconds in stage programs, and clearing gradients
   int64_t dropped = 0;
   std::vector<Event> events;
   StepTotals totals;

@@ -64,8 +64,4 @@ std::vector<TaskTotal> StepTotals::middle() const {
   return sums;
 }
 
-double StepTotals::medianSeconds() const {
-  return steps.empty() ? 0 : sorted()[steps.size() / 2]->seconds;
-}
-
 } // namespace pipec

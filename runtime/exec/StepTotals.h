@@ -30,8 +30,6 @@ public:
 
   /// Sums over those steps that are the middle half by their seconds.
   std::vector<TaskTotal> middle() const;
-  /// Of the median step; 0 when none has ended.
-  double medianSeconds() const;
 
 private:
   struct Step {

@@ -9,7 +9,6 @@
 
 #include "runtime/device/cuda/Driver.h"
 
-#include <functional>
 #include <map>
 #include <memory>
 #include <string>
