@@ -176,7 +176,9 @@ int calibrateCommand(int argc, char **argv) {
   plan::fitThreads(topology.device, timed.wholeTogether);
   const plan::KernelError after = plan::taskErrors(topology.device, programs);
   topology.device.turnSeconds = measureTurn();
-  topology.device.receiveSeconds = measureNap();
+  const Nap nap = measureNap();
+  topology.device.receiveSeconds = nap.seconds;
+  topology.device.lookShare = nap.coreShare;
   // A message is seen between two looks, on the average in their middle.
   topology.levels.back().latency = topology.device.receiveSeconds / 2;
   topology.levels.back().bandwidth = measureMessages();

@@ -268,7 +268,7 @@ private:
     CostRequest request{trains, options.microbatches};
     if (trains)
       request.optimizer = {options.optimizer, optimizerSettings()};
-    request.devices = facts.topology.devices();
+    request.caches = facts.topology.caches();
     if (failed(costGraph(*module, request, facts.topology.device, graph)))
       return false;
     facts.microbatchSize = microbatchSize();

@@ -167,7 +167,7 @@ private:
     }
     FailureOr<TaskCosts> costs =
         taskCosts(copy, nodes.size(), request.optimizer, device, workingSet(),
-                  request.devices);
+                  request.caches);
     if (failed(costs))
       return failure();
     for (auto [node, seconds] : llvm::zip_equal(graph.nodes, costs->nodes)) {
@@ -197,7 +197,7 @@ private:
       bytes += static_cast<double>(weight.bytes) * (weight.trainable ? 2 : 1);
     for (const plan::CostStash &stash : graph.stashes)
       bytes += 2 * static_cast<double>(stash.bytes);
-    return bytes / request.devices;
+    return bytes / request.caches;
   }
 
   static void mark(Operation *op, Part part) {

@@ -14,7 +14,7 @@ struct CostRequest {
   bool trains = false;
   int microbatches = 1; ///< of a step, which running statistics follow
   OptimizerChoice optimizer{};
-  int devices = 1; ///< among which the model is divided
+  int caches = 1; ///< of cores, among which the model is divided
 };
 
 /// Costs of `module` (attached, one nn.weight a use, no stages yet) on

@@ -6,9 +6,11 @@
 
 #include "runtime/kernels/cpu/Kernels.h"
 #include "support/Clock.h"
+#include "support/Cores.h"
 #include "support/Nap.h"
 
 #include <algorithm>
+#include <atomic>
 #include <barrier>
 #include <cstring>
 #include <ctime>
@@ -395,15 +397,33 @@ double measureCalls(const std::function<std::function<void()>()> &make,
   return mean;
 }
 
-double measureNap() {
+Nap measureNap() {
   std::vector<double> naps;
-  for (int i = 0; i < 401; ++i) {
+  auto sleep = [&] {
     const double begin = seconds(2);
     nap(kLookNanoseconds);
     naps.push_back(seconds(2) - begin);
-  }
+  };
+  for (int i = 0; i < 401; ++i)
+    sleep();
   std::nth_element(naps.begin(), naps.begin() + 200, naps.end());
-  return naps[200];
+  const double middle = naps[200];
+  // Its core as others see it who would compute on it.
+  std::atomic<bool> over{false};
+  std::vector<std::thread> busy;
+  for (int core = 0; core < availableCores(); ++core)
+    busy.emplace_back([&] {
+      while (!over.load(std::memory_order_relaxed))
+        ;
+    });
+  const double begin = now(), core = coreSeconds();
+  for (int i = 0; i < 1000; ++i)
+    sleep();
+  const double share = (coreSeconds() - core) / (now() - begin);
+  over = true;
+  for (std::thread &thread : busy)
+    thread.join();
+  return {middle, share};
 }
 
 double measureTurn() {

@@ -46,8 +46,12 @@ plan::ProductTile productTile();
 /// What a rank does between two tasks, most of which is to read the clocks, s.
 double measureTurn();
 
-/// How long a rank that waits for a message sleeps between two looks, the
-/// middle of many (runtime/control/Watch.cpp asks for 20 us), s.
-double measureNap();
+struct Nap {
+  double seconds = 0;   ///< the middle of many
+  double coreShare = 0; ///< of them that it takes from who computes
+};
+/// How a rank that waits for a message sleeps between two looks
+/// (runtime/control/Watch.cpp asks for 20 us).
+Nap measureNap();
 
 } // namespace pipec

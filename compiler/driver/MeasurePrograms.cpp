@@ -307,7 +307,9 @@ MeasuredPrograms::measure(const Workers &workers,
       for (auto &rank : ranks)
         seconds += middle(rank->times[name]) / workers.count;
       samples.push_back(
-          {calls, plan::farShare(device, program->workingSet(name == "update")),
+          {calls,
+           plan::farShare(device, program->workingSet(name == "update") /
+                                      workers.threads),
            seconds});
     }
   }

@@ -121,7 +121,7 @@ private:
 FailureOr<TaskCosts> pipec::taskCosts(ModuleOp module, size_t nodes,
                                       const OptimizerChoice &optimizer,
                                       const plan::DeviceModel &device,
-                                      double workingSet, int devices) {
+                                      double workingSet, int caches) {
   PassManager passes(module.getContext());
   passes.addPass(createCanonicalizerPass());
   passes.addPass(createCSEPass());
@@ -143,7 +143,7 @@ FailureOr<TaskCosts> pipec::taskCosts(ModuleOp module, size_t nodes,
   for (auto stage : module.getOps<ModuleOp>())
     if (auto regions = stage->getAttrOfType<DictionaryAttr>("pipe.regions"))
       if (auto bytes = regions.getAs<IntegerAttr>("optimizer"))
-        state += static_cast<double>(bytes.getInt()) / devices;
+        state += static_cast<double>(bytes.getInt()) / caches;
   TaskPricer pricer(device, *machine, *scratch,
                     plan::farShare(device, workingSet),
                     plan::farShare(device, workingSet + state), costs);

@@ -40,11 +40,11 @@ struct TaskCosts {
 bool knowsCalls(const plan::DeviceModel &device);
 
 /// Times of `module`, which is differentiated, in one stage, and consumed; its
-/// ops carry their node and part. Between two tasks that touch the same one of
-/// `devices` goes through `workingSet` bytes. Fails after a diagnostic.
+/// ops carry their node and part. Between two tasks that touch the same each of
+/// `caches` sees `workingSet` bytes. Fails after a diagnostic.
 mlir::FailureOr<TaskCosts> taskCosts(mlir::ModuleOp module, size_t nodes,
                                      const OptimizerChoice &optimizer,
                                      const plan::DeviceModel &device,
-                                     double workingSet, int devices);
+                                     double workingSet, int caches);
 
 } // namespace pipec

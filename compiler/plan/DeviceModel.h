@@ -69,6 +69,9 @@ struct DeviceModel {
   /// What a rank waits for a message even when it was sent long before: it is
   /// announced, and moved once both sides look; s. Calibrated CPUs alone.
   double receiveSeconds = 0;
+  /// Share of a core that a rank takes while it waits, looking and sleeping in
+  /// turn; it counts where ranks share cores.
+  double lookShare = 0;
   // Interconnect when no cluster file says otherwise: bytes/s, s.
   double intraBandwidth = 0, intraLatency = 0;
   double interBandwidth = 0, interLatency = 0;

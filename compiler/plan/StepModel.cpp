@@ -189,23 +189,38 @@ int64_t StepModel::effort(const std::vector<int> &replicas) const {
   return steps * stages * microbatches * 2 + layout;
 }
 
-double receiveSeconds(const Topology &topology,
-                      const std::vector<StagePlan> &stages, size_t s,
-                      bool backward) {
+namespace {
+
+/// What stage `s` does before a task for what it receives: it sleeps until its
+/// next look, then copies.
+struct Receipt {
+  double sleep = 0, copy = 0;
+};
+Receipt receiptOf(const Topology &topology,
+                  const std::vector<StagePlan> &stages, size_t s,
+                  bool backward) {
   constexpr int64_t kAtOnce = 4096; // bytes that come with their announcement
-  const double turn = topology.device.turnSeconds;
   if (backward ? s + 1 == stages.size() : s == 0)
-    return turn;
+    return {};
   const size_t from = backward ? s + 1 : s - 1;
   const int64_t bytes =
       backward ? stages[s + 1].receiveGradientBytes : stages[s].receiveBytes;
   if (bytes <= kAtOnce || stages[from].devices == stages[s].devices ||
       topology.device.receiveSeconds <= 0)
-    return turn;
+    return {};
   const Link link = boundaryLink(topology, stages[std::min(from, s)].devices,
                                  stages[std::max(from, s)].devices);
-  return turn + topology.device.receiveSeconds +
-         static_cast<double>(bytes) / link.bandwidth;
+  return {topology.device.receiveSeconds,
+          static_cast<double>(bytes) / link.bandwidth};
+}
+
+} // namespace
+
+double receiveSeconds(const Topology &topology,
+                      const std::vector<StagePlan> &stages, size_t s,
+                      bool backward) {
+  const Receipt receipt = receiptOf(topology, stages, s, backward);
+  return topology.device.turnSeconds + receipt.sleep + receipt.copy;
 }
 
 /// How long a few bytes take to the next stage. A rank first looks for messages
@@ -233,6 +248,23 @@ static double hopSeconds(const Topology &topology,
   return topology.device.receiveSeconds > 0 && bytes > 0
              ? latencyBefore(topology, stages, s, link)
              : transferSeconds(link, bytes);
+}
+
+/// The costs where devices share cores: who sleeps leaves its core to others,
+/// so that the sleep is part of the message's way, not of the task.
+static schedule::Costs sharedCosts(const Topology &topology,
+                                   const std::vector<StagePlan> &stages,
+                                   int slices) {
+  schedule::Costs costs = scheduleCosts(topology, stages, slices);
+  for (size_t s = 0; s < stages.size(); ++s) {
+    const double forward = receiptOf(topology, stages, s, false).sleep;
+    const double backward = receiptOf(topology, stages, s, true).sleep;
+    costs.forward[s] -= forward;
+    costs.backwardInput[s] -= backward;
+    if (s > 0)
+      costs.comm[s - 1] += forward;
+  }
+  return costs;
 }
 
 schedule::Costs scheduleCosts(const Topology &topology,
@@ -292,6 +324,7 @@ static schedule::CoreSharing coreSharing(const Topology &topology,
                                          const std::vector<StagePlan> &stages) {
   schedule::CoreSharing sharing;
   sharing.cores = topology.cores;
+  sharing.looking = topology.device.lookShare;
   if (topology.cores == 0)
     return sharing;
   for (int d = 0; d < order.devices(); ++d) {
@@ -400,7 +433,9 @@ StepModel::synchronousStep(const std::vector<StagePlan> &stages) const {
   // A device updates once its last backward is done and gradients are summed.
   schedule::Timeline line;
   schedule::CoreSharing sharing = coreSharing(asked.topology, order, stages);
-  if (!sharing.scarce())
+  if (sharing.scarce())
+    priced = sharedCosts(asked.topology, stages, order.slices);
+  else
     line = schedule::simulate(order, priced, {});
   const bool overlaps = overlapsReduction(asked.topology);
   std::vector<double> after = overlaps

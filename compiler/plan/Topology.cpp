@@ -203,6 +203,9 @@ DeviceModel customDevice(const Json &device, const std::string &origin) {
   if (device.contains("receive_us"))
     d.receiveSeconds =
         number(device, "receive_us", origin, "\"device\"") * 1e-6;
+  if (device.contains("look_share"))
+    d.lookShare =
+        std::min(1.0, number(device, "look_share", origin, "\"device\""));
   if (device.contains("task_us"))
     d.taskSeconds = number(device, "task_us", origin, "\"device\"") * 1e-6;
   if (device.contains("turn_us"))
@@ -249,6 +252,7 @@ void refuseUnknownMembers(const ParsedJson &file) {
           "task_us",
           "turn_us",
           "receive_us",
+          "look_share",
           "threads",
           "wake_us",
           "fork_us",
@@ -301,6 +305,15 @@ Topology gridTopology(const std::string &text, const DeviceModel &device) {
   t.levels = {{"server", servers, device.interBandwidth, device.interLatency},
               {device.kind, each, device.intraBandwidth, device.intraLatency}};
   return t;
+}
+
+int Topology::caches() const {
+  const int64_t inServer =
+      cores > 0
+          ? std::min<int64_t>(cores, int64_t(serverSize()) * device.threads)
+          : serverSize();
+  return static_cast<int>(std::max<int64_t>(1, inServer) *
+                          (devices() / serverSize()));
 }
 
 Topology shareCores(Topology topology, int cores) {
@@ -405,7 +418,8 @@ std::string writeTopology(const Topology &topology) {
         {"attention", d.attentionEfficiency},
         {"memory", d.memoryEfficiency}}}};
   if (d.receiveSeconds > 0)
-    root["device"]["receive_us"] = d.receiveSeconds * 1e6;
+    root["device"]["receive_us"] = d.receiveSeconds * 1e6,
+    root["device"]["look_share"] = d.lookShare;
   if (!d.farKernels.empty()) {
     root["device"]["own_cache_KiB"] = d.ownCacheBytes / 1024;
     root["device"]["far_kernels_ns"] = kernelsOf(d.farKernels);

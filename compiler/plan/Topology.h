@@ -44,6 +44,9 @@ struct Topology {
   int serverSize() const {
     return levels.size() > 1 ? componentSize(0) : devices();
   }
+  /// Cores' own caches that the devices compute with: ranks may have several
+  /// threads each, or take turns on a core. Of other devices, one each.
+  int caches() const;
   int server(int device) const { return device / serverSize(); }
   /// The link between two devices.
   Link link(int a, int b) const;

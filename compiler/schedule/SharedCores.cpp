@@ -141,14 +141,12 @@ private:
     }
     load.clear();
     for (int d = 0; d < devices; ++d)
-      if (state[d].computing)
-        load[sharing.server[d]] += copies(d);
+      load[sharing.server[d]] +=
+          copies(d) * (state[d].computing ? 1 : sharing.looking);
   }
 
   double rate(int d) const {
-    const int active = load.at(sharing.server[d]);
-    return active > sharing.cores ? static_cast<double>(sharing.cores) / active
-                                  : 1.0;
+    return std::min(1.0, sharing.cores / load.at(sharing.server[d]));
   }
 
   double nextEvent() const {
@@ -253,7 +251,7 @@ private:
   const int devices;
   std::vector<Device> state;
   std::vector<double> arrival; ///< by key
-  std::map<int, int> load;     ///< server -> devices that compute
+  std::map<int, double> load;  ///< server -> cores that its devices ask for
   double now = 0;
   Timeline line;
   std::vector<double> finished; ///< by step

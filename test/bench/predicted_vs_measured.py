@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
 """Predicted beside measured step time and memory, on CPU: calibrated, and with a profile.
 
-Usage: predicted_vs_measured.py BIN FOLDER [MODEL ...] [--ranks 1,2,4] [--strategy 1f1b] [--seconds 1] [--repeats 3]
-       [--threads N] [--run-with 'nice -n -20'] [--cluster RANKS=FILE] [--markdown]
+Usage: predicted_vs_measured.py BIN FOLDER [MODEL ...] [--ranks 1,2,4] [--strategy 1f1b] [--other gpipe] [--seconds 1]
+       [--repeats 4] [--threads N] [--run-with 'nice -n -20'] [--cluster RANKS=FILE] [--markdown]
 
 BIN holds pipec and pipec-run; FOLDER/MODEL/ holds model.onnx, golden.json (pipec_args: the options of training) and one
 .npy file for each input, as test/models has them; examples/gpt2 works with its tokens.npy made. For every model and
 number of ranks: `pipec calibrate` once, a plan made with it, and --repeats runs of it and one more, of which each writes a
-profile. "next run" holds what a plan of the same stages made with a profile predicts against the run after, "same run"
-against the very run that wrote it: what the step model is worth where a machine is faster at one time than at another; the
-median over the runs. Every rank has the threads that pipec-run gives it, or --threads. The median step of every run is
-taken, the first one left out, and the median over the runs. Calibration and runs begin with the words of --run-with, which is where a machine
-is kept quiet. Memory is compared byte for byte. Needs
-Python's standard library alone.
+profile. Errors of what is predicted: "calibrated" against the median run; "profile", a plan of the same stages made with
+a profile, against the run after the one that wrote it; the last, a plan of strategy --other made with the same profile,
+against a run of that plan, which no profile knows; medians over the runs. The time of a run is that of its median step,
+the first one left out. Every rank has the threads that pipec-run gives it, or --threads. Calibration and runs begin with
+the words of --run-with, which is where a machine is kept quiet. Memory is compared byte for byte. Needs Python's standard
+library alone.
 """
 import argparse, json, os, pathlib, shlex, statistics, subprocess, tempfile
 
@@ -49,6 +49,11 @@ class Case:
         call(f"{self.tools}/pipec", self.folder / "model.onnx", *self.arguments, *options, "--quiet", "-o", plan)
         return plan, json.loads((plan / "plan.json").read_text())["predicted"]["step_s"]
 
+    def predicted(self, *options):
+        shown = call(f"{self.tools}/pipec", self.folder / "model.onnx", *self.arguments, *options, "--dry-run",
+                     "--format", "json")
+        return json.loads(shown)["predicted"]["step_s"]
+
     def run(self, plan, steps, *options):
         metrics = self.scratch / "metrics.jsonl"
         call(*self.quiet, f"{self.tools}/pipec-run", plan, *self.data, "--steps", steps, "--metrics", metrics, "--quiet",
@@ -60,23 +65,33 @@ class Case:
 
 
 def measure(case, ranks, options, cluster):
-    shape = ["--strategy", options.strategy, "--cluster", cluster]
-    plan, calibrated = case.plan(*shape)
-    first = case.scratch / "first"
-    subprocess.run(["rm", "-rf", str(first)], check=True)
-    plan.rename(first)
-    seconds, _ = case.run(first, 4)
+    shape = ["--cluster", cluster]
+    programs, predicted = {}, {}
+    for strategy in (options.strategy, options.other):
+        plan, predicted[strategy] = case.plan("--strategy", strategy, *shape)
+        programs[strategy] = case.scratch / strategy
+        subprocess.run(["rm", "-rf", str(programs[strategy])], check=True)
+        plan.rename(programs[strategy])
+    seconds, _ = case.run(programs[options.strategy], 4)
     steps = max(6, min(400, int(options.seconds / seconds)))
     profiles = [case.scratch / f"profile{run}.json" for run in range(options.repeats + 1)]
-    runs = [case.run(first, steps, "--profile-out", profile) for profile in profiles]
-    profiled = [case.plan(*shape, "--profile", profile, "--stage-file", first / "plan.json")[1] for profile in profiles]
+    runs, others = [], []
+    for profile in profiles:
+        runs.append(case.run(programs[options.strategy], steps, "--profile-out", profile))
+        others.append(case.run(programs[options.other], steps)[0])
+
+    def profiled(strategy):
+        return [case.predicted("--strategy", strategy, *shape, "--profile", profile, "--stage-file",
+                               programs[strategy] / "plan.json") for profile in profiles]
+
     times = [time for time, _ in runs]
     middle = statistics.median
     ms = lambda s: f"{s * 1e3:.3g}"
     error = lambda ratio: f"{100 * (ratio - 1):+.0f} %"
-    return [case.folder.name, str(ranks), ms(middle(times)), f"{ms(min(times))} - {ms(max(times))}", ms(calibrated),
-            error(calibrated / middle(times)), error(middle(p / t for p, t in zip(profiled, times[1:]))),
-            error(middle(p / t for p, t in zip(profiled, times))), "equal" if all(same for _, same in runs) else "differs"]
+    errors = lambda said, took: error(middle(p / t for p, t in zip(said, took)))
+    return [case.folder.name, str(ranks), ms(middle(times)), f"{ms(min(times))} - {ms(max(times))}",
+            error(predicted[options.strategy] / middle(times)), errors(profiled(options.strategy), times[1:]),
+            errors(profiled(options.other), others), "equal" if all(same for _, same in runs) else "differs"]
 
 
 def main():
@@ -86,6 +101,7 @@ def main():
     parser.add_argument("models", nargs="*")
     parser.add_argument("--ranks", default="1,2,4")
     parser.add_argument("--strategy", default="1f1b")
+    parser.add_argument("--other", default="gpipe")
     parser.add_argument("--seconds", type=float, default=1, help="about how long each run takes")
     parser.add_argument("--repeats", type=int, default=4, help="profiles that are held against the predictions")
     parser.add_argument("--threads", type=int, default=0, help="of every rank (default: pipec-run's)")
@@ -95,7 +111,7 @@ def main():
     parser.add_argument("--markdown", action="store_true")
     options = parser.parse_args()
     names = options.models or sorted(f.name for f in options.folder.iterdir() if (f / "golden.json").exists())
-    rows = [["model", "ranks", "measured ms", "runs", "calibrated ms", "error", "profile, next run", "same run", "memory"]]
+    rows = [["model", "ranks", "measured ms", "runs", "calibrated", "profile", options.other, "memory"]]
     known = dict(entry.split("=", 1) for entry in options.cluster)
     with tempfile.TemporaryDirectory() as scratch:
         for ranks in options.ranks.split(","):

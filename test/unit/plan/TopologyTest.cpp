@@ -35,6 +35,14 @@ TEST(Topology, CpuFileSaysWhichCoresItsRanksShare) {
   Topology again = parseTopology(writeTopology(t), "again");
   EXPECT_EQ(writeTopology(again), writeTopology(t));
   EXPECT_DOUBLE_EQ(again.device.flopsF32, 2e11);
+  // Two ranks of two threads, or eight that take turns, have four caches.
+  EXPECT_EQ(t.caches(), 4);
+  t.levels[1].count = 8, t.device.threads = 1;
+  EXPECT_EQ(t.caches(), 4);
+  t.levels[0].count = 3;
+  EXPECT_EQ(t.caches(), 12);
+  t.cores = 0; // GPUs
+  EXPECT_EQ(t.caches(), 24);
   for (const char *cores : {"0", "1.5", "-1", "\"two\""})
     EXPECT_THROW(
         parseTopology(std::string(R"({"cores": )") + cores +
