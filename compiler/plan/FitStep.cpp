@@ -7,8 +7,9 @@ namespace pipec::plan {
 
 namespace {
 
-/// The least share of a message's modelled time.
-constexpr double kLeast = 1e-3;
+/// The least share of a message's modelled time: what is too long by more is no
+/// matter of messages, and others would be planned as if they cost nothing.
+constexpr double kLeast = 0.05;
 
 Topology withMessages(Topology topology, double share) {
   topology.device.turnSeconds *= share;

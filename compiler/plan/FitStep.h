@@ -14,7 +14,7 @@ namespace pipec::plan {
 
 /// The request's topology with which `split` takes `seconds`: a step predicted
 /// too short is given more time between tasks (DeviceModel::turnSeconds); one
-/// predicted too long shorter turns, waits and transfers, as far as that goes.
+/// predicted too long shorter turns, waits and transfers, down to a twentieth.
 /// `split` must be one that StepModel can price. Deterministic.
 Topology fitStep(const PlanRequest &request, const Split &split,
                  double seconds);

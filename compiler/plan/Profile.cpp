@@ -65,7 +65,7 @@ const Json &listOf(const Json &root, const char *key,
   return root[key];
 }
 
-constexpr size_t kMostMicrobatches = 65536;
+constexpr size_t kMostMicrobatches = 65536, kMostReplicas = 65536;
 
 MeasuredStep stepOf(const Json &entry, size_t stages,
                     const std::string &origin) {
@@ -81,8 +81,10 @@ MeasuredStep stepOf(const Json &entry, size_t stages,
   step.microbatches = static_cast<int>(microbatches);
   step.seconds = secondsOf(entry, "seconds", origin, where);
   for (const Json &count : listOf(entry, "replicas", origin)) {
-    if (!count.is_number_unsigned() || count == 0)
-      bad(origin, where + ": \"replicas\" are whole numbers of at least 1");
+    if (!count.is_number_unsigned() || count == 0 ||
+        count.get<uint64_t>() > kMostReplicas)
+      bad(origin, where + ": \"replicas\" are whole numbers from 1 to " +
+                      std::to_string(kMostReplicas));
     step.replicas.push_back(count.get<int>());
   }
   if (step.replicas.size() != stages)

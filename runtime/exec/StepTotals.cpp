@@ -48,8 +48,9 @@ std::vector<const StepTotals::Step *> StepTotals::sorted() const {
   std::vector<const Step *> order;
   for (const Step &step : steps)
     order.push_back(&step);
-  std::stable_sort(order.begin(), order.end(),
-                   [](auto *a, auto *b) { return a->seconds < b->seconds; });
+  std::sort(order.begin(), order.end(), [](auto *a, auto *b) {
+    return std::pair(a->seconds, a) < std::pair(b->seconds, b);
+  });
   return order;
 }
 

@@ -80,11 +80,7 @@ stepOf(const plan::Plan &plan, const Results &results, size_t stages) {
   step.recompute = plan.strategy.recompute;
   for (const plan::Stage &stage : plan.stages)
     step.replicas.push_back(static_cast<int>(stage.ranks.size()));
-  std::vector<double> times(results.seconds.begin() + 1, results.seconds.end());
-  const auto middle =
-      times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
-  std::nth_element(times.begin(), middle, times.end());
-  step.seconds = *middle;
+  step.seconds = usualStep(plan, results.seconds);
   return step;
 }
 

@@ -56,6 +56,20 @@ void chooseDrawn(const plan::Plan &plan, int64_t firstStep, int64_t lastStep,
   }
 }
 
+double usualStep(const plan::Plan &plan, const std::vector<double> &seconds) {
+  if (seconds.empty())
+    return 0;
+  std::vector<double> warm(seconds.begin() + (seconds.size() > 1),
+                           seconds.end());
+  const auto count = static_cast<std::ptrdiff_t>(warm.size());
+  // Microbatches of a stream come in bursts: only their mean says anything.
+  if (plan.strategy.update == "round")
+    return std::accumulate(warm.begin(), warm.end(), 0.0) /
+           static_cast<double>(count);
+  std::nth_element(warm.begin(), warm.begin() + count / 2, warm.end());
+  return warm[static_cast<size_t>(count / 2)];
+}
+
 Summary summarize(const plan::Plan &plan, const Results &results) {
   Summary summary;
   const std::vector<double> &seconds = results.seconds;
@@ -64,12 +78,7 @@ Summary summarize(const plan::Plan &plan, const Results &results) {
   summary.hasLoss = !results.losses.empty();
   summary.final_loss = results.losses.empty() ? 0 : results.losses.back();
   summary.predicted_step_s = plan.predicted.step_s;
-  // The first step also warms caches up.
-  const size_t skip = seconds.size() > 1 ? 1 : 0;
-  summary.step_s =
-      std::accumulate(seconds.begin() + static_cast<std::ptrdiff_t>(skip),
-                      seconds.end(), 0.0) /
-      static_cast<double>(std::max<size_t>(1, seconds.size() - skip));
+  summary.step_s = usualStep(plan, seconds);
   if (summary.step_s > 0)
     summary.samples_per_s = static_cast<double>(plan.training.microbatches) *
                             plan.training.microbatch_size / summary.step_s;

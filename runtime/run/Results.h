@@ -38,6 +38,10 @@ struct Results {
 void chooseDrawn(const plan::Plan &plan, int64_t firstStep, int64_t lastStep,
                  Results &results);
 
+/// Of steps of so many seconds the one in the middle, without the first, which
+/// warms caches up; of a stream the mean.
+double usualStep(const plan::Plan &plan, const std::vector<double> &seconds);
+
 Summary summarize(const plan::Plan &plan, const Results &results);
 
 /// For the report.

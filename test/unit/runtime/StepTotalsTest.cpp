@@ -1,5 +1,6 @@
 //===- StepTotalsTest.cpp - what a usual step consists of -----------------===//
 #include "runtime/exec/Recorder.h"
+#include "runtime/run/Results.h"
 
 #include <gtest/gtest.h>
 
@@ -68,4 +69,16 @@ TEST(Recorder, ClearingIsInTheTotalsAlone) {
   EXPECT_EQ(recorder.dropped, 0);
   EXPECT_DOUBLE_EQ(recorder.busy, 2);
   EXPECT_EQ(recorder.totals.middle().at(0).kind, 'Z');
+}
+
+/// One checkpoint or hiccup does not change what a step is said to take; of a
+/// stream's bursts only the mean says anything.
+TEST(Results, TheUsualStepIsTheMedian) {
+  plan::Plan plan;
+  plan.strategy.update = "step";
+  EXPECT_EQ(usualStep(plan, {}), 0);
+  EXPECT_EQ(usualStep(plan, {7}), 7);
+  EXPECT_EQ(usualStep(plan, {90, 2, 50, 3}), 3);
+  plan.strategy.update = "round";
+  EXPECT_EQ(usualStep(plan, {90, 1, 1, 7}), 3);
 }
