@@ -14,7 +14,7 @@ struct Table {
   size_t index;
   std::string_view bytes;
   int64_t rows = 1, columns = 1, width = 1; ///< of a matrix; else one row
-  std::vector<int64_t> dims;                ///< those that are not 1
+  std::vector<int64_t> dims{};                ///< those that are not 1
   bool isMatrix = false;                    ///< as it stands in the file
 
   const char *at(int64_t row, int64_t column) const {

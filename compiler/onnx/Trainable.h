@@ -29,7 +29,7 @@ struct Classification {
   std::string reason;
   bool masters = false; ///< frozen, and f32 as where it trains
   /// A parameter that the exporter computed it from, with further tensors.
-  std::string computedFrom;
+  std::string computedFrom{};
   int uses = 0; ///< inputs of nodes that read it, subgraphs included
 };
 

@@ -37,6 +37,8 @@ LogicalResult AttentionOp::verify() {
            << q << " to " << k << " and " << getV().getType();
   if (getCausal() && q != k)
     return emitOpError("is causal over different positions");
+  if (!getBias() && getReplaces())
+    return emitOpError("replaces scores by a bias that it has not");
   if (!getBias())
     return success();
   SmallVector<int64_t> scores(q.getShape());

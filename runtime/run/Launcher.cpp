@@ -62,8 +62,9 @@ void checkMemory(const plan::Plan &plan) {
 void refuseToRunAlone(const RunOptions &options) {
   if (std::getenv(kControlVariable) || options.transport == "inproc")
     return;
-  const std::string four = "set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT "
-                           "for each of them, as torchrun does, or ";
+  const std::string variables =
+      "set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT "
+      "for each of them, as torchrun does, or ";
   for (const char *name :
        {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"})
     if (const int size = integerVariable(name).value_or(1); size > 1)
@@ -72,7 +73,7 @@ void refuseToRunAlone(const RunOptions &options) {
           std::string(name) + "=" + std::to_string(size) +
               ": a launcher has started " + std::to_string(size) +
               " of this process, but --transport " + options.transport +
-              " finds no rank in its environment; " + four +
+              " finds no rank in its environment; " + variables +
               (options.transport == "tcp" ? "leave out --transport"
                                           : "start them with mpirun or srun "
                                             "--mpi=pmix (scripts are in "

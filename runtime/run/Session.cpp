@@ -78,7 +78,8 @@ Exit Session::work() {
 }
 
 void Session::load() {
-  council.agree("loading the plan", [&] {
+  // Before any rank opens a GPU, where it waits for the others.
+  council.agree("reading the data", [&] {
     data = std::make_unique<DataSource>(plan, options.data, options.shuffle);
     for (int stage : plan.ranks[watch.rank].stages)
       for (const plan::StageInput &input : plan.stages[stage].inputs)
@@ -86,6 +87,8 @@ void Session::load() {
     noteFewSamples();
     numbers.seed = options.seed;
     numbers.rate = learningRate(options.rate);
+  });
+  council.agree("loading the plan", [&] {
     state = std::make_unique<RankState>(
         plan, options.plan, watch.rank,
         openDevice({plan, watch.rank, links, &watch,

@@ -200,14 +200,22 @@ std::string plain(const Json &value) {
 }
 
 /// "microbatches is 4, the plan's is 6".
+/// A member that is a text, or `other`.
+std::string textOr(const Json &record, const char *key,
+                   const std::string &other) {
+  const auto found = record.find(key);
+  return found != record.end() && found->is_string() ? found->get<std::string>()
+                                                     : other;
+}
+
 std::string difference(const std::string &key, const Json &record,
                        const Json &found, const Json &expected,
                        const plan::Plan &plan) {
   if (key == "model_sha256")
-    return "it is of " + modelText(record.value("model", ""), plain(found)) +
+    return "it is of " + modelText(textOr(record, "model", ""), plain(found)) +
            ", the plan of " + modelText(modelName(plan), plain(expected));
   if (key == "update" || key == "versions")
-    return "its strategy is " + record.value("strategy", plain(found)) +
+    return "its strategy is " + textOr(record, "strategy", plain(found)) +
            ", the plan's is " + plan.strategy.name;
   return "its " + key + " is " + plain(found) + ", the plan's is " +
          plain(expected);

@@ -50,7 +50,12 @@ def main():
                 print(f"{words}{shown['strategy']:8} {len(shown['stages']):2} stages  {peak(shown):>10} B  "
                       f"{shown['predicted']['step_s'] * 1e3:.4g} ms", flush=True)
                 continue
-            named = int(re.search("would fit with --memory-limit ([0-9]+)", shown)[1])
+            advice = re.search("would fit with --memory-limit ([0-9]+)", shown)
+            if not advice:
+                wrong += 1
+                print(f"{words}nothing fits, and no limit is named: {shown.strip()}", flush=True)
+                continue
+            named = int(advice[1])
             fits = isinstance(plan(options.pipec, model, options.cluster, named)[1], dict)
             wrong += not fits
             print(f"{words}nothing fits; {named} {'does' if fits else 'DOES NOT EITHER'}", flush=True)

@@ -331,6 +331,13 @@ class Failures(GpuTest):
             self.assertIn("rank %d (stage %d): NCCL has failed: ncclCommInitRank returned 2" % (rank, rank), run.stderr)
             self.assertLess(seconds, 60)
 
+    def test_a_meeting_that_never_ends(self):
+        """One rank stays in ncclCommInitRank for ever, and the others with it."""
+        run, seconds = self.fails("--transport", "nccl", "--timeout", 6, code=PEER_LOST, absent=1)
+        self.assertIn("no rank makes progress", run.stderr)
+        self.assertIn("waiting to connect the GPUs", run.stderr)
+        self.assertLess(seconds, 60)
+
     def test_a_broken_device(self):
         for words in ((), ("--transport", "nccl")):
             run, seconds = self.fails(*words, "--timeout", 200, code=UNAVAILABLE, broken=1)

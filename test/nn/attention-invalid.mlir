@@ -22,3 +22,11 @@ func.func @main(%q: tensor<2x3x4xf32>, %b: tensor<1x3x3xf32>) {
   %y, %s, %n = nn.attention %q, %q, %q, %b {scale = 1.0 : f64} : (tensor<2x3x4xf32>, tensor<2x3x4xf32>, tensor<2x3x4xf32>, tensor<1x3x3xf32>) -> (tensor<2x3x4xf32>, tensor<2x3x1xf32>, tensor<2x3x1xf32>)
   return
 }
+
+// -----
+
+func.func @main(%q: tensor<2x3x4xf32>) {
+  // expected-error @+1 {{'nn.attention' op replaces scores by a bias that it has not}}
+  %y, %s, %n = nn.attention %q, %q, %q {replaces, scale = 1.0 : f64} : (tensor<2x3x4xf32>, tensor<2x3x4xf32>, tensor<2x3x4xf32>) -> (tensor<2x3x4xf32>, tensor<2x3x1xf32>, tensor<2x3x1xf32>)
+  return
+}

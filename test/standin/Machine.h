@@ -26,6 +26,7 @@
 //   PIPEC_STANDIN_SLOW=N       each kernel takes N milliseconds more
 //   PIPEC_STANDIN_BROKEN=N     device N cannot be opened
 //   PIPEC_STANDIN_ALONE=N      rank N cannot make its communicator
+//   PIPEC_STANDIN_ABSENT=N     rank N never comes back from making it
 //   PIPEC_STANDIN_DROP_WAIT=N  leaves out the Nth wait for an event (from 0)
 //
 //===----------------------------------------------------------------------===//

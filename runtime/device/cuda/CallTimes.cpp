@@ -49,8 +49,9 @@ CallTimes::~CallTimes() {
   for (Event event : events)
     cuda.destroyEvent(event);
   std::vector<std::pair<std::string, Sum>> rows(sums.begin(), sums.end());
-  std::stable_sort(rows.begin(), rows.end(), [](auto &one, auto &other) {
-    return one.second.milliseconds > other.second.milliseconds;
+  std::sort(rows.begin(), rows.end(), [](auto &one, auto &other) {
+    return std::pair(-one.second.milliseconds, one.first) <
+           std::pair(-other.second.milliseconds, other.first);
   });
   std::FILE *out = std::fopen(file.c_str(), "w");
   if (!out) {

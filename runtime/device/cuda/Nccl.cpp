@@ -82,7 +82,12 @@ public:
     checkPlaces(mine, watch);
     tell(&id, sizeof id, watch);
     void *made = nullptr;
-    watch.enter(meeting(-1));
+    // Who comes first waits for the others: when nobody goes on that is a
+    // standstill as any other.
+    const Operation before = watch.snapshot().operation;
+    Operation now = meeting(-1);
+    now.waiting = true;
+    watch.enter(now);
     try { // returns when all ranks have come, and they hear of nothing else
       check(entries().init(&made, transport.size(), id, transport.rank()),
             "ncclCommInitRank");
@@ -90,6 +95,7 @@ public:
       throw Unattended(failure.code, failure.what());
     }
     communicator = made;
+    watch.enter(before);
   }
 
   void decline(const Failure &failure, Watch &watch) override {
