@@ -7,13 +7,15 @@ import os
 import pathlib
 import shutil
 import signal
+import socket
 import subprocess
 import time
 import unittest
 from unittest import mock
 
 from golden_test import tolerance
-from pipeline import BAD_NUMBERS, BIN, NO_FIT, UNAVAILABLE, USAGE, Golden, PipelineTest, Run, call, initializers, read_plan
+from pipeline import (BAD_NUMBERS, BIN, NO_FIT, NO_INPUT, UNAVAILABLE, USAGE, Golden, PipelineTest, Run, call,
+                      initializers, read_plan)
 
 PEER_LOST = 76
 STANDIN = BIN.parent / "test" / "standin"
@@ -337,6 +339,26 @@ class Failures(GpuTest):
         self.assertIn("no rank makes progress", run.stderr)
         self.assertIn("waiting to connect the GPUs", run.stderr)
         self.assertLess(seconds, 60)
+
+    def test_data_that_one_rank_lacks(self):
+        """All ranks hear of it before they meet on their GPUs."""
+        golden = Golden("mlp")
+        plan = self.compile_for(golden, "1x2", "--strategy", "1f1b", "--stages", "2")
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        ranks = []
+        for rank in (0, 1):
+            flags = [word for name, file in golden.data.items()
+                     for word in ("--data", "%s=%s" % (name, file if rank == 0 else self.folder / "missing.npy"))]
+            environment = dict(os.environ, OMP_NUM_THREADS="1", LD_LIBRARY_PATH=str(STANDIN), RANK=str(rank),
+                               WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
+                               PIPEC_STANDIN_CODE=str(self.code_of(plan)))
+            ranks.append(subprocess.Popen([BIN / "pipec-run", plan, *flags, "--steps", "2", "--timeout", "60", "--quiet"],
+                                          stderr=subprocess.PIPE, text=True, env=environment))
+        said = "".join(process.communicate(timeout=100)[1] for process in ranks)
+        self.assertEqual([process.returncode for process in ranks], [NO_INPUT, NO_INPUT])
+        self.assertIn("missing.npy", said)
 
     def test_a_broken_device(self):
         for words in ((), ("--transport", "nccl")):
