@@ -1,5 +1,6 @@
 //===- LossLedger.cpp - the losses of a run, at rank 0 --------------------===//
 #include "runtime/exec/LossLedger.h"
+#include "runtime/program/Sequence.h"
 
 #include <cmath>
 
@@ -30,6 +31,20 @@ LossLedger::LossLedger(const plan::Plan &plan, const DataSource &data,
         }
 }
 
+/// What helps where the data has no NaN.
+static std::string remedyFor(const plan::Plan &plan, float loss) {
+  const bool ignores = plan.training.loss == "cross-entropy" ||
+                       plan.training.loss == "next-token";
+  std::string text;
+  if (std::isnan(loss) && ignores)
+    text = "; a microbatch whose labels are all ignored has no mean: look for "
+           "such samples";
+  if (!plan::forwardOnly(plan))
+    text += std::string(text.empty() ? "; " : ", or ") +
+            "try a smaller learning rate or --clip-norm";
+  return text;
+}
+
 void LossLedger::record(int64_t step, int64_t microbatch, float loss) {
   if (!std::isfinite(loss)) {
     const std::string nan =
@@ -38,9 +53,8 @@ void LossLedger::record(int64_t step, int64_t microbatch, float loss) {
                   "the loss of step " + std::to_string(step + 1) +
                       ", microbatch " + std::to_string(microbatch) + " is " +
                       (std::isnan(loss) ? "NaN" : "infinite") +
-                      (nan.empty()
-                           ? "; try a smaller learning rate or --clip-norm"
-                           : "; its data has NaN: " + nan));
+                      (nan.empty() ? remedyFor(plan, loss)
+                                   : "; its data has NaN: " + nan));
   }
   const Message message{step, microbatch, loss};
   if (watch.rank == 0)

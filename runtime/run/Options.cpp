@@ -114,7 +114,7 @@ std::optional<RunOptions> parseOptions(int argc, char **argv) {
                  "measured times of every stage, for pipec --profile")
       ->type_name("FILE");
   app.add_option("--checkpoint", options.checkpoint,
-                 "where checkpoints are written")
+                 "where checkpoints are written; the newest alone is kept")
       ->type_name("DIR");
   app.add_option("--checkpoint-every", options.checkpointEvery,
                  "steps between checkpoints (default: one at the end)")

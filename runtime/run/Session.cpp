@@ -80,6 +80,8 @@ Exit Session::work() {
 void Session::load() {
   // Before any rank opens a GPU, where it waits for the others.
   council.agree("reading the data", [&] {
+    if (leads() && !options.checkpoint.empty())
+      refuseToReplace(options.checkpoint, options.resume);
     data = std::make_unique<DataSource>(plan, options.data, options.shuffle);
     for (int stage : plan.ranks[watch.rank].stages)
       for (const plan::StageInput &input : plan.stages[stage].inputs)

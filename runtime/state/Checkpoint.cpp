@@ -158,17 +158,23 @@ void saveCheckpoint(RankState &state, Council &council,
 
 namespace {
 
-/// The folder of the newest checkpoint.
-std::string newestIn(const std::string &folder) {
-  std::error_code error;
-  if (fs::exists(folder + "/commit.json", error))
-    return folder;
+/// The name of the newest of several checkpoints; empty when there is none.
+std::string newestOf(const std::string &folder, std::error_code &error) {
   std::string newest;
   for (const auto &entry : fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
     if (name.rfind("step-", 0) == 0)
       newest = std::max(newest, name);
   }
+  return newest;
+}
+
+/// The folder of the newest checkpoint.
+std::string newestIn(const std::string &folder) {
+  std::error_code error;
+  if (fs::exists(folder + "/commit.json", error))
+    return folder;
+  const std::string newest = newestOf(folder, error);
   if (error)
     throw Failure(Exit::NoInput, "--resume " + folder + ": " + error.message());
   if (newest.empty())
@@ -261,6 +267,21 @@ void checkIdentity(const std::string &path, const Json &record,
 }
 
 } // namespace
+
+void refuseToReplace(const std::string &folder, const std::string &resumed) {
+  std::error_code none;
+  const std::string newest = newestOf(folder, none);
+  if (newest.empty() ||
+      (!resumed.empty() &&
+       (fs::equivalent(folder, resumed, none) ||
+        fs::equivalent(folder + "/" + newest, resumed, none))))
+    return;
+  throw Failure(Exit::Usage,
+                "--checkpoint " + folder + " holds " + newest +
+                    " of an earlier run, which this one would take the place "
+                    "of; go on from it with --resume " +
+                    folder + ", or give another folder");
+}
 
 Checkpoint::Checkpoint(const std::string &folder, const plan::Plan &plan,
                        const std::string &planFolder,

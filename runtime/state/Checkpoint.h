@@ -28,6 +28,10 @@ void saveCheckpoint(RankState &state, Council &council,
                     const std::string &folder, int64_t steps,
                     const RunIdentity &identity);
 
+/// Failure(Usage) when `folder` holds checkpoints of a run other than the one
+/// that goes on from `resumed` (empty: none does): saving would remove them.
+void refuseToReplace(const std::string &folder, const std::string &resumed);
+
 /// The newest checkpoint in a folder.
 class Checkpoint {
 public:

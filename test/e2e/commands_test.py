@@ -2,10 +2,11 @@
 import json
 import os
 import shutil
+import struct
 import unittest
 
-from pipeline import (BAD_MODEL, BAD_PLAN, CANNOT_WRITE, NO_FIT, NO_INPUT, USAGE, Golden,
-                      PipelineTest, call, read_plan)
+from pipeline import (BAD_MODEL, BAD_NUMBERS, BAD_PLAN, CANNOT_WRITE, NO_FIT, NO_INPUT, USAGE, Golden,
+                      PipelineTest, call, read_plan, write_npy)
 
 
 class CompileTest(PipelineTest):
@@ -183,6 +184,15 @@ class RunTest(PipelineTest):
         self.refused(NO_INPUT, "nowhere", *self.data(), "--steps", "1", plan=self.folder / "nowhere")
         (self.plan / "plan.json").write_text("{")
         self.refused(BAD_PLAN, "plan.json", *self.data(), "--steps", "1")
+
+    def test_labels_that_are_all_ignored(self):
+        labels = self.folder / "ignored.npy"
+        write_npy(labels, "<i8", (46,), struct.pack("<46q", *[-100] * 46))
+        for word in ("--evaluate", "--steps=1"):
+            run = call("pipec-run", self.plan, *self.data(labels=labels), word)
+            self.check_exit(run, BAD_NUMBERS)
+            self.assertIn("a microbatch whose labels are all ignored has no mean", run.stderr)
+            self.assertEqual("or try a smaller learning rate" in run.stderr, word != "--evaluate")
 
     def test_damaged_stages(self):
         whole = (self.plan / "stages" / "stage1.so").read_bytes()

@@ -82,6 +82,33 @@ INSTANTIATE_TEST_SUITE_P(Checkpoint, EveryScenario,
                          testing::ValuesIn(scenarios()),
                          [](auto &info) { return info.param.name; });
 
+/// Whoever forgets --resume does not lose what was saved.
+TEST(Checkpoint, AnotherRunsCheckpointStays) {
+  const std::string folder = planFor("stays", "two"), saved = folder + "/ck";
+  ASSERT_EQ(runTool(folder, training(4, {"--checkpoint", saved})).code, 0);
+  for (const std::string &resumed : {std::string(), saved + "2"}) {
+    std::vector<std::string> words = {"--checkpoint", saved};
+    if (!resumed.empty()) {
+      fs::copy(saved, resumed, fs::copy_options::recursive);
+      words.insert(words.end(), {"--resume", resumed});
+    }
+    const Outcome run = runTool(folder, training(6, words));
+    EXPECT_EQ(run.code, 64);
+    EXPECT_THAT(run.errors,
+                testing::HasSubstr("holds step-00000004 of an earlier run"));
+    EXPECT_THAT(run.errors, testing::HasSubstr("--resume " + saved));
+    EXPECT_THAT(contents(saved), testing::ElementsAre("step-00000004"));
+  }
+  for (const std::string &resumed : {saved, saved + "/step-00000006"}) {
+    const int steps = resumed == saved ? 6 : 8;
+    EXPECT_EQ(runTool(folder, training(steps, {"--resume", resumed,
+                                               "--checkpoint", saved}))
+                  .code,
+              0);
+  }
+  EXPECT_THAT(contents(saved), testing::ElementsAre("step-00000008"));
+}
+
 TEST(Checkpoint, MovesToAnotherNumberOfStages) {
   const Reference reference = train(scenarioNamed("one"), 8);
   const std::string first = planFor("move_from", "four");
