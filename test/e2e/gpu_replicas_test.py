@@ -105,7 +105,7 @@ class Replicas(GpuTest):
         want = self.run_gpu(plan, self.model, *words, order="messages-first").losses
         changed = []
         check, self.check_exit = self.check_exit, lambda process, code: None
-        for number in range(2, 14):
+        for number in range(2, 26):
             run = self.run_gpu(plan, self.model, *words, drop_wait=number, order="messages-first")
             changed.append(run.code != 0 or run.losses != want)
         self.check_exit = check
