@@ -423,7 +423,7 @@ Nap measureNap() {
   over = true;
   for (std::thread &thread : busy)
     thread.join();
-  return {middle, share};
+  return {middle, std::min(share, 1.0)};
 }
 
 double measureTurn() {

@@ -203,9 +203,11 @@ DeviceModel customDevice(const Json &device, const std::string &origin) {
   if (device.contains("receive_us"))
     d.receiveSeconds =
         number(device, "receive_us", origin, "\"device\"") * 1e-6;
-  if (device.contains("look_share"))
-    d.lookShare =
-        std::min(1.0, number(device, "look_share", origin, "\"device\""));
+  if (device.contains("look_share")) {
+    d.lookShare = number(device, "look_share", origin, "\"device\"");
+    if (d.lookShare > 1)
+      bad(origin, "\"device\": \"look_share\" is a share, at most 1");
+  }
   if (device.contains("task_us"))
     d.taskSeconds = number(device, "task_us", origin, "\"device\"") * 1e-6;
   if (device.contains("turn_us"))

@@ -48,7 +48,8 @@ Summary summarize(const plan::Plan &plan, const Results &results);
 report::MeasuredRun measured(const plan::Plan &plan, const Results &results);
 
 /// What `pipec --profile` reads: the time of every stage's tasks, averaged over
-/// microbatches, replicas and steps. Failure(CannotWrite).
+/// microbatches, replicas and the usual steps (StepTotals.h), and the median
+/// step. Failure(CannotWrite).
 void writeProfile(const plan::Plan &plan, const Results &results,
                   const std::string &path);
 

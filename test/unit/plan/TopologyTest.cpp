@@ -146,6 +146,8 @@ TEST(Topology, BadFilesSayWhere) {
                      "\"matrix\""),
            std::pair(R"("memory_GiB":1,"kernels_ns":{"product":7},)",
                      "\"product\" is not an object"),
+           std::pair(R"("memory_GiB":1,"look_share":1.5,)",
+                     "\"look_share\" is a share, at most 1"),
            std::pair(R"("memory_GiB":1,"fork_efficiency":0,)",
                      "\"fork_efficiency\""),
            std::pair(R"("memory_GiB":1,"tile":8,)", "\"tile\" is not"),
