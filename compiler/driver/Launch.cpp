@@ -108,20 +108,35 @@ for name in LD_LIBRARY_PATH OMP_NUM_THREADS; do
     flags+=(-x "$name")
   fi
 done
+# A group of its own: what a terminal sends goes through the traps below.
+set -m
 # shellcheck disable=SC2086
 mpirun -np @RANKS@ "${flags[@]}" ${MPIRUN_FLAGS:-} \
-  "${PIPEC_RUN:-pipec-run}" "$plan" "$@" &
+  "${PIPEC_RUN:-pipec-run}" "$plan" "$@" </dev/null &
 child=$!
+set +m
 
-# USR1 asks all ranks to write a checkpoint and stop; mpirun passes it on.
-trap 'kill -USR1 "$child"' USR1
-trap 'kill -TERM "$child"' TERM INT
-code=0
-wait "$child" || code=$?
-while kill -0 "$child" 2>/dev/null; do # a signal ended the wait
-  code=0
+# mpirun kills the ranks on TERM and INT, but passes USR1 on, which asks them to
+# write a checkpoint and stop. Who asks twice does not want to wait.
+asked=
+stop() {
+  kill "$([[ $asked ]] && echo -TERM || echo -USR1)" "$child" || true
+  asked=yes again=yes
+}
+trap stop TERM INT HUP USR1
+again=yes
+while [[ $again ]]; do # a signal ends the wait
+  again= code=0
   wait "$child" || code=$?
 done
+# Where a rank dies of a signal mpirun ends with 128 and its number.
+if [[ $asked && $code == 138 ]]; then # USR1: it had not begun
+  code=75
+elif [[ -z $asked && $code =~ ^(134|135|136|137|139|143)$ ]]; then
+  # ABRT, BUS, FPE, KILL, SEGV, TERM: to the others it is a peer lost.
+  echo "mpirun.sh: a rank was killed ($code by mpirun's count)" >&2
+  code=76
+fi
 exit "$code"
 )sh";
 
@@ -146,11 +161,10 @@ export HOSTS
 HOSTS=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | tr '\n' ' ')
 "$plan/launch/mpirun.sh" "$@" &
 child=$!
-trap 'kill -USR1 "$child"' USR1
-code=0
-wait "$child" || code=$?
-while kill -0 "$child" 2>/dev/null; do
-  code=0
+trap 'kill -USR1 "$child"; again=yes' USR1 TERM INT
+again=yes
+while [[ $again ]]; do
+  again= code=0
   wait "$child" || code=$?
 done
 exit "$code"

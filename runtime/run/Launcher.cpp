@@ -139,7 +139,7 @@ int pipecRun(int argc, char **argv) {
     const plan::Plan plan = planToRun(*options);
     return static_cast<int>(start(plan, *options, argv));
   } catch (const Failure &failure) {
-    complain(failure.what());
+    complainOnce(failure.what());
     return static_cast<int>(failure.code);
   } catch (const std::bad_alloc &) {
     complain("this machine has not enough memory for a rank");

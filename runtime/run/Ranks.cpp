@@ -22,6 +22,14 @@ void complain(const std::string &message) {
   std::fprintf(stderr, "pipec-run: %s\n", message.c_str());
 }
 
+void complainOnce(const std::string &message) {
+  for (const char *name : {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID",
+                           "SLURM_LOCALID", "LOCAL_RANK"})
+    if (integerVariable(name).value_or(0) != 0)
+      return;
+  complain(message);
+}
+
 void chooseThreads(const plan::Plan &plan, const RunOptions &options,
                    int rank) {
   int threads = options.threads;
@@ -276,7 +284,10 @@ Exit runJoined(const plan::Plan &plan, const RunOptions &options,
       complain(failure.what());
     self.leave(failure.code);
   } catch (const Failure &failure) {
-    self.say(failure.what());
+    if (failure.code == Exit::Usage && !self.watch)
+      complainOnce(failure.what());
+    else
+      self.say(failure.what());
     if (self.client)
       self.client->fail(failure.code, failure.what());
     self.leave(failure.code);

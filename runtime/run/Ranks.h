@@ -34,5 +34,8 @@ int threadsOfThisRank();
 
 /// "pipec-run: MESSAGE" on stderr.
 void complain(const std::string &message);
+/// What a process finds wrong before it has met the others, all of its server
+/// find wrong: the first of them says it.
+void complainOnce(const std::string &message);
 
 } // namespace pipec

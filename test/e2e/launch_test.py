@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import unittest
 
-from pipeline import BIN, Golden, PipelineTest, Run
+from pipeline import BIN, USAGE, Golden, PipelineTest, Run
 
 
 @unittest.skipUnless(shutil.which("mpirun"), "no mpirun here")
@@ -32,6 +32,22 @@ class LaunchTest(PipelineTest):
             capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120)
         self.check_exit(process, 0)
         self.assertEqual(Run(process, metrics).losses, self.want)
+
+    def test_ranks_of_a_launcher_say_once_what_all_find_wrong(self):
+        def message(ranks, *arguments):
+            process = subprocess.run(
+                ["mpirun", "-q", "--allow-run-as-root", "--oversubscribe", "-n", str(ranks),
+                 str(BIN / "pipec-run"), str(self.plan), *arguments],
+                capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120)
+            self.check_exit(process, USAGE)
+            return process.stderr
+
+        self.assertEqual(message(3, "--step=3"),
+                         "pipec-run: The following argument was not expected: --step=3, did you "
+                         "mean --steps?; see pipec-run --help\n")
+        self.assertEqual(message(2, "--steps", "3"),
+                         "pipec-run: the plan has 3 ranks, the launcher has started 2 (it was "
+                         "found by transport mpi; --transport names another)\n")
 
     def test_leaves_a_report_of_the_run(self):
         self.train(self.plan, self.golden.data, 4)

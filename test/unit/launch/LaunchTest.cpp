@@ -46,6 +46,18 @@ struct LaunchFiles : testing::Test {
     int status = std::system(command.c_str());
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   }
+
+  /// The plan's mpirun.sh, whose process is in the file "pid", with a shell
+  /// program for pipec-run.
+  int runProgram(const std::string &text) {
+    writeLaunchFiles(samplePlan(), folder);
+    const std::string program = folder + "/program";
+    std::ofstream(program) << "#!/bin/bash\n" << text << "\n";
+    std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+    return run("PIPEC_RUN=" + program + " bash -c 'echo $$ >" + folder +
+               "/pid; exec " + folder + "/launch/mpirun.sh' </dev/null >" +
+               folder + "/out 2>" + folder + "/err");
+  }
 };
 
 } // namespace
@@ -78,13 +90,36 @@ TEST_F(LaunchFiles, StartEveryRankWithTheArguments) {
 TEST_F(LaunchFiles, GiveBackTheExitCode) {
   if (run("command -v mpirun >/dev/null") != 0)
     GTEST_SKIP() << "no mpirun here";
-  writeLaunchFiles(samplePlan({2, 2}), folder);
-  const std::string program = folder + "/program";
-  std::ofstream(program) << "#!/bin/sh\nexit 75\n";
-  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
-  EXPECT_EQ(run("PIPEC_RUN=" + program + " " + folder +
-                "/launch/mpirun.sh </dev/null >/dev/null 2>&1"),
-            75);
+  EXPECT_EQ(runProgram("exit 75"), 75);
+  // One rank is killed while the others work.
+  EXPECT_EQ(runProgram("[ $OMPI_COMM_WORLD_RANK = 1 ] && kill -9 $$; sleep 60"),
+            76);
+  EXPECT_THAT(read(folder + "/err"), HasSubstr("mpirun.sh: a rank was killed"));
+}
+
+TEST_F(LaunchFiles, AskTheRanksToStopWhenTheyAreAsked) {
+  if (run("command -v mpirun >/dev/null") != 0)
+    GTEST_SKIP() << "no mpirun here";
+  // Rank 0 asks mpirun.sh, as a terminal or a batch system would, when all are
+  // there; they are in no hurry.
+  const std::string ask = "touch " + folder +
+                          "/there$OMPI_COMM_WORLD_RANK; "
+                          "[ $OMPI_COMM_WORLD_RANK = 0 ] && while [ $(ls " +
+                          folder +
+                          "/there? | wc -l) != 4 ]; do :; done && kill -";
+  const std::string work =
+      " $(cat " + folder + "/pid); while :; do sleep 0.1; done";
+  for (const std::string signal : {"TERM", "INT", "HUP", "USR1"}) {
+    SCOPED_TRACE(signal);
+    ASSERT_EQ(run("rm -f " + folder + "/there*"), 0);
+    EXPECT_EQ(runProgram("trap 'sleep 1; exit 75' USR1; trap 'exit 1' TERM; " +
+                         ask + signal + work),
+              75)
+        << read(folder + "/err");
+  }
+  // One that has not begun dies of what it is told.
+  ASSERT_EQ(run("rm -f " + folder + "/there*"), 0);
+  EXPECT_EQ(runProgram(ask + "TERM" + work), 75) << read(folder + "/err");
 }
 
 TEST_F(LaunchFiles, WantAsManyHostsAsThePlanHasServers) {
