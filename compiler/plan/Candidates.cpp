@@ -1,6 +1,7 @@
 #include "compiler/plan/Candidates.h"
 
 #include "compiler/plan/ReplicaSearch.h"
+#include "compiler/plan/SharedWeights.h"
 #include "compiler/schedule/Schedule.h"
 #include "support/Failure.h"
 
@@ -70,7 +71,8 @@ std::vector<Shape2D> candidateShapes(const PlanRequest &request,
       if (!request.useAllDevices || !replicate || devices % k == 0)
         addGrid(shapes, request, k * chunks, replicate ? devices / k : 1);
   }
-  if (replicate && devices > 1)
+  const bool unequal = facts.synchronous || !sharesWeights(request.graph);
+  if (replicate && devices > 1 && unequal)
     for (Shape2D &shape : unequalShapes(request, model))
       addShape(shapes, std::move(shape));
   // A replica without a microbatch is an idle device.

@@ -5,6 +5,7 @@
 #include "compiler/plan/Infeasible.h"
 #include "compiler/plan/PlanVerifier.h"
 #include "compiler/plan/Refine.h"
+#include "compiler/plan/SharedWeights.h"
 #include "compiler/plan/planners/Planners.h"
 #include "support/Clock.h"
 #include "support/Failure.h"
@@ -86,11 +87,24 @@ Split handWritten(const PlanRequest &request, const StepModel &model) {
     usage("the split needs " + std::to_string(sum) +
           " devices; the cluster has " +
           std::to_string(request.topology.devices()));
+  if (auto why = unequalCopies(request, split.starts, split.replicas))
+    usage(*why);
   split.recompute = chooseRecompute(model, split);
   return split;
 }
 
-/// The fastest of a planner's proposals that fits; nothing when none does.
+/// Throws where no cut lets stages of the replicas asked for train: the even
+/// one stands for all.
+void refuseReplicas(const PlanRequest &request) {
+  const std::vector<size_t> starts =
+      evenStarts(request.graph, request.replicas.size());
+  if (starts.size() == request.replicas.size())
+    if (auto why = unequalCopies(request, starts, request.replicas))
+      usage(*why);
+}
+
+/// The fastest of a planner's proposals that fits; nothing when none does, and
+/// a usage error where some do, but cannot be trained.
 Split bestProposal(const PlanRequest &request, const StepModel &model,
                    std::string &runnerUp) {
   // One stage leaves a planner nothing to choose.
@@ -107,6 +121,12 @@ Split bestProposal(const PlanRequest &request, const StepModel &model,
       chosen = split;
     }
   }
+  if (chosen.starts.empty() && proposal.splits.empty())
+    refuseReplicas(request);
+  for (const Split &split : proposal.splits)
+    if (auto why = unequalCopies(request, split.starts, split.replicas);
+        why && chosen.starts.empty())
+      usage(*why);
   return chosen;
 }
 

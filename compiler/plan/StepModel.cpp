@@ -2,6 +2,7 @@
 
 #include "compiler/plan/Collective.h"
 #include "compiler/plan/ReduceOverlap.h"
+#include "compiler/plan/SharedWeights.h"
 #include "compiler/schedule/Generator.h"
 #include "compiler/schedule/SharedCores.h"
 
@@ -524,7 +525,8 @@ StepModel::simulateStep(const std::vector<StagePlan> &stages) const {
 
 double StepModel::stepSeconds(const Split &split) const {
   std::vector<StagePlan> stages = layOut(split);
-  if (peakBytes(stages) > memoryLimit)
+  if (peakBytes(stages) > memoryLimit ||
+      unequalCopies(asked, split.starts, split.replicas))
     return std::numeric_limits<double>::infinity();
   ++simulated;
   return simulateStep(stages).step;

@@ -296,3 +296,42 @@ TEST(Strategies, VerifierKnowsEveryPlacement) {
       EXPECT_THROW(verifyPlan(r, bad), Failure) << name;
     }
 }
+
+/// Where steps have no end a stage updates after a microbatch of each replica:
+/// who shares a weight has as many.
+TEST(Strategies, CopiesOfAWeightHaveEquallyManyReplicasWithoutAStep) {
+  PlanRequest r;
+  r.graph = uniformChain(9, 1e-3, 1000, 10);
+  r.graph.weights.push_back({"shared", 100, {0, 8}, true});
+  r.strategy = strategyFacts("pipedream");
+  for (int devices : {3, 5, 6, 7}) {
+    r.topology = oneServer(devices, 1e6, 0); // sums are dear, so are cuts
+    for (const char *name : {"auto", "flexflow"}) {
+      r.planner = name;
+      PlanResult result = makePlan(r);
+      EXPECT_EQ(result.stages.front().replicas, result.stages.back().replicas)
+          << name << " on " << devices;
+    }
+  }
+  auto refusal = [](const PlanRequest &request) -> std::string {
+    try {
+      makePlan(request);
+    } catch (const Failure &failure) {
+      EXPECT_EQ(failure.code, Exit::Usage);
+      return failure.what();
+    }
+    return "planned";
+  };
+  r.topology = oneServer(3, 1e9, 0);
+  r.planner = "auto";
+  r.replicas = {2, 1};
+  const std::string why =
+      "strategy 'pipedream' updates stage 0 after 2 microbatches and stage 1 "
+      "after 1, but both hold the weight 'shared': give them equally many "
+      "replicas";
+  EXPECT_EQ(refusal(r), why);
+  r.cuts = {0, 4};
+  EXPECT_EQ(refusal(r), why);
+  r.graph.weights[0].trainable = false;
+  EXPECT_EQ(refusal(r), "planned");
+}
