@@ -44,6 +44,9 @@ struct CompileOptions {
   /// Of the limit, what the planner leaves free: more than it counts (no flag:
   /// compileCommand raises it).
   int64_t memoryMargin = 0;
+  /// The strategy is one that `auto` tries: as free in stages, replicas and
+  /// idle devices (no flag).
+  bool ofAuto = false;
   /// A share of the search alone, where many plans are tried (no flag).
   bool quick = false;
   /// Another attempt at the same: remarks have been made (no flag).

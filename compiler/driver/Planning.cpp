@@ -236,15 +236,15 @@ static void chooseShapeOfOrder(const CompileOptions &o,
 static void chooseShape(const CompileOptions &o, Decision &d) {
   plan::PlanRequest &request = d.request;
   int devices = request.topology.devices();
+  const bool isNamed = o.strategy != "auto" && !o.ofAuto;
   readStages(o, request);
   if (request.strategy.order)
     return chooseShapeOfOrder(o, request);
-  bool straight =
-      o.stages == "auto" && request.replicas.empty() && o.stageFile.empty() &&
-      o.planner == "auto" &&
-      request.strategy.shape != plan::Shape::DataParallel &&
-      (!request.strategy.replicates ||
-       (o.strategy != "auto" && request.topology.device.kind == "cpu"));
+  bool straight = o.stages == "auto" && request.replicas.empty() &&
+                  o.stageFile.empty() && o.planner == "auto" &&
+                  request.strategy.shape != plan::Shape::DataParallel &&
+                  (!request.strategy.replicates ||
+                   (isNamed && request.topology.device.kind == "cpu"));
   if (straight) {
     request.stages = devices * request.strategy.chunks;
     request.replication = false;
@@ -252,7 +252,7 @@ static void chooseShape(const CompileOptions &o, Decision &d) {
   if (request.stages && request.replicas.empty() &&
       (*request.stages == devices || !request.strategy.replicates))
     request.replication = false;
-  request.useAllDevices = o.strategy != "auto";
+  request.useAllDevices = isNamed;
 }
 
 /// Stages have either whole or split backward tasks: where an order has both

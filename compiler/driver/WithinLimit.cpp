@@ -141,6 +141,7 @@ fitting(const CompileOptions &options, const Trial &trial, Names strategies,
     try {
       CompileOptions asked = options;
       asked.strategy = strategy;
+      asked.ofAuto = options.strategy == "auto";
       if (goesOn) {
         if (best && over->seconds >= best->second.seconds)
           continue;

@@ -40,6 +40,18 @@ std::vector<int> depths(int most, int devices) {
 
 } // namespace
 
+std::vector<int> partsOf(const Topology &topology) {
+  std::vector<int> counts;
+  int component = 1;
+  for (size_t l = topology.levels.size(); l-- > 0;) {
+    const int count = topology.levels[l].count;
+    for (int several = 1; several < count; several *= 2)
+      counts.push_back(several * component);
+    component *= count;
+  }
+  return counts;
+}
+
 std::vector<Shape2D> candidateShapes(const PlanRequest &request,
                                      const StepModel &model) {
   const StrategyFacts &facts = request.strategy;
@@ -81,9 +93,15 @@ std::vector<Shape2D> candidateShapes(const PlanRequest &request,
       return *std::max_element(s.replicas.begin(), s.replicas.end()) >
              request.microbatches;
     });
-  // Whoever need not use all devices may leave those without a microbatch idle.
+  // Whoever need not use all devices may leave those without a microbatch idle,
+  // and all behind links that cost more than they bring.
+  if (replicate && !request.stages && !request.useAllDevices)
+    for (int count : partsOf(request.topology))
+      for (int k = 1; k <= std::min(count, starts); ++k)
+        if (count % k == 0 && count / k <= request.microbatches)
+          addGrid(shapes, request, k, count / k);
   if (shapes.empty() ||
-      (replicate && !request.stages && !request.useAllDevices && chunks == 1 &&
+      (replicate && !request.stages && !request.useAllDevices &&
        request.microbatches < devices))
     addGrid(shapes, request, 1, std::min(devices, request.microbatches));
   return shapes;

@@ -18,6 +18,10 @@ struct Shape2D {
 std::vector<Shape2D> candidateShapes(const PlanRequest &request,
                                      const StepModel &model);
 
+/// Devices of parts of the cluster: one device, components of each level, and
+/// two, four … of them. Not of the whole.
+std::vector<int> partsOf(const Topology &topology);
+
 /// Throws Failure(Exit::Usage) when more stages are asked for than the model
 /// has places to start one, or the strategy cannot have that many.
 void checkStageCount(const PlanRequest &request, size_t starts);

@@ -27,8 +27,8 @@ std::optional<std::string> unequalCopies(const PlanRequest &request,
                std::to_string(first) + " after " +
                std::to_string(replicas[first]) + " microbatches and stage " +
                std::to_string(other) + " after " +
-               std::to_string(replicas[other]) + ", but both hold the weight '" +
-               weight.name +
+               std::to_string(replicas[other]) +
+               ", but both hold the weight '" + weight.name +
                "': give them equally many replicas";
   }
   return std::nullopt;

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """`--strategy auto` against every synchronous strategy and every planner by name, on requests that nobody chose.
 
-Usage: plan_random.py PIPEC [--rounds N] [--seed S] [--devices D] [--verbose]
+Usage: plan_random.py PIPEC [--rounds N] [--seed S] [--devices D] [--limits SHARE] [--verbose]
 
 Each round draws one of the models here, a cluster (processors, GPUs, or a file of one to three levels of any
-bandwidths), microbatches, an optimizer and, half of the time, a limit between what a thrifty strategy takes and what
+bandwidths), microbatches, an optimizer and, of half of them, a limit between what a thrifty strategy takes and what
 the free plan does. Then `auto` may be slower than none of these by more than 0.01 %, as far as they fit: every
 synchronous strategy, every planner for 1F1B and one of them for `auto`, both ways of --recompute, and the baselines
 shown beside it; and it must fit where any of them does. Exit 1 when it is behind, or a plan is above its limit.
@@ -134,6 +134,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--devices", type=int, default=16, help="at most so many")
+    parser.add_argument("--limits", type=float, default=0.5, help="share of the requests with a limit that binds")
     parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args()
     strategies = named(options.pipec, "strategies")
@@ -144,7 +145,7 @@ def main():
             rng = random.Random(1000 * options.seed + round_)
             request = Request(options.pipec, rng, options.devices, pathlib.Path(folder))
             ours, limit = request.plan(), None
-            if ours and rng.random() < 0.5:
+            if ours and rng.random() < options.limits:
                 limit = limit_of(request, rng, ours)
                 ours = request.plan("--memory-limit", limit)
             found = behind(request, limit, ours, rivals(rng, strategies, planners))

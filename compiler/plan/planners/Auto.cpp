@@ -108,18 +108,43 @@ bool freeShape(const PlanRequest &request) {
          !request.stages && request.replicas.empty();
 }
 
-/// What the published planners would do, where they are quick.
+/// One stage on parts of the cluster, whatever the ranking thinks of what links
+/// cost: quickly simulated.
+void addSingleStages(const PlanRequest &request, const StepModel &model,
+                     std::vector<Judged> &judged) {
+  if (!freeShape(request) || request.useAllDevices)
+    return;
+  std::vector<int> counts = partsOf(request.topology);
+  counts.push_back(request.topology.devices());
+  for (int count : counts) {
+    Split split{{0}, {std::min(count, request.microbatches)}, {}, false, {}};
+    split.recompute = chooseRecompute(model, split);
+    const double seconds = model.stepSeconds(split);
+    if (std::isfinite(seconds))
+      judged.push_back({split, seconds});
+  }
+}
+
+/// What the other planners would do, where they are quick: no plan is behind
+/// theirs under the same effort.
 void addPublished(const PlanRequest &request, const StepModel &model,
                   std::vector<Judged> &judged) {
   constexpr double worthwhile = 0.1; // not where strategies are compared first
   if (!freeShape(request) || request.topology.devices() > 32 ||
-      request.topology.levels.size() > 2 || request.effort < worthwhile)
+      request.effort < worthwhile)
     return;
-  for (auto *propose : {proposePipeDream, proposeDapple, proposePiper})
-    for (const Split &split : propose(request, model).splits) {
-      double seconds = model.stepSeconds(split);
-      if (std::isfinite(seconds))
-        judged.push_back({split, seconds});
+  for (const PlannerRow &row : planners())
+    try {
+      if (row.propose == proposeAuto)
+        continue;
+      for (const Split &split : row.propose(request, model).splits) {
+        double seconds = model.stepSeconds(split);
+        if (std::isfinite(seconds))
+          judged.push_back({split, seconds});
+      }
+    } catch (const Failure &failure) { // a cluster that it does not know
+      if (failure.code != Exit::Usage)
+        throw;
     }
 }
 
@@ -168,6 +193,7 @@ Split decide(const PlanRequest &request, const StepModel &model,
     if (std::isfinite(seconds))
       judged.push_back({r.split, seconds});
   }
+  addSingleStages(request, model, judged);
   addPublished(request, model, judged);
   auto seconds = [](const Judged &j) { return j.seconds; };
   sortBy(judged, seconds);

@@ -25,6 +25,8 @@ namespace {
 struct DappleStage {
   size_t first, end; ///< layers
   std::vector<int> devices;
+  AllReduceCost exchange; ///< between the devices
+  Link incoming;          ///< from the stage before
 };
 
 struct Partial {
@@ -63,12 +65,17 @@ private:
                         Policy policy) const;
   double latency(const std::vector<DappleStage> &stages) const;
   std::vector<int> rest(const std::vector<int> &used) const;
+  DappleStage placed(std::vector<int> devices, const DappleStage *before) const;
   Partial complete(const Partial &partial) const;
 
   const PlanRequest &request;
   const Layers layers;
   const int server, servers;
   std::vector<Sum> prefix;
+  struct Slot {
+    double forward, backward, exchange;
+  };
+  mutable std::vector<Slot> slots; ///< of latency(), which is called often
 };
 
 std::vector<int> Dapple::take(const std::vector<int> &used, int count,
@@ -109,19 +116,14 @@ std::vector<int> Dapple::rest(const std::vector<int> &used) const {
 
 /// L = T_w + T_s + T_e; transfers between stages count as stages of their own.
 double Dapple::latency(const std::vector<DappleStage> &stages) const {
-  struct Slot {
-    double forward, backward, exchange;
-  };
-  std::vector<Slot> slots;
+  slots.clear();
   for (size_t s = 0; s < stages.size(); ++s) {
     const DappleStage &stage = stages[s];
     const Sum &low = prefix[stage.first], &high = prefix[stage.end];
     double r = static_cast<double>(stage.devices.size());
     if (s > 0) {
       const StageCost &at = layers.costs[stage.first];
-      Link link = request.topology.slowestLink(
-          {stages[s - 1].devices.front(), stages[s - 1].devices.back(),
-           stage.devices.front(), stage.devices.back()});
+      const Link &link = stage.incoming;
       double lanes = static_cast<double>(
           std::min(stages[s - 1].devices.size(), stage.devices.size()));
       slots.push_back({transferSeconds(link, at.receiveBytes) / lanes,
@@ -130,8 +132,7 @@ double Dapple::latency(const std::vector<DappleStage> &stages) const {
     }
     slots.push_back({(high.forward - low.forward) / r,
                      (high.backward - low.backward) / r,
-                     allReduceSeconds(request.topology, stage.devices,
-                                      high.parameters - low.parameters)});
+                     stage.exchange.seconds(high.parameters - low.parameters)});
   }
   double further = request.microbatches - 1;
   auto steady = [&](size_t s) {
@@ -159,10 +160,25 @@ double Dapple::latency(const std::vector<DappleStage> &stages) const {
   return warm + steady(pivot) + tail;
 }
 
+/// A stage without its layers: what its devices cost.
+DappleStage Dapple::placed(std::vector<int> devices,
+                           const DappleStage *before) const {
+  DappleStage stage{0, layers.count(), std::move(devices), {}, {}};
+  stage.exchange = allReduceCost(request.topology, stage.devices);
+  if (before)
+    stage.incoming = request.topology.slowestLink(
+        {before->devices.front(), before->devices.back(), stage.devices.front(),
+         stage.devices.back()});
+  return stage;
+}
+
 Partial Dapple::complete(const Partial &partial) const {
   Partial whole = partial;
-  size_t from = partial.stages.empty() ? 0 : partial.stages.back().end;
-  whole.stages.push_back({from, layers.count(), rest(partial.used)});
+  const DappleStage *before =
+      partial.stages.empty() ? nullptr : &partial.stages.back();
+  DappleStage last = placed(rest(partial.used), before);
+  last.first = before ? before->end : 0;
+  whole.stages.push_back(std::move(last));
   whole.latency = latency(whole.stages);
   return whole;
 }
@@ -182,20 +198,25 @@ std::vector<Partial> Dapple::run() {
       int left = static_cast<int>(rest(partial.used).size());
       for (int count = 1; count < left; ++count)
         for (Policy policy : {Policy::Fresh, Policy::Append, Policy::Scatter}) {
-          std::vector<int> devices = take(partial.used, count, policy);
           Partial grown = partial;
-          for (int d : devices)
+          grown.stages.push_back(placed(
+              take(partial.used, count, policy),
+              partial.stages.empty() ? nullptr : &partial.stages.back()));
+          DappleStage &stage = grown.stages.back();
+          stage.first = key.first;
+          for (int d : stage.devices)
             ++grown.used[static_cast<size_t>(d / server)];
-          std::vector<int> fill = grown.used;
-          std::sort(fill.begin(), fill.end());
+          Key reached{0, grown.used};
+          std::sort(reached.second.begin(), reached.second.end());
+          Partial whole = complete(grown);
           for (size_t end = key.first + 1; end < n; ++end) {
-            grown.stages.push_back({key.first, end, devices});
-            Partial whole = complete(grown);
-            grown.latency = whole.latency;
-            auto [it, fresh] = next.try_emplace({end, fill}, grown);
-            if (!fresh && whole.latency < it->second.latency)
+            reached.first = end;
+            stage.end = whole.stages[whole.stages.size() - 2].end = end;
+            whole.stages.back().first = end;
+            grown.latency = latency(whole.stages);
+            auto [it, fresh] = next.try_emplace(reached, grown);
+            if (!fresh && grown.latency < it->second.latency)
               it->second = grown;
-            grown.stages.pop_back();
           }
         }
     }

@@ -19,8 +19,9 @@ Proposal proposeFlexFlow(const PlanRequest &request, const StepModel &model) {
   // A budget of simulated actions, so that the answer does not depend on speed.
   MarkovSearch search(request, model);
   int64_t each = model.effort(even.replicas) + 2000;
+  const auto budget = static_cast<int64_t>(6e7 * request.effort);
   long proposals =
-      static_cast<long>(std::clamp<int64_t>(60'000'000 / each, 200, 20'000));
+      static_cast<long>(std::clamp<int64_t>(budget / each, 200, 20'000));
   search.walk(even, proposals / 2, 0.02);
   if (free) { // data parallelism is the other natural start
     int width = request.topology.devices();
