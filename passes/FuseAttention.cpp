@@ -211,26 +211,75 @@ private:
   // Rewriting
   //===--------------------------------------------------------------------===//
 
+  static Value swapped(NNBuilder &b, Value x) {
+    auto permutation =
+        llvm::to_vector(llvm::seq<int64_t>(0, tensorType(x).getRank()));
+    std::swap(permutation.end()[-1], permutation.end()[-2]);
+    return nn::transpose(b, x, permutation);
+  }
+
+  static bool isSwap(TransposeOp op) {
+    auto wanted =
+        llvm::to_vector(llvm::seq<int64_t>(0, tensorType(op.getY()).getRank()));
+    std::swap(wanted.end()[-1], wanted.end()[-2]);
+    return op.getPermutation() == ArrayRef(wanted);
+  }
+
+  /// Keys or values [batch, heads, s, d] that groups of heads share, as
+  /// [batch, groups, heads of a group, s, d]: repeated by a view, where `x`
+  /// repeats them in memory. Null when they are not shared.
+  static Value shared(NNBuilder &b, Value x) {
+    bool turned = false;
+    while (auto swap = x.getDefiningOp<TransposeOp>()) {
+      if (!isSwap(swap))
+        return {};
+      turned = !turned;
+      x = swap.getX();
+    }
+    auto joined = x.getDefiningOp<ReshapeOp>();
+    auto repeated =
+        joined ? joined.getX().getDefiningOp<BroadcastOp>() : BroadcastOp();
+    if (!repeated)
+      return {};
+    ArrayRef<int64_t> once = tensorType(repeated.getX()).getShape(),
+                      many = tensorType(repeated.getY()).getShape(),
+                      heads = tensorType(x).getShape();
+    if (many.size() != 5 || heads.size() != 4 || once[2] != 1 || many[2] == 1 ||
+        many[0] != heads[0] || many.take_back(2) != heads.take_back(2))
+      return {};
+    for (size_t d : {0, 1, 3, 4})
+      if (once[d] != many[d])
+        return {};
+    return turned ? swapped(b, repeated.getY()) : repeated.getY();
+  }
+
   void rewrite(Found &found) {
     NNBuilder b(found.result.getLoc(), found.result);
-    auto swapped = [&](Value x) {
-      auto permutation =
-          llvm::to_vector(llvm::seq<int64_t>(0, tensorType(x).getRank()));
-      std::swap(permutation.end()[-1], permutation.end()[-2]);
-      return nn::transpose(b, x, permutation);
-    };
     // The masks' view of the heads.
-    auto shaped = [&](Value x) {
-      SmallVector<int64_t> shape(ArrayRef(found.shape).drop_back(2));
+    auto shaped = [&](Value x, ArrayRef<int64_t> outer) {
+      SmallVector<int64_t> shape(outer);
       llvm::append_range(shape, tensorType(x).getShape().take_back(2));
       return nn::reshape(b, x, shape);
     };
-    Value q = shaped(found.scores.getTransposeA() ? swapped(found.q) : found.q);
-    Value k = shaped(found.scores.getTransposeB() ? found.k : swapped(found.k));
-    Value v = shaped(found.result.getTransposeB() ? swapped(found.v) : found.v);
+    auto turned = [&](Value x, bool turns) {
+      return turns ? swapped(b, x) : x;
+    };
+    Value q = turned(found.q, found.scores.getTransposeA());
+    Value k = turned(found.k, !found.scores.getTransposeB());
+    Value v = turned(found.v, found.result.getTransposeB());
+    Value bias = AttentionMask::bias(b, found.masks, found.shape);
+    Value sharedK = shared(b, k), sharedV = shared(b, v);
+    SmallVector<int64_t> outer(ArrayRef(found.shape).drop_back(2));
+    if (sharedK && sharedV && sharedK.getType() == sharedV.getType()) {
+      k = sharedK;
+      v = sharedV;
+      outer.assign(tensorType(k).getShape().drop_back(2));
+      if (bias)
+        bias = shaped(bias, outer);
+    }
     auto unit = [&](bool on) { return on ? b.getUnitAttr() : UnitAttr(); };
     auto attention = AttentionOp::create(
-        b, q, k, v, AttentionMask::bias(b, found.masks, found.shape),
+        b, shaped(q, outer), shaped(k, outer), shaped(v, outer), bias,
         b.getF64FloatAttr(found.scale), unit(found.masks.causal),
         unit(found.zeroRows), unit(found.masks.replaces));
     found.result.getY().replaceAllUsesWith(nn::reshape(

@@ -253,3 +253,30 @@ func.func @main(%q: tensor<3x129xf32>, %k: tensor<3x129xf32>) -> tensor<3x129xf3
   %y = nn.matmul %p, %k : (tensor<3x3xf32>, tensor<3x129xf32>) -> tensor<3x129xf32>
   return %y : tensor<3x129xf32>
 }
+
+// -----
+
+// Keys and values that pairs of heads share are read where they are: heads are
+// [groups, heads of a group], and what repeats them is a view.
+// CHECK-LABEL: func.func @main
+// CHECK-DAG:  %[[K:.*]] = nn.broadcast %{{.*}} : (tensor<2x3x1x5x8xf32>) -> tensor<2x3x2x5x8xf32>
+// CHECK-DAG:  %[[V:.*]] = nn.broadcast %{{.*}} : (tensor<2x3x1x5x8xf32>) -> tensor<2x3x2x5x8xf32>
+// CHECK-DAG:  %[[Q:.*]] = nn.reshape %arg0 : (tensor<2x6x5x8xf32>) -> tensor<2x3x2x5x8xf32>
+// CHECK-DAG:  %[[M:.*]] = nn.reshape %{{.*}} : (tensor<2x6x5x5xf32>) -> tensor<2x3x2x5x5xf32>
+// CHECK:      %[[Y:.*]], %{{.*}}, %{{.*}} = nn.attention %[[Q]], %[[K]], %[[V]], %[[M]] {scale = 1.000000e+00 : f64} : (tensor<2x3x2x5x8xf32>, tensor<2x3x2x5x8xf32>, tensor<2x3x2x5x8xf32>, tensor<2x3x2x5x5xf32>)
+// CHECK-NEXT: nn.reshape %[[Y]] : (tensor<2x3x2x5x8xf32>) -> tensor<2x6x5x8xf32>
+func.func @main(%q: tensor<2x6x5x8xf32>, %k: tensor<2x3x5x8xf32>, %v: tensor<2x3x5x8xf32>, %m: tensor<2x1x5x5xf32>) -> tensor<2x6x5x8xf32> {
+  %k1 = nn.reshape %k : (tensor<2x3x5x8xf32>) -> tensor<2x3x1x5x8xf32>
+  %k2 = nn.broadcast %k1 : (tensor<2x3x1x5x8xf32>) -> tensor<2x3x2x5x8xf32>
+  %k3 = nn.reshape %k2 : (tensor<2x3x2x5x8xf32>) -> tensor<2x6x5x8xf32>
+  %k4 = nn.transpose %k3 {permutation = array<i64: 0, 1, 3, 2>} : (tensor<2x6x5x8xf32>) -> tensor<2x6x8x5xf32>
+  %v1 = nn.reshape %v : (tensor<2x3x5x8xf32>) -> tensor<2x3x1x5x8xf32>
+  %v2 = nn.broadcast %v1 : (tensor<2x3x1x5x8xf32>) -> tensor<2x3x2x5x8xf32>
+  %v3 = nn.reshape %v2 : (tensor<2x3x2x5x8xf32>) -> tensor<2x6x5x8xf32>
+  %s = nn.matmul %q, %k4 : (tensor<2x6x5x8xf32>, tensor<2x6x8x5xf32>) -> tensor<2x6x5x5xf32>
+  %mask = nn.broadcast %m : (tensor<2x1x5x5xf32>) -> tensor<2x6x5x5xf32>
+  %t = nn.add %s, %mask : (tensor<2x6x5x5xf32>, tensor<2x6x5x5xf32>) -> tensor<2x6x5x5xf32>
+  %p = nn.softmax %t : (tensor<2x6x5x5xf32>) -> tensor<2x6x5x5xf32>
+  %y = nn.matmul %p, %v3 : (tensor<2x6x5x5xf32>, tensor<2x6x5x8xf32>) -> tensor<2x6x5x8xf32>
+  return %y : tensor<2x6x5x8xf32>
+}

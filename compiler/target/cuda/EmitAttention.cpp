@@ -128,6 +128,13 @@ private:
   /// exp(score - level), 1 where they are equal; `level` is no infinity.
   Value power(Value score, Value level);
   Value isSeen(Value query, Value key);
+  /// What powers of a row with this largest score are taken at.
+  Value levelOf(Value top);
+  /// The weights of further scores, in their place; what the rows' sums so far
+  /// have to be multiplied with.
+  SmallVector<Value> takeScores(Values &scores, Values &running);
+  /// Writes what gradients need of the rows; their shares.
+  SmallVector<Value> keepRows(nn::AttentionOp op, const Values &running);
   /// Values of the thread's two rows of a column of numbers, 0 behind its end.
   Value numberAt(const Matrix &column, Value row);
   /// Of a row over the four threads that have it.
@@ -294,57 +301,42 @@ PlainKernel::Value AttentionEmitter::overRow(Value value, F combine) {
 // Forward
 //===----------------------------------------------------------------------===//
 
-KernelCode AttentionEmitter::forward(nn::AttentionOp op) {
-  begin({1, 2, 1, 1});
-  const int64_t size = call.padded();
-  Tile ofQ = k.newTile(tiling.rows(), size),
-       ofK = k.newTile(tiling.others, size),
-       ofV = k.newTile(tiling.others, size);
-  k.fetch(ofQ, matrix(op.getQ()), first);
-  Matrix keys = matrix(op.getK()), values = matrix(op.getV());
-  auto add = [&](Value x, Value y) { return k.plus(x, y); };
+PlainKernel::Value AttentionEmitter::levelOf(Value top) {
+  Value isNone = arith::CmpFOp::create(k.b, arith::CmpFPredicate::OEQ, top,
+                                       k.real(-kInfinity));
+  return k.select(isNone, k.real(0), top);
+}
+
+/// `running`: of both rows the maximum, then the thread's part of the sum, then
+/// y.
+SmallVector<PlainKernel::Value> AttentionEmitter::takeScores(Values &scores,
+                                                             Values &running) {
   auto larger = [&](Value x, Value y) { return k.larger(x, y); };
-  Value none = k.real(-kInfinity), zero = k.real(0);
-  auto isNone = [&](Value x) -> Value {
-    return arith::CmpFOp::create(k.b, arith::CmpFPredicate::OEQ, x, none);
-  };
-  // Of both rows the maximum, then the thread's part of the sum, then y.
-  Values running = {none, none, zero, zero};
-  llvm::append_range(running, k.zeros(size));
-  running = forOthers(running, [&](Value at, Values &now) {
-    barrier(k.b);
-    k.fetch(ofK, keys, at);
-    k.fetch(ofV, values, at);
-    barrier(k.b);
-    Values scores = k.zeros(tiling.others);
-    k.multiply(scores, ofQ, ofK, /*transposed=*/true);
-    settleScores(scores, at);
-    Value factors[2];
-    for (size_t row : {0, 1}) {
-      Value top = scores[2 * row];
-      for (size_t i = 0; i < scores.size(); ++i)
-        if (i % 4 / 2 == row)
-          top = k.larger(top, scores[i]);
-      top = k.larger(now[row], overRow(top, larger));
-      Value level = k.select(isNone(top), zero, top);
-      factors[row] = power(now[row], level);
-      Value sum = k.multiplied(now[2 + row], factors[row]);
-      for (size_t i = 0; i < scores.size(); ++i)
-        if (i % 4 / 2 == row) {
-          scores[i] = power(scores[i], level);
-          sum = k.plus(sum, scores[i]);
-        }
-      now[row] = top;
-      now[2 + row] = sum;
-    }
-    k.keep(weightTile, scores);
-    k.meetWarp();
-    Values y(now.begin() + 4, now.end());
-    for (auto [i, value] : llvm::enumerate(y))
-      value = k.multiplied(value, factors[i % 4 / 2]);
-    k.multiply(y, weightTile, ofV, /*transposed=*/false);
-    llvm::copy(y, now.begin() + 4);
-  });
+  SmallVector<Value> factors;
+  for (size_t row : {0, 1}) {
+    Value top = scores[2 * row];
+    for (size_t i = 0; i < scores.size(); ++i)
+      if (i % 4 / 2 == row)
+        top = k.larger(top, scores[i]);
+    top = k.larger(running[row], overRow(top, larger));
+    Value level = levelOf(top);
+    factors.push_back(power(running[row], level));
+    Value sum = k.multiplied(running[2 + row], factors[row]);
+    for (size_t i = 0; i < scores.size(); ++i)
+      if (i % 4 / 2 == row) {
+        scores[i] = power(scores[i], level);
+        sum = k.plus(sum, scores[i]);
+      }
+    running[row] = top;
+    running[2 + row] = sum;
+  }
+  return factors;
+}
+
+SmallVector<PlainKernel::Value>
+AttentionEmitter::keepRows(nn::AttentionOp op, const Values &running) {
+  auto add = [&](Value x, Value y) { return k.plus(x, y); };
+  Value zero = k.real(0);
   SmallVector<Value> inverse;
   Matrix tops = matrix(op.getTops()), shares = matrix(op.getShares());
   for (int row : {0, 1}) {
@@ -356,7 +348,7 @@ KernelCode AttentionEmitter::forward(nn::AttentionOp op) {
       share = k.select(isEmpty, zero, share);
     inverse.push_back(share);
     // The level that the powers were taken at.
-    Value level = k.select(isNone(running[row]), zero, running[row]);
+    Value level = levelOf(running[row]);
     Value at = k.add(first, k.ownRow(row));
     auto keep = [&](Value number, const Matrix &column) {
       if (column.base)
@@ -367,6 +359,38 @@ KernelCode AttentionEmitter::forward(nn::AttentionOp op) {
     keep(level, tops);
     keep(share, shares);
   }
+  return inverse;
+}
+
+KernelCode AttentionEmitter::forward(nn::AttentionOp op) {
+  begin({1, 2, 1, 1});
+  const int64_t size = call.padded();
+  Tile ofQ = k.newTile(tiling.rows(), size),
+       ofK = k.newTile(tiling.others, size),
+       ofV = k.newTile(tiling.others, size);
+  k.fetch(ofQ, matrix(op.getQ()), first);
+  Matrix keys = matrix(op.getK()), values = matrix(op.getV());
+  Value none = k.real(-kInfinity), zero = k.real(0);
+  Values running = {none, none, zero, zero};
+  llvm::append_range(running, k.zeros(size));
+  running = forOthers(running, [&](Value at, Values &now) {
+    barrier(k.b);
+    k.fetch(ofK, keys, at);
+    k.fetch(ofV, values, at);
+    barrier(k.b);
+    Values scores = k.zeros(tiling.others);
+    k.multiply(scores, ofQ, ofK, /*transposed=*/true);
+    settleScores(scores, at);
+    SmallVector<Value> factors = takeScores(scores, now);
+    k.keep(weightTile, scores);
+    k.meetWarp();
+    Values y(now.begin() + 4, now.end());
+    for (auto [i, value] : llvm::enumerate(y))
+      value = k.multiplied(value, factors[i % 4 / 2]);
+    k.multiply(y, weightTile, ofV, /*transposed=*/false);
+    llvm::copy(y, now.begin() + 4);
+  });
+  SmallVector<Value> inverse = keepRows(op, running);
   k.put(matrix(op.getY()), first, Values(running.begin() + 4, running.end()),
         inverse);
   return k.finish();

@@ -244,3 +244,51 @@ TEST(Attention, OfBFloats) {
   ASSERT_TRUE(cpu.ok() && gpu.ok());
   expectAlike(cpu, gpu, 6, 4e-2);
 }
+
+// Keys and values of a group of heads are read where they are, once in memory;
+// what their gradients are summed from is each head's.
+TEST(Attention, HeadsThatShareKeys) {
+  for (const std::string element : {"f32", "bf16"}) {
+    auto tensor = [&](const char *shape) {
+      return std::string("tensor<") + shape + "x" + element + ">";
+    };
+    const std::string q = tensor("1x2x3x33x8"), k = tensor("1x2x1x40x8"),
+                      all = tensor("1x2x3x40x8"),
+                      row = "tensor<1x2x3x33x1xf32>";
+    auto repeated = [&](const std::string &to, const std::string &x) {
+      return to + " = nn.broadcast " + x + " : (" + k + ") -> " + all + "\n";
+    };
+    const std::string how =
+        " {scale = 0.4 : f64} : (" + q + ", " + all + ", " + all;
+    const std::string forward = repeated("%k", "%1") + repeated("%v", "%2") +
+                                "%y, %tops, %shares = nn.attention %0, %k, %v" +
+                                how + ") -> (" + q + ", " + row + ", " + row +
+                                ")\n";
+    StageRunner gpu(stageText({q, k, k}, forward, {{"%y", q}}), {}, "cuda");
+    ASSERT_TRUE(gpu.ok());
+    EXPECT_EQ(gpu.code().kernelCount, 1);
+    EXPECT_EQ(gpu.code().tasks.front().workspaceBytes, 0);
+    const std::string operands = " %0, %k, %v, %3, %tops, %shares, %4" + how +
+                                 ", " + q + ", " + row + ", " + row + ", " +
+                                 row + ") -> ";
+    auto summed = [&](const std::string &to, const std::string &x) {
+      return to + " = nn.reduce " + x +
+             " {kind = \"sum\", axes = array<i64: "
+             "2>} : (" +
+             all + ") -> " + k + "\n";
+    };
+    const std::string text = stageText(
+        {q, k, k, q, row},
+        forward + "%gq = nn.attention_grad_query" + operands + q +
+            "\n%gk, %gv = nn.attention_grad_keys" + operands + "(" + all +
+            ", " + all + ")\n" + summed("%sk", "%gk") + summed("%sv", "%gv"),
+        {{"%y", q}, {"%gq", q}, {"%sk", k}, {"%sv", k}});
+    if (element == "f32") {
+      checkStage(text, 3e-6);
+      continue;
+    }
+    StageRunner ours(text), theirs(text, {}, "cuda");
+    ASSERT_TRUE(ours.ok() && theirs.ok());
+    expectAlike(ours, theirs, 1, 4e-2);
+  }
+}
