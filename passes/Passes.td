@@ -83,6 +83,10 @@ def Precision : Pass<"nn-precision", "::mlir::ModuleOp"> {
     of rotary positions, is left as it is. Standing before the partition, the
     pass rounds the same numbers wherever stages are cut.
 
+    With `biases` a product to which a bias is added, of which sum only rounded
+    numbers are read, is not rounded before: the bias is, as libraries have it
+    that add one, and the sum once.
+
     ```mlir
     %y = nn.matmul %x, %w : f32     ->     %0 = nn.cast %x : bf16
                                            %1 = nn.cast %w : bf16
@@ -90,7 +94,8 @@ def Precision : Pass<"nn-precision", "::mlir::ModuleOp"> {
                                            %y = nn.cast %2 : f32
     ```
   }];
-  let options = [Option<"type", "type", "std::string", "\"fp32\"", "fp32 (changes nothing) or bf16">];
+  let options = [Option<"type", "type", "std::string", "\"fp32\"", "fp32 (changes nothing) or bf16">,
+                 Option<"biases", "biases", "bool", "false", "products and their biases are rounded as one">];
   let dependentDialects = ["::pipec::nn::NNDialect"];
 }
 

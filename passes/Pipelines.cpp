@@ -31,7 +31,8 @@ static void addLoss(OpPassManager &pm, const LossChoice &loss) {
 }
 
 void addAttachPhase(OpPassManager &pm, const LossChoice &loss, Purpose purpose,
-                    const std::string &precision, bool fuseAttention) {
+                    const std::string &precision, bool fuseAttention,
+                    bool addBiases) {
   if (purpose != Purpose::Train) {
     MarkOutputsOptions outputs;
     outputs.keepResults = purpose == Purpose::Evaluate;
@@ -47,6 +48,7 @@ void addAttachPhase(OpPassManager &pm, const LossChoice &loss, Purpose purpose,
   if (precision != "fp32") {
     PrecisionOptions options;
     options.type = precision;
+    options.biases = addBiases;
     pm.addPass(createPrecision(options));
     addCleanup(pm);
   }

@@ -32,10 +32,10 @@ enum class Purpose {
 /// Outputs or the loss, and one nn.weight a use: what is priced and
 /// partitioned.
 /// `precision` of contractions: fp32, bf16. `fuseAttention`: as one op that
-/// keeps no scores.
+/// keeps no scores. `addBiases`: products of bf16 have them (Precision).
 void addAttachPhase(mlir::OpPassManager &pm, const LossChoice &loss,
                     Purpose purpose, const std::string &precision,
-                    bool fuseAttention = false);
+                    bool fuseAttention = false, bool addBiases = false);
 /// Stage of every op.
 void addPartitionPhase(mlir::OpPassManager &pm, llvm::ArrayRef<int64_t> cuts);
 /// Stages for each of `slices` pieces of a sequence.

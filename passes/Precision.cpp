@@ -16,8 +16,8 @@ namespace {
 
 class Narrowing {
 public:
-  Narrowing(func::FuncOp main, Type element)
-      : main(main), element(element), sources(main) {}
+  Narrowing(func::FuncOp main, Type element, bool biases)
+      : main(main), element(element), biases(biases), sources(main) {}
 
   void run() {
     findTensorsOfTheModel();
@@ -32,6 +32,11 @@ public:
          llvm::make_early_inc_range(llvm::reverse(main.front())))
       if (isOpTriviallyDead(&op))
         op.erase();
+    if (biases)
+      for (auto sum : main.front().getOps<AddOp>())
+        for (unsigned product : {0, 1})
+          if (roundOnce(sum, product))
+            break;
   }
 
 private:
@@ -112,8 +117,53 @@ private:
     return narrow[value] = result;
   }
 
+  bool isRounding(Operation *op) {
+    auto cast = dyn_cast<CastOp>(op);
+    return cast && tensorType(cast.getY()).getElementType() == element;
+  }
+
+  /// Back through views that have no other reader; null when there is one.
+  static Value behindViews(Value value, OpOperand *&first) {
+    while (value.hasOneUse()) {
+      Operation *def = value.getDefiningOp();
+      if (!def || !def->hasTrait<View>())
+        return value;
+      first = &def->getOpOperand(0);
+      value = first->get();
+    }
+    return value.getDefiningOp<WeightOp>() ? value : Value();
+  }
+
+  /// A product plus a trained vector, of which only rounded numbers are read:
+  /// the product stays in f32, the vector is rounded.
+  bool roundOnce(AddOp sum, unsigned product) {
+    OpOperand *from = &sum->getOpOperand(product);
+    OpOperand *bias = &sum->getOpOperand(1 - product);
+    Value widened = behindViews(from->get(), from);
+    Value vector = behindViews(bias->get(), bias);
+    auto cast = widened ? widened.getDefiningOp<CastOp>() : CastOp();
+    auto weight = vector ? vector.getDefiningOp<WeightOp>() : WeightOp();
+    auto matmul = cast ? cast.getX().getDefiningOp<MatmulOp>() : MatmulOp();
+    if (!matmul || !matmul->hasOneUse() || matmul.getWide() || !weight ||
+        tensorType(matmul.getY()).getElementType() != element ||
+        !tensorType(weight.getY()).getElementType().isF32() ||
+        tensorType(weight.getY()).getRank() != 1 ||
+        !llvm::all_of(sum->getUsers(),
+                      [&](Operation *op) { return isRounding(op); }))
+      return false;
+    NNBuilder b(weight.getLoc(), main.getContext());
+    b.setInsertionPointAfter(weight);
+    bias->set(nn::cast(b, nn::cast(b, weight.getY(), element), b.getF32Type()));
+    matmul.setWide(true);
+    matmul.getY().setType(cast.getY().getType());
+    cast.replaceAllUsesWith(matmul.getY());
+    cast.erase();
+    return true;
+  }
+
   func::FuncOp main;
   Type element;
+  bool biases;
   Sources sources;
   llvm::DenseSet<Value> tensors;
   llvm::DenseMap<Value, Value> narrow;
@@ -126,7 +176,7 @@ struct PrecisionPass : public pipec::impl::PrecisionBase<PrecisionPass> {
     if (!main)
       return signalPassFailure();
     if (type == "bf16")
-      Narrowing(main, BFloat16Type::get(&getContext())).run();
+      Narrowing(main, BFloat16Type::get(&getContext()), biases).run();
     else if (type != "fp32") {
       main.emitError("unknown precision '") << type << "'";
       signalPassFailure();

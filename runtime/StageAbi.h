@@ -13,7 +13,7 @@
 
 #include <stdint.h>
 
-#define PIPEC_ABI_VERSION 4
+#define PIPEC_ABI_VERSION 5
 
 #ifdef __cplusplus
 extern "C" {
@@ -91,6 +91,11 @@ typedef struct PipecDevice {
                  int32_t count);
   void (*matmul)(struct PipecDevice *, const struct PipecMatmul *, const char *a,
                  const char *b, char *c);
+  /* c = a b + bias, one number of the bias for each column. 0 and nothing done
+     where the library adds none to such a product. Counts as the two calls that
+     it saves. */
+  int32_t (*biased)(struct PipecDevice *, const struct PipecMatmul *,
+                    const char *a, const char *b, const char *bias, char *c);
   /* kind: PipecConvKind; operands in the order of the function on the CPU.     */
   void (*conv)(struct PipecDevice *, const struct PipecConv *, int32_t kind,
                const char *first, const char *second, char *result);
@@ -114,7 +119,10 @@ typedef struct PipecDevice {
  *   pipec_squares(double *to, count, float *from)  to[t] = the sum of from[i]^2
  *                                                  over i = t, t + T, ..., T =
  *                                                  all threads, of
- *                                                  PIPEC_SQUARES_BLOCKS */
+ *                                                  PIPEC_SQUARES_BLOCKS
+ *   pipec_widen(float *to, count, bf16 *from)      a thread an element: from[i]
+ *   pipec_round(bf16 *to, count, float *from)      in the other type, rounded
+ *                                                  to the nearest even */
 enum {
   PIPEC_HELPER_THREADS = 256,
   PIPEC_SUM_TERMS = 8,

@@ -241,7 +241,8 @@ private:
     }
     dump("import");
     return phase("attach", [&](PassManager &pm) {
-      addAttachPhase(pm, loss, purpose, options.precision, fusesAttention());
+      addAttachPhase(pm, loss, purpose, options.precision, fusesAttention(),
+                     forGpus());
     });
   }
 

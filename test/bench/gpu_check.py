@@ -178,12 +178,14 @@ def dump(plan):
 
 # Phases, and the share of the time that is over when each has to end.
 PHASES = {"first": 0.3, "times": 0.75, "sanitizer": 0.85, "oracles": 0.9, "rest": 1.0}
+NO_EPILOGUES = {"PIPEC_EPILOGUES": "off"}
 # Other ways to run what has failed: name, words, environment, and what it means when that works.
 WAYS = (("--graphs off", ["--graphs", "off"], {}, "recording a step is at fault: docs/gpu.md, 'capture'"),
         ("CUDA_FORCE_PTX_JIT=1", [], {"CUDA_FORCE_PTX_JIT": "1"}, "the machine code is: docs/gpu.md, 'first load'"),
         ("CUDA_MODULE_LOADING=EAGER", [], {"CUDA_MODULE_LOADING": "EAGER"}, "lazy loading is: docs/gpu.md"),
         ("CUDA_LAUNCH_BLOCKING=1", ["--graphs", "off"], {"CUDA_LAUNCH_BLOCKING": "1"},
          "the order of streams is: an event is missing"),
+        ("PIPEC_EPILOGUES=off", [], NO_EPILOGUES, "the biases that cuBLASLt adds are: docs/gpu.md, 'Running'"),
         ("NVIDIA_TF32_OVERRIDE=0", [], {"NVIDIA_TF32_OVERRIDE": "0"}, "TF32 is: docs/gpu.md, 'Running'"))
 # Every library's log of a run that fails.
 LOGS = {"CUBLASLT_LOG_LEVEL": "5", "CUBLASLT_LOG_FILE": "%s-cublaslt.log", "CUDNN_LOGLEVEL_DBG": "3",
@@ -357,7 +359,18 @@ class Check:
         again = self.run(*arguments, *case["words"], "--graphs", "off")
         if again:
             self.expect(again[0] == losses, case["name"] + ": other bits without graphs")
+        if case["model"] == "gpt" and case["ranks"] == 1:
+            self.biases(case, arguments, losses, good)
         self.say("%-28s worst loss %.2g from PyTorch's" % (case["name"], worst))
+
+    def biases(self, case, arguments, losses, good):
+        """Of a run in which no library adds biases: the same bits in f32, where the algorithms are the same."""
+        done = self.run(*arguments, *case["words"], environment=NO_EPILOGUES)
+        if done:
+            same = done[0] == losses
+            self.results["losses"][case["name"]]["biases apart"] = "same bits" if same else done[0][:3]
+            self.expect(same if case["name"].endswith("fp32") else good(done[0]), case["name"] + ": others without "
+                        "epilogues: %r, %r" % (done[0], losses))
 
     def sanitizer_program(self):
         """The machine's, else the one that was packed, else None."""
@@ -414,6 +427,11 @@ class Check:
                 name = "%s %s pipec, %d ranks, graphs %s" % (model, precision, ranks, graphs)
                 seconds[name] = statistics.median(done[1][3:])
                 self.row(name, seconds[name], items, flops, precision)
+                if gpt2 and ranks == 1 and graphs == "on":
+                    apart = self.left() > 30 and self.run(plan, inputs, folder, STEPS, environment=NO_EPILOGUES)
+                    if apart:
+                        self.row(name.replace("graphs on", "no epilogues"), statistics.median(apart[1][3:]), items, flops,
+                                 precision)
                 self.say("    predicted %.4f s; peak %s of %s predicted, beside it %s" % (
                     done[2]["predicted_step_s"], *([rank.get(key, 0) for rank in done[2]["ranks"]] for key in (
                         "peak_bytes", "predicted_peak_bytes", "overhead_bytes"))))
@@ -451,8 +469,12 @@ class Check:
             process = subprocess.run([sys.executable, self.target / "gpu_torch.py", json.dumps(how)], capture_output=True,
                                      text=True, timeout=self.left())
             if process.returncode == 0:
-                return json.loads(process.stdout.splitlines()[-1])
+                seconds = json.loads(process.stdout.splitlines()[-1])
+                if seconds:
+                    return seconds
             why = (process.stderr.strip() or "it ended with %d" % process.returncode).splitlines()[-1]
+            if process.returncode == 0:
+                why = "no time for its steps"
         except subprocess.TimeoutExpired:
             why = "it took too long"
         self.results.setdefault("torch", {})["%s %s %s" % (model, precision, compiled)] = why

@@ -1,6 +1,7 @@
 """The models of gpu_check.py's times in PyTorch alone: a training step, eager or compiled.
 
-Usage: gpu_torch.py JSON, as Check.torch of gpu_check.py writes it; the last line is the median seconds of a step.
+Usage: gpu_torch.py JSON, as Check.torch of gpu_check.py writes it; the last line is the median seconds of a step. "device"
+and "pixels" are for tests without a GPU.
 """
 import json
 import statistics
@@ -66,51 +67,54 @@ class ResNet50(nn.Sequential):
         super().__init__(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, classes))
 
 
-def step_seconds(make_model, optimizer, loss_of, batches, count, precision, compiled, seconds_left):
+def step_seconds(device, make_model, optimizer, loss_of, batches, count, precision, compiled, seconds_left):
     """Median seconds of a step of `count` microbatches, in bf16 by autocast; None when there is no time."""
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    model = make_model().cuda()
+    synchronize = torch.cuda.synchronize if device == "cuda" else lambda: None
+    model = make_model().to(device)
     parameters = optimizer(model.parameters())
 
     def forward(*batch):
-        with torch.autocast("cuda", torch.bfloat16, enabled=precision == "bf16"):
+        with torch.autocast(device, torch.bfloat16, enabled=precision == "bf16"):
             return loss_of(model, *batch)
     if compiled:
         forward = torch.compile(forward)
-    batches = [tuple(part.cuda() for part in batch) for batch in batches]
+    batches = [tuple(part.to(device) for part in batch) for batch in batches]
     times = []
     for step in range(12):
         if seconds_left() < 20:
             break
-        torch.cuda.synchronize()
+        synchronize()
         start = time.perf_counter()
         for k in range(count):
             (forward(*batches[(step * count + k) % len(batches)]) / count).backward()
         parameters.step()
         parameters.zero_grad()
-        torch.cuda.synchronize()
+        synchronize()
         times.append(time.perf_counter() - start)
     return statistics.median(times[3:]) if len(times) > 5 else None
 
 
-def gpt2_seconds(shape, size, count, *rest):
+def gpt2_seconds(device, shape, size, count, *rest):
     rows = torch.randint(shape["vocabulary"], (64, shape["length"]))
     return step_seconds(
-        lambda: Gpt2(**shape), lambda weights: torch.optim.AdamW(weights, lr=1e-4, fused=True),
+        device, lambda: Gpt2(**shape), lambda weights: torch.optim.AdamW(weights, lr=1e-4, fused=True),
         lambda model, ids: F.cross_entropy(model(ids)[:, :-1].flatten(0, 1), ids[:, 1:].flatten()),
         [(rows[at:at + size],) for at in range(0, len(rows), size)], count, *rest)
 
 
-def resnet_seconds(size, count, *rest):
-    images, labels = torch.randn(size, 3, 224, 224), torch.randint(1000, (size,))
-    return step_seconds(ResNet50, lambda weights: torch.optim.SGD(weights, lr=1e-4, momentum=0.9, fused=True),
+def resnet_seconds(device, pixels, size, count, *rest):
+    images, labels = torch.randn(size, 3, pixels, pixels), torch.randint(1000, (size,))
+    return step_seconds(device, ResNet50, lambda weights: torch.optim.SGD(weights, lr=1e-4, momentum=0.9, fused=True),
                         lambda model, x, y: F.cross_entropy(model(x), y), [(images, labels)], count, *rest)
 
 
 def main(how):
     end = time.monotonic() + how["seconds"]
     rest = how["size"], how["count"], how["precision"], how["compiled"], lambda: end - time.monotonic()
-    seconds = gpt2_seconds(how["shape"], *rest) if how["model"] == "gpt2" else resnet_seconds(*rest)
+    device = how.get("device", "cuda")
+    seconds = (gpt2_seconds(device, how["shape"], *rest) if how["model"] == "gpt2"
+               else resnet_seconds(device, how.get("pixels", 224), *rest))
     print(json.dumps(seconds))
 
 

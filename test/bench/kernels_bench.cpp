@@ -10,6 +10,7 @@
 #include "kernels_shapes.h"
 
 #include "runtime/kernels/cpu/Kernels.h"
+#include "support/NarrowFloat.h"
 
 #include <benchmark/benchmark.h>
 
@@ -18,6 +19,7 @@
 #endif
 
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <new>
 #include <string>
@@ -83,6 +85,28 @@ PipecMatmul describe(const MatmulShape &s) {
 void matmul(benchmark::State &state, const MatmulShape &s) {
   const Operands x(s);
   const PipecMatmul d = describe(s);
+  for (auto _ : state)
+    pipec_matmul(&d, x.a.get(), x.b.get(), x.c.get());
+  setRate(state, operationsOf(s));
+}
+
+/// The numbers of an array as bf16, in its own memory.
+void narrow(Array &array, int64_t n) {
+  auto *narrow = reinterpret_cast<char *>(array.get());
+  for (int64_t i = 0; i < n; ++i) {
+    const uint16_t bits = pipec::toBfloat(array[i]);
+    std::memcpy(narrow + 2 * i, &bits, sizeof bits);
+  }
+}
+
+/// Of bf16, with sums in f32.
+void narrowMatmul(benchmark::State &state, const MatmulShape &s) {
+  Operands x(s);
+  narrow(x.a, s.batch * s.m * s.k);
+  narrow(x.b, s.batch * s.k * s.n);
+  PipecMatmul d = describe(s);
+  d.dtype = PIPEC_BF16;
+  d.wide = 1;
   for (auto _ : state)
     pipec_matmul(&d, x.a.get(), x.b.get(), x.c.get());
   setRate(state, operationsOf(s));
@@ -230,6 +254,8 @@ void registerAll() {
   };
   for (const MatmulShape &s : kGpt2) {
     declare(name("matmul", s.name), [&s](auto &state) { matmul(state, s); });
+    declare(name("matmul_bf16", s.name),
+            [&s](auto &state) { narrowMatmul(state, s); });
 #ifdef PIPEC_BENCH_DNNL
     declare(name("sgemm", s.name), [&s](auto &state) { sgemm(state, s); });
 #endif

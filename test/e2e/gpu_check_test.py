@@ -1,4 +1,5 @@
 """tools/gpu-check.sh, what it packs and how it judges, on stand-ins of NVIDIA's libraries."""
+import importlib.util
 import json
 import os
 import shutil
@@ -43,7 +44,7 @@ class Carried(GpuTest):
         times = packed["times"][0]
         with mock.patch.object(check, "torch", lambda *words: None):
             check.times(times["model"], times["weights"], times["plans"][:2])
-        self.assertEqual(len(check.results["times"]), 4)
+        self.assertEqual(len(check.results["times"]), 5)  # of one rank also without epilogues
         for file in ("gpt2-fp32-1-trace.json", "gpt2-fp32-2-profile.json", "gpt2-fp32-2/rank-1.tsv"):
             self.assertTrue((out / file).exists(), file)
         self.assertEqual(check.wrong, [])
@@ -120,6 +121,19 @@ class Carried(GpuTest):
         code, failed, said = check(minutes=0.1)
         self.assertEqual(len(failed.results["left out"]), 7)
         self.assertIn("left out, there was no time: sanitizer", said)
+
+    def test_torch(self):
+        """The models that are timed beside ours, tiny and on the processor."""
+        if not importlib.util.find_spec("torch"):
+            self.skipTest("no PyTorch")
+        shape = dict(layers=1, width=32, heads=2, length=16, vocabulary=64)
+        for model, precision in (("gpt2", "fp32"), ("gpt2", "bf16"), ("resnet", "fp32"), ("resnet", "bf16")):
+            how = {"model": model, "shape": shape, "size": 2, "count": 2, "precision": precision, "compiled": False,
+                   "seconds": 100, "device": "cpu", "pixels": 32}
+            process = subprocess.run([sys.executable, MODELS.parent / "bench/gpu_torch.py", json.dumps(how)],
+                                     capture_output=True, text=True, timeout=200)
+            self.check_exit(process, 0)
+            self.assertGreater(json.loads(process.stdout.splitlines()[-1]), 0)
 
 
 if __name__ == "__main__":

@@ -153,6 +153,56 @@ class Narrow(GpuTest):
         # Four convolutions, all but the first with a gradient of its input; four gradients of weights.
         self.check("cnn", 1e-3, convolutions=7 / 4)
 
+    def test_without_convolutions_of_bf16(self):
+        """Where cuDNN has none, or does not run what it has found, the numbers are those of f32, rounded here."""
+        golden = Golden("cnn")
+        plan = self.compile_for(golden, "1", "--stages", "1", "--strategy", "1f1b", "--precision", "bf16")
+        log = self.fresh(".log")
+        want = self.run_gpu(plan, golden, "--steps", 3, log=log).losses
+        rounded = log.read_text().splitlines().count("convolve bf16")
+        self.assertGreater(rounded, 0)
+        for narrow in ("none", "refused"):
+            log = self.fresh(".log")
+            run = self.run_gpu(plan, golden, "--steps", 3, log=log, narrow=narrow)
+            self.assertEqual(run.losses, want)
+            lines = log.read_text().splitlines()
+            self.assertEqual(lines.count("convolve bf16"), 0)
+            self.assertEqual(sum("pipec_round" in line for line in lines), rounded)
+
+
+class Biases(GpuTest):
+    """cuBLASLt adds the biases of queries, keys and values, whose sum only attention reads."""
+
+    def test_the_same_without(self):
+        golden = Golden("gpt")
+        for precision in ("fp32", "bf16"):
+            losses = []
+            for ranks in (1, 2):
+                plan = self.compile_for(golden, "1x%d" % ranks, "--stages", ranks, "--strategy", "1f1b", "--precision",
+                                        precision)
+                # The library does; it cannot; it must not.
+                for adds, settings, wish in ((True, {}, "on"), (False, {"epilogues": 0}, "on"), (False, {}, "off")):
+                    log = self.fresh(".log")
+                    with self.subTest(precision=precision, ranks=ranks, wish=wish, **settings), \
+                            mock.patch.dict(os.environ, PIPEC_EPILOGUES=wish):
+                        losses.append(self.run_gpu(plan, golden, "--steps", 3, log=log, **settings).losses)
+                        lines = log.read_text().splitlines()
+                        # Two layers and four microbatches, queued twice; in f32 one product is sent without its bias.
+                        count = 8 if (precision, ranks) == ("fp32", 2) else 16
+                        self.assertEqual(lines.count("multiply, add a bias"), count if adds else 0)
+                        self.assertEqual(losses[-1], losses[0])
+
+    def test_where_gradients_are_complete(self):
+        """A product that adds its bias is two calls in the count that sums of gradients wait for."""
+        golden = Golden("gpt")
+        plan = self.compile_for(golden, "1x2", "--stages", "1", "--strategy", "1f1b", "--recompute", "full")
+        losses = []
+        for epilogues in (1, 0):
+            log = self.fresh(".log")
+            losses.append(self.run_gpu(plan, golden, "--steps", 3, log=log, epilogues=epilogues).losses)
+            self.assertEqual("multiply, add a bias" in log.read_text().splitlines(), bool(epilogues))
+        self.assertEqual(*losses)
+
 
 class OtherRuns(GpuTest):
     """What else pipec-run does with a plan."""

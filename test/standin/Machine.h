@@ -27,6 +27,9 @@
 //   PIPEC_STANDIN_BROKEN=N     device N cannot be opened
 //   PIPEC_STANDIN_ALONE=N      rank N cannot make its communicator
 //   PIPEC_STANDIN_ABSENT=N     rank N never comes back from making it
+//   PIPEC_STANDIN_EPILOGUES=0  no algorithm of cuBLASLt adds a bias
+//   PIPEC_STANDIN_NARROW=none  cuDNN finds no convolution of bf16; =refused: it
+//                              finds one that it does not run
 //   PIPEC_STANDIN_DROP_WAIT=N  leaves out the Nth wait for an event (from 0)
 //
 //===----------------------------------------------------------------------===//

@@ -9,6 +9,7 @@
 #include "test/standin/Machine.h"
 #include "test/unit/target/Multiply.h"
 
+#include <cstdlib>
 #include <cstring>
 
 using namespace pipec::standin;
@@ -18,6 +19,7 @@ namespace {
 
 // cublasStatus_t.
 enum Status { Success = 0, InvalidValue = 7, NotSupported = 15 };
+constexpr uint32_t kNoEpilogue = 1; // CUBLASLT_EPILOGUE_DEFAULT
 constexpr size_t kNeededWorkspace = 4096;
 constexpr uint64_t kAlgorithm = 0x706970; // what a heuristic has given
 
@@ -31,6 +33,8 @@ struct Layout {
 struct Product {
   int compute, scale;
   int32_t transposeA = 0, transposeB = 0;
+  uint32_t epilogue = kNoEpilogue;
+  const void *bias = nullptr;
 };
 struct Preference {
   uint64_t workspace = 0;
@@ -78,6 +82,15 @@ bool describe(const Product &product, const Layout &a, const Layout &b,
          d.ld >= static_cast<int64_t>(d.rows);
 }
 
+/// A bias has the result's type and its alignment; there is none in f64.
+bool isEpilogue(const Product &product, const Layout &d) {
+  if (product.epilogue == kNoEpilogue)
+    return true;
+  const uintptr_t bytes = d.type == kRealBf16 ? 2 : 4;
+  return product.epilogue == kAddBias && product.bias && d.type != kReal64 &&
+         reinterpret_cast<uintptr_t>(product.bias) % bytes == 0;
+}
+
 } // namespace
 
 extern "C" {
@@ -98,6 +111,10 @@ int cublasLtMatmulDescSetAttribute(void *desc, int attribute, const void *value,
     set(product.transposeA, value, bytes);
   else if (attribute == kTransposeB)
     set(product.transposeB, value, bytes);
+  else if (attribute == kEpilogue)
+    set(product.epilogue, value, bytes);
+  else if (attribute == kBiasPointer)
+    set(product.bias, value, bytes);
   else
     return InvalidValue;
   return Success;
@@ -161,6 +178,25 @@ int cublasLtMatmulAlgoGetHeuristic(void *, void *desc, void *a, void *b, void *,
   Machine::get().log("heuristic");
   return Success;
 }
+int cublasLtMatmulAlgoCheck(void *, void *desc, void *a, void *b, void *,
+                            void *d, const void *algorithm, void *result) {
+  PipecMatmul shape;
+  uint64_t chosen[5];
+  std::memcpy(chosen, algorithm, sizeof chosen);
+  const auto &product = *static_cast<Product *>(desc);
+  if (chosen[0] != kAlgorithm ||
+      !describe(product, *static_cast<Layout *>(a), *static_cast<Layout *>(b),
+                *static_cast<Layout *>(d), shape) ||
+      !isEpilogue(product, *static_cast<Layout *>(d)))
+    return InvalidValue;
+  const char *wish = std::getenv("PIPEC_STANDIN_EPILOGUES");
+  if (product.epilogue != kNoEpilogue && wish && std::strcmp(wish, "0") == 0)
+    return NotSupported;
+  Found found{};
+  found.workspaceBytes = kNeededWorkspace;
+  std::memcpy(result, &found, sizeof found);
+  return Success;
+}
 int cublasLtMatmul(void *, void *desc, const void *alpha, const void *a,
                    void *aLayout, const void *b, void *bLayout,
                    const void *beta, const void *c, void *, void *d,
@@ -179,6 +215,8 @@ int cublasLtMatmul(void *, void *desc, const void *alpha, const void *a,
       !describe(*static_cast<Product *>(desc), *static_cast<Layout *>(aLayout),
                 *static_cast<Layout *>(bLayout),
                 *static_cast<Layout *>(dLayout), shape) ||
+      !isEpilogue(*static_cast<Product *>(desc),
+                  *static_cast<Layout *>(dLayout)) ||
       !Machine::get().isDevice(workspace, static_cast<int64_t>(workspaceBytes)))
     return InvalidValue;
   auto scale = [&](const void *number) {
@@ -189,10 +227,19 @@ int cublasLtMatmul(void *, void *desc, const void *alpha, const void *a,
   if (scale(alpha) != 1 || (scale(beta) != 0 && scale(beta) != 1))
     return NotSupported;
   shape.accumulate = scale(beta) == 1;
-  Machine::get().log("multiply");
+  // What it is now, as on a device: the descriptor is set anew for each call.
+  const void *bias = nullptr;
+  if (static_cast<Product *>(desc)->epilogue == kAddBias)
+    bias = static_cast<Product *>(desc)->bias;
+  if (bias && (shape.accumulate || !Machine::get().isDevice(bias, shape.n * 2)))
+    return NotSupported;
+  Machine::get().log(bias ? "multiply, add a bias" : "multiply");
   queueWork(stream, [=] {
     std::memset(workspace, 0xff, kNeededWorkspace);
-    pipec::multiply(shape, b, a, d);
+    if (bias)
+      pipec::multiplyBiased(shape, b, a, bias, d);
+    else
+      pipec::multiply(shape, b, a, d);
   });
   return Success;
 }

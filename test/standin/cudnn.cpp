@@ -79,6 +79,11 @@ bool describe(const Tensor &x, const Tensor &w, const Convolution &conv,
   return true;
 }
 
+bool isSetting(const char *name, const char *value) {
+  const char *set = std::getenv(name);
+  return set && std::strcmp(set, value) == 0;
+}
+
 int search(const void *x, const void *w, const void *conv, const void *y,
            int wanted, int *found, void *results) {
   PipecConv shape;
@@ -87,6 +92,8 @@ int search(const void *x, const void *w, const void *conv, const void *y,
                               *static_cast<const Convolution *>(conv),
                               *static_cast<const Tensor *>(y), shape))
     return BadParameter;
+  if (shape.dtype == PIPEC_BF16 && isSetting("PIPEC_STANDIN_NARROW", "none"))
+    return NotSupported;
   Found four[4] = {
       {kUnordered, 0, 1, 0, 0, kFmaMath, {}},
       {kOrdered, NotSupported, -1, 0, kDeterministic, kFmaMath, {}},
@@ -133,8 +140,10 @@ int run(void *handle, int kind, const void *alpha, const void *x, const void *w,
       return *static_cast<const double *>(number);
     return static_cast<double>(*static_cast<const float *>(number));
   };
-  if (shape.dtype == PIPEC_BF16 && kind == PIPEC_CONV_BACKWARD_WEIGHT)
-    return NotSupported; // it would be rounded
+  if (shape.dtype == PIPEC_BF16 &&
+      (kind == PIPEC_CONV_BACKWARD_WEIGHT || // it would be rounded
+       isSetting("PIPEC_STANDIN_NARROW", "refused")))
+    return NotSupported;
   const bool adds = kind == PIPEC_CONV_BACKWARD_WEIGHT && scale(beta) == 1;
   if (algorithm != kOrdered || scale(alpha) != 1 || (scale(beta) != 0 && !adds))
     return NotSupported;

@@ -22,7 +22,7 @@ static LogicalResult
 planTasks(ModuleOp stage, bool fuse,
           llvm::function_ref<LogicalResult(fusion::TaskPlan &)> use) {
   fusion::PlanOptions options;
-  options.fuse = fuse;
+  options.fuse = options.epilogues = fuse;
   // Libraries bring their own memory.
   options.scratch = [](Operation *) -> FailureOr<int64_t> { return 0; };
   for (auto func : stage.getOps<func::FuncOp>()) {

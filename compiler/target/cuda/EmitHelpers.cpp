@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/target/cuda/EmitTask.h"
 #include "compiler/target/cuda/PlainKernel.h"
+#include "compiler/target/fusion/Math.h"
 #include "runtime/StageAbi.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -66,7 +67,25 @@ static void emitSquares(ModuleOp device) {
   k.store(sums[0], k.argument(0), thread);
 }
 
+/// pipec_widen(to, count, from), pipec_round: to[i] = from[i] in another type.
+static void emitConversion(ModuleOp device, StringRef name, bool widens) {
+  SmallVector<fusion::KernelArgument> arguments(3, {0, 0});
+  PlainKernel k(device, name, arguments);
+  k.beginBlocks(1, PIPEC_HELPER_THREADS);
+  Value item = globalNumber(k);
+  Value inside = arith::CmpIOp::create(k.b, arith::CmpIPredicate::ult, item,
+                                       asNumber(k, k.argument(1)));
+  Type real = k.b.getF32Type(), narrow = k.b.getBF16Type();
+  k.when(inside, [&] {
+    Value from = k.load(k.argument(2), widens ? narrow : real, item);
+    Value to = fusion::convertFloat(k.b, from, widens ? real : narrow);
+    k.store(to, k.argument(0), item);
+  });
+}
+
 void cuda::emitHelpers(ModuleOp device) {
   emitSum(device);
   emitSquares(device);
+  emitConversion(device, "pipec_widen", /*widens=*/true);
+  emitConversion(device, "pipec_round", /*widens=*/false);
 }

@@ -1,7 +1,8 @@
 //===- EmitTask.cpp - a planned task as host and device code --------------===//
 //
 // A task is straight-line host code: addresses from the frame, then one call
-// into the table of the device (runtime/StageAbi.h) for every unit.
+// into the table of the device (runtime/StageAbi.h) for every unit. Only where
+// a library may add a bias there are two ways.
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/target/cuda/EmitTask.h"
@@ -11,6 +12,7 @@
 #include "runtime/kernels/cpu/Kernels.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 
 #include <cstring>
 
@@ -131,22 +133,22 @@ private:
   }
 
   /// A call of a function of the device's table.
-  void call(int64_t offset, ArrayRef<Value> arguments) {
+  LLVM::CallOp call(int64_t offset, ArrayRef<Value> arguments,
+                    Type result = {}) {
     SmallVector<Value> operands = {field(device, offset), device};
     llvm::append_range(operands, arguments);
     auto type = LLVM::LLVMFunctionType::get(
-        LLVM::LLVMVoidType::get(b.getContext()),
+        result ? result : LLVM::LLVMVoidType::get(b.getContext()),
         llvm::to_vector(ValueRange(operands).drop_front().getTypes()));
-    LLVM::CallOp::create(b, type, operands);
+    return LLVM::CallOp::create(b, type, operands);
   }
 
   LogicalResult emit(const Unit &unit) {
     switch (unit.kind) {
     case Unit::Kernel:
-      return launch(emitKernel(stage.device, stage.nextName(), unit.kernel,
-                               plan.buffers));
+      return unit.isEpilogue ? success() : emitGenerated(unit);
     case Unit::Library:
-      return emitLibrary(unit);
+      return unit.bias.kernel < 0 ? emitLibrary(unit) : emitBiased(unit);
     case Unit::Copy:
       return launch(emitCopyKernel(stage.device, stage.nextName(), unit.shape,
                                    unit.from, unit.to, unit.element,
@@ -155,6 +157,11 @@ private:
       return launch(emitScalar(unit));
     }
     llvm_unreachable("a kind of unit");
+  }
+
+  LogicalResult emitGenerated(const Unit &unit) {
+    return launch(
+        emitKernel(stage.device, stage.nextName(), unit.kernel, plan.buffers));
   }
 
   LogicalResult launch(FailureOr<KernelCode> code) {
@@ -248,6 +255,38 @@ private:
                            : offsetof(PipecDevice, matmul),
          arguments);
     return success();
+  }
+
+  /// The library's sum of product and bias, else the product and the kernel
+  /// that adds the bias.
+  LogicalResult emitBiased(const Unit &unit) {
+    SmallVector<Placement> places(unit.operands);
+    places.back() = unit.bias.to;
+    FailureOr<fusion::LibraryCall> library =
+        fusion::libraryCall(unit.op, places, /*accumulate=*/false);
+    if (failed(library))
+      return failure();
+    PipecMatmul shape;
+    std::memcpy(&shape, library->descriptor.data(), sizeof shape);
+    shape.wide = 0; // the sum is rounded, if at all
+    Type operand = tensorType(unit.op->getOperand(0)).getElementType();
+    SmallVector<Value> arguments = {
+        LLVM::AddressOfOp::create(
+            b, pointer,
+            stage.descriptor(std::string(reinterpret_cast<const char *>(&shape),
+                                         sizeof shape))),
+        address(unit.operands[library->arguments[0]], operand),
+        address(unit.operands[library->arguments[1]], operand),
+        address(unit.bias.from, operand), address(unit.bias.to, operand)};
+    LLVM::CallOp added =
+        call(offsetof(PipecDevice, biased), arguments, b.getI32Type());
+    Value isLeft = arith::CmpIOp::create(b, arith::CmpIPredicate::eq,
+                                         added.getResult(), integer(0, 32));
+    auto otherwise = scf::IfOp::create(b, isLeft, /*withElse=*/false);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(otherwise.thenBlock());
+    return failure(failed(emitContraction(unit)) ||
+                   failed(emitGenerated(plan.units[unit.bias.kernel])));
   }
 
   /// The number of the update as f64.

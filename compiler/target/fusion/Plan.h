@@ -78,6 +78,13 @@ struct Unit {
   llvm::SmallVector<Placement> operands;
   bool accumulate = false;
   int scratch = -1;
+  /// A product to which the library may add a bias, a vector at `from`, so that
+  /// `kernel`, which else adds it, is not needed; where the sum goes.
+  struct {
+    int kernel = -1;
+    Placement from, to;
+  } bias;
+  bool isEpilogue = false; // such a kernel: its product runs it
   /// Copy.
   Placement from, to;
   llvm::SmallVector<int64_t> shape;
@@ -101,6 +108,8 @@ struct TaskPlan {
 
 struct PlanOptions {
   bool fuse = true;
+  /// Products may add biases (Epilogue.cpp).
+  bool epilogues = false;
   /// Bytes of scratch that the target's call for a library op needs.
   std::function<mlir::FailureOr<int64_t>(mlir::Operation *)> scratch;
 };
@@ -150,6 +159,8 @@ struct Misfits {
 /// Loops and strides of a kernel whose leaves and targets are placed
 /// (Loops.cpp).
 Misfits settleLoops(KernelPlan &plan);
+/// Gives products the biases of kernels that do nothing else (Epilogue.cpp).
+void chooseEpilogues(TaskPlan &plan);
 /// Order of the units and offsets in the workspace (Arena.cpp).
 mlir::LogicalResult orderUnits(TaskPlan &plan);
 void layoutArena(TaskPlan &plan);

@@ -14,7 +14,11 @@ LogicalResult fusion::planTask(func::FuncOp func, StringRef name,
   plan.name = name.str();
   expandComposedOps(func);
   plan.groups = formGroups(func, options);
-  if (failed(placeTask(plan, options)) || failed(orderUnits(plan)))
+  if (failed(placeTask(plan, options)))
+    return failure();
+  if (options.epilogues)
+    chooseEpilogues(plan);
+  if (failed(orderUnits(plan)))
     return failure();
   layoutArena(plan);
   return success();

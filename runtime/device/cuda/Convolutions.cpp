@@ -49,54 +49,69 @@ std::vector<int> axes(std::vector<int> leading, const int64_t *spatial,
 struct Convolutions::Plan {
   void *x = nullptr, *w = nullptr, *y = nullptr, *conv = nullptr;
   Found algorithm{};
+  bool widened = false; ///< cuDNN has none of bf16
 };
+
+namespace {
+/// Memory that grows while plans are made: before anything is recorded.
+struct Scratch {
+  Address memory = 0;
+  size_t bytes = 0;
+
+  ~Scratch() {
+    if (memory)
+      Driver::get().release(memory);
+  }
+  void reserve(size_t wanted) {
+    if (wanted <= bytes)
+      return;
+    const Driver &cuda = Driver::get();
+    if (memory) // waits for the device
+      cuda.check(cuda.release(memory), "cuMemFree");
+    memory = 0;
+    bytes = 0;
+    cuda.check(cuda.allocate(&memory, wanted), "memory for cuDNN");
+    bytes = wanted;
+  }
+};
+
+/// Elements of input, weights and output, and where each begins in f32.
+struct Sizes {
+  int64_t x, w, y;
+
+  explicit Sizes(const PipecConv &shape)
+      : x(shape.n * shape.c), w(shape.o * (shape.c / shape.groups)),
+        y(shape.n * shape.o) {
+    for (int i = 0; i < shape.spatial_rank; ++i)
+      x *= shape.in[i], w *= shape.kernel[i], y *= shape.out[i];
+  }
+};
+
+int64_t aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
+} // namespace
 
 struct Convolutions::Library {
   void *handle = nullptr;
   std::map<std::string, Plan> plans; ///< by the bytes of shape and kind
-  Address workspace = 0;
-  size_t workspaceBytes = 0;
+  Scratch workspace, widened;
 
   explicit Library(Stream stream) {
     check(entries().create(&handle), "cudnnCreate");
     check(entries().setStream(handle, stream), "cudnnSetStream");
   }
-  ~Library() {
-    if (workspace)
-      Driver::get().release(workspace);
-  }
-
-  /// Grows while plans are made: before anything is recorded.
-  void reserve(size_t bytes) {
-    if (bytes <= workspaceBytes)
-      return;
-    const Driver &cuda = Driver::get();
-    if (workspace) // waits for the device
-      cuda.check(cuda.release(workspace), "cuMemFree");
-    workspace = 0;
-    cuda.check(cuda.allocate(&workspace, bytes), "memory for cuDNN");
-    workspaceBytes = bytes;
-  }
 };
 
-Convolutions::Convolutions(Stream stream) : stream(stream) {}
+Convolutions::Convolutions(Stream stream, Convert convert)
+    : stream(stream), convert(std::move(convert)) {}
 Convolutions::~Convolutions() = default;
 
 int64_t Convolutions::bytes() const {
-  return library ? static_cast<int64_t>(library->workspaceBytes) : 0;
+  return library ? static_cast<int64_t>(library->workspace.bytes +
+                                        library->widened.bytes)
+                 : 0;
 }
 
-const Convolutions::Plan &Convolutions::planOf(const PipecConv &shape,
-                                               int kind) {
-  PipecConv plain = shape;
-  plain.prepared = nullptr;
-  plain.accumulate = 0;
-  std::string key(reinterpret_cast<const char *>(&plain), sizeof plain);
-  key += static_cast<char>(kind);
-  auto [entry, isNew] = library->plans.emplace(key, Plan());
-  Plan &plan = entry->second;
-  if (!isNew)
-    return plan;
+void Convolutions::describe(const PipecConv &shape, Plan &plan) {
   const Entries &dnn = entries();
   const bool isNarrow = shape.dtype == PIPEC_BF16;
   const int sums = shape.dtype == PIPEC_F64 ? kDouble : kFloat;
@@ -136,6 +151,11 @@ const Convolutions::Plan &Convolutions::planOf(const PipecConv &shape,
                                : shape.narrow ? kDefaultMath
                                               : kFmaMath),
         "cudnnSetConvolutionMathType");
+}
+
+/// Finds the plan's algorithm; the status, or -1 where none will do.
+int Convolutions::search(int kind, Plan &plan) {
+  const Entries &dnn = entries();
   Found found[kMostAlgorithms];
   int count = 0, status = 0;
   if (kind == PIPEC_CONV_FORWARD)
@@ -147,6 +167,8 @@ const Convolutions::Plan &Convolutions::planOf(const PipecConv &shape,
   else
     status = dnn.searchFilter(library->handle, plan.x, plan.y, plan.conv,
                               plan.w, kMostAlgorithms, &count, found);
+  if (status)
+    return status;
   // The first that does not take too much, else the one that takes the least.
   const Found *chosen = nullptr;
   for (const Found *next = found; next < found + count; ++next) {
@@ -156,22 +178,38 @@ const Convolutions::Plan &Convolutions::planOf(const PipecConv &shape,
         (chosen->bytes > kMostWorkspace && next->bytes < chosen->bytes))
       chosen = next;
   }
-  if (status || !chosen)
+  if (!chosen)
+    return -1;
+  plan.algorithm = *chosen;
+  library->workspace.reserve(chosen->bytes);
+  return 0;
+}
+
+Convolutions::Plan &Convolutions::planOf(const PipecConv &shape, int kind) {
+  PipecConv plain = shape;
+  plain.prepared = nullptr;
+  plain.accumulate = 0;
+  std::string key(reinterpret_cast<const char *>(&plain), sizeof plain);
+  key += static_cast<char>(kind);
+  auto [entry, isNew] = library->plans.emplace(key, Plan());
+  Plan &plan = entry->second;
+  if (!isNew)
+    return plan;
+  describe(shape, plan);
+  const int status = search(kind, plan);
+  plan.widened = status && shape.dtype == PIPEC_BF16;
+  if (status && !plan.widened)
     throw Failure(Exit::Unavailable,
                   "cuDNN has no deterministic algorithm for a convolution of " +
                       std::to_string(shape.c) + " to " +
                       std::to_string(shape.o) + " channels (status " +
-                      std::to_string(status) + "); install a newer cuDNN");
-  plan.algorithm = *chosen;
-  library->reserve(chosen->bytes);
+                      std::to_string(std::max(status, 0)) +
+                      "); install a newer cuDNN");
   return plan;
 }
 
-void Convolutions::convolve(const PipecConv &shape, int kind, const char *first,
-                            const char *second, char *result) {
-  if (!library)
-    library = std::make_unique<Library>(stream);
-  const Plan &plan = planOf(shape, kind);
+int Convolutions::queue(const PipecConv &shape, int kind, const Plan &plan,
+                        const char *first, const char *second, char *result) {
   const float one = 1, zero = 0;
   const double wideOne = 1, wideZero = 0;
   const bool wide = shape.dtype == PIPEC_F64;
@@ -180,24 +218,59 @@ void Convolutions::convolve(const PipecConv &shape, int kind, const char *first,
   if (kind == PIPEC_CONV_BACKWARD_WEIGHT && shape.accumulate)
     beta = alpha;
   const Entries &dnn = entries();
-  auto *workspace = reinterpret_cast<void *>(library->workspace);
-  const size_t bytes = library->workspaceBytes;
+  auto *workspace = reinterpret_cast<void *>(library->workspace.memory);
+  const size_t bytes = library->workspace.bytes;
   const int algorithm = plan.algorithm.algorithm;
   if (kind == PIPEC_CONV_FORWARD)
-    check(dnn.forward(library->handle, alpha, plan.x, first, plan.w, second,
-                      plan.conv, algorithm, workspace, bytes, beta, plan.y,
-                      result),
-          "cudnnConvolutionForward");
-  else if (kind == PIPEC_CONV_BACKWARD_INPUT)
-    check(dnn.backwardData(library->handle, alpha, plan.w, second, plan.y,
-                           first, plan.conv, algorithm, workspace, bytes, beta,
-                           plan.x, result),
-          "cudnnConvolutionBackwardData");
-  else
-    check(dnn.backwardFilter(library->handle, alpha, plan.x, first, plan.y,
-                             second, plan.conv, algorithm, workspace, bytes,
-                             beta, plan.w, result),
-          "cudnnConvolutionBackwardFilter");
+    return dnn.forward(library->handle, alpha, plan.x, first, plan.w, second,
+                       plan.conv, algorithm, workspace, bytes, beta, plan.y,
+                       result);
+  if (kind == PIPEC_CONV_BACKWARD_INPUT)
+    return dnn.backwardData(library->handle, alpha, plan.w, second, plan.y,
+                            first, plan.conv, algorithm, workspace, bytes, beta,
+                            plan.x, result);
+  return dnn.backwardFilter(library->handle, alpha, plan.x, first, plan.y,
+                            second, plan.conv, algorithm, workspace, bytes,
+                            beta, plan.w, result);
+}
+
+/// The same numbers as f32, which TF32 holds, and their sums rounded once.
+void Convolutions::convolveWidened(const PipecConv &shape, int kind,
+                                   const char *first, const char *second,
+                                   char *result) {
+  const Sizes sizes(shape);
+  const bool isForward = kind == PIPEC_CONV_FORWARD;
+  const int64_t firstCount = isForward ? sizes.x : sizes.y,
+                resultCount = isForward ? sizes.y : sizes.x,
+                secondAt = aligned(firstCount * sizeof(float)),
+                resultAt = secondAt + aligned(sizes.w * sizeof(float));
+  library->widened.reserve(
+      static_cast<size_t>(resultAt + resultCount * sizeof(float)));
+  char *wide = reinterpret_cast<char *>(library->widened.memory);
+  convert(/*widens=*/true, wide, first, firstCount);
+  convert(/*widens=*/true, wide + secondAt, second, sizes.w);
+  PipecConv inner = shape;
+  inner.dtype = PIPEC_F32;
+  inner.narrow = 1;
+  convolve(inner, kind, wide, wide + secondAt, wide + resultAt);
+  convert(/*widens=*/false, result, wide + resultAt, resultCount);
+}
+
+void Convolutions::convolve(const PipecConv &shape, int kind, const char *first,
+                            const char *second, char *result) {
+  if (!library)
+    library = std::make_unique<Library>(stream);
+  Plan &plan = planOf(shape, kind);
+  if (!plan.widened) {
+    const int status = queue(shape, kind, plan, first, second, result);
+    if (!status)
+      return;
+    // A search may promise what cannot be run; the first step finds out.
+    if (shape.dtype != PIPEC_BF16)
+      return check(status, "cuDNN's convolution");
+    plan.widened = true;
+  }
+  convolveWidened(shape, kind, first, second, result);
 }
 
 } // namespace pipec::cuda

@@ -4,17 +4,24 @@
 #include "runtime/device/cuda/Driver.h"
 #include "runtime/kernels/cpu/Kernels.h"
 
+#include <functional>
 #include <memory>
 
 namespace pipec::cuda {
 
 /// Convolutions as of Kernels.h, queued on one stream, in f32 without TF32 and
 /// with algorithms that cuDNN calls deterministic; those of bf16, which are not
-/// gradients of weights, add in f32 and round once. Padding is the same on both
-/// sides of an axis (the compiler refuses other convolutions).
+/// gradients of weights, add in f32 and round once; where cuDNN has none of
+/// bf16 it has the same numbers as f32, and the sums are rounded here. Padding
+/// is the same on both sides of an axis (the compiler refuses other
+/// convolutions).
 class Convolutions {
 public:
-  explicit Convolutions(Stream stream);
+  /// Queues `count` numbers of bf16 as f32 (`widens`), or the other way round.
+  using Convert = std::function<void(bool widens, char *to, const char *from,
+                                     int64_t count)>;
+
+  Convolutions(Stream stream, Convert convert);
   ~Convolutions();
 
   /// `kind`: PipecConvKind. Failure(Unavailable): no library, or it has no
@@ -28,9 +35,16 @@ public:
 private:
   struct Library;
   struct Plan;
-  const Plan &planOf(const PipecConv &shape, int kind);
+  Plan &planOf(const PipecConv &shape, int kind);
+  void describe(const PipecConv &shape, Plan &plan);
+  int search(int kind, Plan &plan);
+  int queue(const PipecConv &shape, int kind, const Plan &plan,
+            const char *first, const char *second, char *result);
+  void convolveWidened(const PipecConv &shape, int kind, const char *first,
+                       const char *second, char *result);
 
   Stream stream;
+  Convert convert;
   std::unique_ptr<Library> library; ///< once it is needed
 };
 

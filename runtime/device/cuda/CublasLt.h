@@ -11,6 +11,8 @@ constexpr int kReal32 = 0, kReal64 = 1, kRealBf16 = 14;
 constexpr int kCompute32 = 68, kCompute64 = 70;
 // Attributes of a product, of a layout and of a preference.
 constexpr int kTransposeA = 3, kTransposeB = 4;
+constexpr int kEpilogue = 7, kBiasPointer = 8;
+constexpr uint32_t kAddBias = 4; ///< cublasLtEpilogue_t
 constexpr int kBatchCount = 5, kBatchStride = 6;
 constexpr int kMaxWorkspace = 1;
 constexpr int kReductions = 3; ///< a mask of cublasLtReductionScheme_t

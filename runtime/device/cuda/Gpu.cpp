@@ -46,7 +46,10 @@ Gpu::Gpu(const DeviceRequest &request)
   cuda.check(cuda.allocate(&pulses, kQueues), "cuMemAlloc");
   std::memset(pulseCopy.data(), 0, kQueues);
   products = std::make_unique<Products>(compute);
-  convolutions = std::make_unique<Convolutions>(compute);
+  convolutions = std::make_unique<Convolutions>(
+      compute, [this](bool widens, char *to, const char *from, int64_t count) {
+        convert(widens, to, from, count);
+      });
   callTimes = CallTimes::asked(rank, compute);
 }
 
@@ -241,6 +244,15 @@ Function Gpu::helper(const char *name) const {
   if (stages.empty())
     throw Failure(Exit::Internal, "a rank without stages adds up nothing");
   return stages.front()->function(name);
+}
+
+void Gpu::convert(bool widens, char *to, const char *from, int64_t count) {
+  Address target = addressOf(to), source = addressOf(from);
+  auto elements = static_cast<Address>(count);
+  void *arguments[] = {&target, &elements, &source};
+  launch(compute, helper(widens ? "pipec_widen" : "pipec_round"),
+         (count + PIPEC_HELPER_THREADS - 1) / PIPEC_HELPER_THREADS,
+         PIPEC_HELPER_THREADS, 0, arguments);
 }
 
 void Gpu::sum(float *to, const std::vector<const float *> &terms,

@@ -106,6 +106,8 @@ private:
       looking(calls);
   }
   Function helper(const char *name) const;
+  /// Numbers of bf16 as f32 (`widens`), or rounded to bf16.
+  void convert(bool widens, char *to, const char *from, int64_t count);
 
   const Driver &cuda;
   Links *const links;

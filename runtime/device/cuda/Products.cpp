@@ -5,6 +5,7 @@
 #include "support/Failure.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <string>
@@ -51,6 +52,7 @@ struct Products::Strided {
 struct Products::Plan {
   void *desc = nullptr, *a = nullptr, *b = nullptr, *c = nullptr;
   Found algorithm{};
+  bool works = true; ///< with a bias
 };
 
 struct Products::Library {
@@ -67,21 +69,21 @@ struct Products::Library {
   ~Library() { Driver::get().release(workspace); }
 };
 
-Products::Products(Stream stream) : stream(stream) {}
+Products::Products(Stream stream) : stream(stream) {
+  const char *wish = std::getenv("PIPEC_EPILOGUES");
+  addsBiases = !wish || std::strcmp(wish, "off") != 0;
+}
 Products::~Products() = default;
 
 int64_t Products::bytes() const { return library ? kWorkspaceBytes : 0; }
 
-const Products::Plan &Products::planOf(const Strided &shape, const char *a,
-                                       const char *b, const char *c) {
-  const uint32_t alignments[] = {alignmentOf(b), alignmentOf(a), alignmentOf(c),
-                                 alignmentOf(c)};
-  std::string key(reinterpret_cast<const char *>(&shape), sizeof shape);
-  key.append(reinterpret_cast<const char *>(alignments), sizeof alignments);
-  auto [entry, isNew] = library->plans.emplace(key, Plan());
-  Plan &plan = entry->second;
-  if (!isNew)
-    return plan;
+void Products::open() {
+  if (!library)
+    library = std::make_unique<Library>();
+}
+
+/// The descriptors of a product.
+void Products::describe(const Strided &shape, Plan &plan) {
   const Entries &blas = entries();
   const bool isF64 = shape.dtype == PIPEC_F64;
   const int scale = isF64 ? kReal64 : kReal32;
@@ -110,6 +112,20 @@ const Products::Plan &Products::planOf(const Strided &shape, const char *a,
          second ? shape.k : shape.m, shape.lda, shape.strideA);
   layout(plan.c, shape.wide ? kReal32 : operand, shape.n, shape.m, shape.ldc,
          shape.strideC);
+}
+
+Products::Plan &Products::planOf(const Strided &shape, const char *a,
+                                 const char *b, const char *c) {
+  const uint32_t alignments[] = {alignmentOf(b), alignmentOf(a), alignmentOf(c),
+                                 alignmentOf(c)};
+  std::string key(reinterpret_cast<const char *>(&shape), sizeof shape);
+  key.append(reinterpret_cast<const char *>(alignments), sizeof alignments);
+  auto [entry, isNew] = library->plans.emplace(key, Plan());
+  Plan &plan = entry->second;
+  if (!isNew)
+    return plan;
+  const Entries &blas = entries();
+  describe(shape, plan);
   void *preference = nullptr;
   check(blas.createPreference(&preference), "cublasLtMatmulPreferenceCreate");
   const uint64_t most = kWorkspaceBytes;
@@ -137,9 +153,40 @@ const Products::Plan &Products::planOf(const Strided &shape, const char *a,
   return plan;
 }
 
-void Products::strided(const Strided &shape, const char *a, const char *b,
-                       char *c, bool accumulate) {
-  const Plan &plan = planOf(shape, a, b, c);
+/// The product's own algorithm, so that the sum has the bits that it has
+/// without the bias, if that takes one.
+Products::Plan &Products::biasedPlanOf(const Strided &shape, const char *a,
+                                       const char *b, const char *bias,
+                                       const char *c) {
+  const uint32_t alignments[] = {alignmentOf(b), alignmentOf(a), alignmentOf(c),
+                                 alignmentOf(bias)};
+  std::string key(reinterpret_cast<const char *>(&shape), sizeof shape);
+  key.append(reinterpret_cast<const char *>(alignments), sizeof alignments);
+  key += "biased";
+  auto [entry, isNew] = library->plans.emplace(key, Plan());
+  Plan &plan = entry->second;
+  const Entries &blas = entries();
+  if (isNew) {
+    describe(shape, plan);
+    check(blas.setMatmul(plan.desc, kEpilogue, &kAddBias, sizeof kAddBias),
+          "cublasLtMatmulDescSetAttribute");
+  }
+  check(blas.setMatmul(plan.desc, kBiasPointer, &bias, sizeof bias),
+        "cublasLtMatmulDescSetAttribute");
+  if (!isNew)
+    return plan;
+  plan.algorithm = planOf(shape, a, b, c).algorithm;
+  Found result{};
+  plan.works =
+      blas.checkAlgorithm(library->handle, plan.desc, plan.a, plan.b, plan.c,
+                          plan.c, &plan.algorithm.algorithm, &result) == 0 &&
+      result.state == 0 &&
+      result.workspaceBytes <= static_cast<size_t>(kWorkspaceBytes);
+  return plan;
+}
+
+void Products::queue(const Strided &shape, const Plan &plan, const char *a,
+                     const char *b, char *c, bool accumulate) {
   const float one = 1, zero = 0;
   const double one64 = 1, zero64 = 0;
   const bool isF64 = shape.dtype == PIPEC_F64;
@@ -154,12 +201,14 @@ void Products::strided(const Strided &shape, const char *a, const char *b,
         "cublasLtMatmul");
 }
 
+void Products::strided(const Strided &shape, const char *a, const char *b,
+                       char *c, bool accumulate) {
+  queue(shape, planOf(shape, a, b, c), a, b, c, accumulate);
+}
+
 namespace {
 
-/// An index over matrices.
-struct Loop {
-  int64_t count, a, b, c;
-};
+using Loop = Products::Loop;
 
 int64_t sizeOf(int32_t dtype) {
   return dtype == PIPEC_F64 ? 8 : dtype == PIPEC_BF16 ? 2 : 4;
@@ -188,30 +237,57 @@ std::vector<Loop> loopsOf(const PipecMatmul &shape) {
   return loops;
 }
 
-} // namespace
-
-void Products::multiply(const PipecMatmul &shape, const char *a, const char *b,
-                        char *c) {
-  if (!library)
-    library = std::make_unique<Library>();
-  std::vector<Loop> loops = loopsOf(shape);
-  // The longest loop that keeps its results apart is the library's.
-  Loop own{1, 0, 0, 0};
+/// The longest loop that keeps its results apart is the library's.
+Loop takeLongest(std::vector<Loop> &loops) {
   auto best = loops.end();
   for (auto loop = loops.begin(); loop != loops.end(); ++loop)
     if (loop->c != 0 && (best == loops.end() || loop->count > best->count))
       best = loop;
+  Loop own{1, 0, 0, 0};
   if (best != loops.end()) {
     own = *best;
     loops.erase(best);
   }
+  return own;
+}
+
+} // namespace
+
+Products::Strided Products::stridedOf(const PipecMatmul &shape,
+                                      const Loop &own) {
+  return {shape.dtype, shape.wide, shape.transpose_a, shape.transpose_b,
+          shape.m,     shape.n,    shape.k,           shape.lda,
+          shape.ldb,   shape.ldc,  own.count,         own.a,
+          own.b,       own.c};
+}
+
+bool Products::addsBias(const PipecMatmul &shape, const char *a, const char *b,
+                        const char *bias, const char *c) {
+  std::vector<Loop> loops = loopsOf(shape);
+  const Loop own = takeLongest(loops);
+  if (!addsBiases || !loops.empty() || shape.accumulate || shape.k == 0 ||
+      shape.m == 0 || shape.n == 0 || own.count == 0)
+    return false;
+  open();
+  return biasedPlanOf(stridedOf(shape, own), a, b, bias, c).works;
+}
+
+void Products::multiplyBiased(const PipecMatmul &shape, const char *a,
+                              const char *b, const char *bias, char *c) {
+  std::vector<Loop> loops = loopsOf(shape);
+  const Strided inner = stridedOf(shape, takeLongest(loops));
+  queue(inner, biasedPlanOf(inner, a, b, bias, c), a, b, c,
+        /*accumulate=*/false);
+}
+
+void Products::multiply(const PipecMatmul &shape, const char *a, const char *b,
+                        char *c) {
+  open();
+  std::vector<Loop> loops = loopsOf(shape);
+  const Loop own = takeLongest(loops);
   const int64_t size = sizeOf(shape.dtype),
                 resultSize = shape.wide ? sizeof(float) : size;
-  const Strided inner{
-      shape.dtype, shape.wide, shape.transpose_a, shape.transpose_b,
-      shape.m,     shape.n,    shape.k,           shape.lda,
-      shape.ldb,   shape.ldc,  own.count,         own.a,
-      own.b,       own.c};
+  const Strided inner = stridedOf(shape, own);
   int64_t total = 1;
   for (const Loop &loop : loops)
     total *= loop.count;

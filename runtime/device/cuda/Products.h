@@ -11,7 +11,9 @@ namespace pipec::cuda {
 
 /// Products as of Kernels.h, queued on one stream. f32 is computed in f32 (no
 /// TF32). The algorithm of a shape is the heuristic's first, looked for once:
-/// the same bits for every repetition.
+/// the same bits for every repetition, and with a bias, which is added to the
+/// sum of f32 before that is rounded. PIPEC_EPILOGUES=off in the environment
+/// adds none.
 class Products {
 public:
   explicit Products(Stream stream);
@@ -20,6 +22,18 @@ public:
   /// Failure(Unavailable): no library, or it has no algorithm for the shape.
   void multiply(const PipecMatmul &shape, const char *a, const char *b,
                 char *c);
+
+  /// Whether the algorithm that a product has adds a bias as well, a number for
+  /// each column; c = a b + bias where it does.
+  bool addsBias(const PipecMatmul &shape, const char *a, const char *b,
+                const char *bias, const char *c);
+  void multiplyBiased(const PipecMatmul &shape, const char *a, const char *b,
+                      const char *bias, char *c);
+
+  /// An index over matrices.
+  struct Loop {
+    int64_t count, a, b, c;
+  };
 
   /// What the library works in, on the device.
   static constexpr int64_t kWorkspaceBytes = int64_t(32) << 20;
@@ -30,13 +44,21 @@ private:
   struct Library;
   struct Plan;
   struct Strided;
-  const Plan &planOf(const Strided &shape, const char *a, const char *b,
-                     const char *c);
+  static Strided stridedOf(const PipecMatmul &shape, const Loop &own);
+  void open();
+  void describe(const Strided &shape, Plan &plan);
+  Plan &planOf(const Strided &shape, const char *a, const char *b,
+               const char *c);
+  Plan &biasedPlanOf(const Strided &shape, const char *a, const char *b,
+                     const char *bias, const char *c);
+  void queue(const Strided &shape, const Plan &plan, const char *a,
+             const char *b, char *c, bool accumulate);
   void strided(const Strided &shape, const char *a, const char *b, char *c,
                bool accumulate);
 
   Stream stream;
   std::unique_ptr<Library> library; ///< once it is needed
+  bool addsBiases;
 };
 
 } // namespace pipec::cuda

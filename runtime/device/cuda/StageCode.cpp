@@ -74,6 +74,22 @@ void Gpu::StageCode::guarded(Name name, Call call) {
   }
 }
 
+bool Gpu::StageCode::multiplyBiased(const PipecMatmul &shape, const char *a,
+                                    const char *b, const char *bias, char *c) {
+  bool adds = false;
+  try {
+    adds = !failure && gpu.products->addsBias(shape, a, b, bias, c);
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  if (!adds)
+    return false;
+  guarded([&] { return nameOf(shape) + " + bias"; },
+          [&] { gpu.products->multiplyBiased(shape, a, b, bias, c); });
+  gpu.called(); // the second of the two that it stands for
+  return true;
+}
+
 void Gpu::StageCode::rethrow() {
   if (failure)
     std::rethrow_exception(std::exchange(failure, nullptr));
@@ -139,6 +155,10 @@ Gpu::StageCode::StageCode(Gpu &gpu, void *library, const std::string &path)
     StageCode &self = of(table);
     self.guarded([&] { return nameOf(*shape); },
                  [&] { self.gpu.products->multiply(*shape, a, b, c); });
+  };
+  table.biased = [](PipecDevice *table, const PipecMatmul *shape, const char *a,
+                    const char *b, const char *bias, char *c) -> int32_t {
+    return of(table).multiplyBiased(*shape, a, b, bias, c);
   };
   table.conv = [](PipecDevice *table, const PipecConv *shape, int32_t kind,
                   const char *first, const char *second, char *result) {

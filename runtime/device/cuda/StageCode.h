@@ -29,6 +29,9 @@ private:
   }
   /// `name()`: what the call is, for times of it.
   template <typename Name, typename Call> void guarded(Name name, Call call);
+  /// PipecDevice::biased.
+  bool multiplyBiased(const PipecMatmul &shape, const char *a, const char *b,
+                      const char *bias, char *c);
 
   Gpu &gpu;
   std::string path;

@@ -78,6 +78,9 @@ TEST(Entries, NumbersAreTheHeaders) {
   EXPECT_EQ(cublas::kCompute64, CUBLAS_COMPUTE_64F);
   EXPECT_EQ(cublas::kTransposeA, CUBLASLT_MATMUL_DESC_TRANSA);
   EXPECT_EQ(cublas::kTransposeB, CUBLASLT_MATMUL_DESC_TRANSB);
+  EXPECT_EQ(cublas::kEpilogue, CUBLASLT_MATMUL_DESC_EPILOGUE);
+  EXPECT_EQ(cublas::kBiasPointer, CUBLASLT_MATMUL_DESC_BIAS_POINTER);
+  EXPECT_EQ(cublas::kAddBias, CUBLASLT_EPILOGUE_BIAS);
   EXPECT_EQ(cublas::kBatchCount, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT);
   EXPECT_EQ(cublas::kBatchStride, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET);
   EXPECT_EQ(cublas::kMaxWorkspace, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES);
@@ -85,6 +88,8 @@ TEST(Entries, NumbersAreTheHeaders) {
   EXPECT_EQ(cublas::kAlignmentA + 3,
             CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES);
   EXPECT_EQ(sizeof(cublas::Found), sizeof(cublasLtMatmulHeuristicResult_t));
+  EXPECT_EQ(offsetof(cublas::Found, state),
+            offsetof(cublasLtMatmulHeuristicResult_t, state));
   EXPECT_EQ(offsetof(cublas::Found, workspaceBytes),
             offsetof(cublasLtMatmulHeuristicResult_t, workspaceSize));
   EXPECT_EQ(cudnn::kFloat, CUDNN_DATA_FLOAT);

@@ -45,6 +45,15 @@ DeviceEmulator::DeviceEmulator(const std::string &llvm, void *library) {
   };
   t.matmul = [](PipecDevice *, const PipecMatmul *d, const char *a,
                 const char *b, char *c) { multiply(*d, a, b, c); };
+  t.biased = [](PipecDevice *d, const PipecMatmul *shape, const char *a,
+                const char *b, const char *bias, char *c) -> int32_t {
+    DeviceEmulator &self = *reinterpret_cast<Device *>(d)->emulator;
+    ++self.biasedCalls;
+    if (!self.addsBiases)
+      return 0;
+    multiplyBiased(*shape, a, b, bias, c);
+    return 1;
+  };
   t.conv = [](PipecDevice *, const PipecConv *d, int32_t kind,
               const char *first, const char *second,
               char *result) { convolve(*d, kind, first, second, result); };

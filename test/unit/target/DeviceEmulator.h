@@ -11,6 +11,7 @@
 #include "runtime/StageAbi.h"
 
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace pipec::test {
@@ -28,6 +29,9 @@ public:
   /// In which order threads run until they wait: ascending or descending. The
   /// results must not depend on it.
   void setDescending(bool on) { descending = on; }
+  /// Whether products add biases, as cuBLASLt may; how many could.
+  void setAddsBiases(bool on) { addsBiases = on; }
+  int takeBiasedCalls() { return std::exchange(biasedCalls, 0); }
   /// Whether an index was out of range since the last call.
   bool takeFault();
 
@@ -52,7 +56,8 @@ private:
   int64_t fault[3] = {};
   char *shared = nullptr;
   void *code = nullptr;
-  bool descending = false;
+  bool descending = false, addsBiases = true;
+  int biasedCalls = 0;
 };
 
 } // namespace pipec::test

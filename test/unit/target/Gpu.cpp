@@ -102,6 +102,46 @@ TEST(Gpu, IndexOutOfRange) {
   }
 }
 
+// A bias that the library adds is the kernel's: the same bits, in f32 and where
+// the sum is rounded once, dense or a part of something, with any bias.
+TEST(Gpu, LibrariesAddBiases) {
+  for (const char *type : {"f32", "bf16"}) {
+    const bool isNarrow = std::string(type) == "bf16";
+    StageText t;
+    t.load("x", "in", std::string("3x8x12x") + type)
+        .load("w", "in", std::string("3x12x20x") + type)
+        .load("vectors", "weights", "60xf32");
+    std::string bias = "bias", sum = "sum";
+    t.op("bias", "slice", {"vectors"}, "20xf32",
+         "{starts = array<i64: 20>, strides = array<i64: 1>}");
+    if (isNarrow)
+      t.op("rounded", "cast", {"bias"}, "20xbf16")
+          .op(bias = "widened", "cast", {"rounded"}, "20xf32");
+    t.op("product", "matmul", {"x", "w"}, "3x8x20xf32",
+         isNarrow ? "{wide}" : "");
+    t.op("row", "reshape", {bias}, "1x1x20xf32")
+        .op("rows", "broadcast", {"row"}, "3x8x20xf32")
+        .op("sum", "add", {"product", "rows"}, "3x8x20xf32");
+    if (isNarrow)
+      t.op(sum = "narrow", "cast", {"sum"}, "3x8x20xbf16");
+    // Not alone where it is written: beside another.
+    t.load("other", "in", std::string("3x8x4x") + type)
+        .op("all", "concat", {sum, "other"}, std::string("3x8x24x") + type,
+            "{axis = 2 : i64}")
+        .store("all", "out");
+    StageRunner gpu(t.stage(), {}, "cuda");
+    ASSERT_TRUE(gpu.ok());
+    Memory before = gpu.randomMemory(3), alone = before, together = before;
+    gpu.setAddsBiases(false);
+    gpu.run("forward", alone);
+    EXPECT_EQ(gpu.takeBiasedCalls(), 1) << type;
+    gpu.setAddsBiases(true);
+    gpu.run("forward", together);
+    gpu.expectSame("forward", alone, together, 0);
+    gpu.expectMatches("forward", before, together, isNarrow ? 5e-3 : 2e-6);
+  }
+}
+
 // The emulation notices what a GPU would punish.
 TEST(Gpu, EmulationFindsThreadsThatWaitForever) {
   EXPECT_THROW(runBlock(0, 64, true, false,

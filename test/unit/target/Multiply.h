@@ -43,4 +43,41 @@ inline void multiply(PipecMatmul d, const void *a, const void *b, void *c) {
   }
 }
 
+/// c = a b + bias, a number for each column, rounded once. Not with a
+/// stride of 0 between results.
+inline void multiplyBiased(PipecMatmul d, const void *a, const void *b,
+                           const void *bias, void *c) {
+  const bool isNarrow = d.dtype == PIPEC_BF16 && !d.wide;
+  auto at = [](const void *from, int64_t index, bool narrow) {
+    return narrow ? fromBfloat(static_cast<const uint16_t *>(from)[index])
+                  : static_cast<const float *>(from)[index];
+  };
+  int64_t size = 0, matrices = 1;
+  for (int i = 0; i < d.batch_rank; ++i) {
+    size += (d.batch[i] - 1) * d.stride_c[i];
+    matrices *= d.batch[i];
+  }
+  size += d.m > 0 && d.n > 0 ? (d.m - 1) * d.ldc + d.n : 0;
+  std::vector<float> sums(static_cast<size_t>(size));
+  if (d.dtype == PIPEC_F64)
+    std::abort();
+  d.wide = isNarrow;
+  pipec_matmul(&d, a, b, sums.data());
+  for (int64_t number = 0; number < matrices; ++number) {
+    int64_t start = 0, rest = number;
+    for (int i = d.batch_rank; i-- > 0; rest /= d.batch[i])
+      start += rest % d.batch[i] * d.stride_c[i];
+    for (int64_t row = 0; row < d.m; ++row)
+      for (int64_t column = 0; column < d.n; ++column) {
+        const int64_t place = start + row * d.ldc + column;
+        const float sum =
+            sums[static_cast<size_t>(place)] + at(bias, column, isNarrow);
+        if (isNarrow)
+          static_cast<uint16_t *>(c)[place] = toBfloat(sum);
+        else
+          static_cast<float *>(c)[place] = sum;
+      }
+  }
+}
+
 } // namespace pipec

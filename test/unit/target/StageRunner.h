@@ -38,6 +38,9 @@ public:
   void run(llvm::StringRef task, Memory &memory, bool inPlace = false) const;
   /// The threads of emulated kernels run in the other order.
   void setDescending(bool on) const { emulator->setDescending(on); }
+  /// Whether products add biases; how many could, since the last call.
+  void setAddsBiases(bool on) const { emulator->setAddsBiases(on); }
+  int takeBiasedCalls() const { return emulator->takeBiasedCalls(); }
   /// Whether an emulated kernel met an index out of range.
   bool takeFault() const { return emulator->takeFault(); }
   /// Least seconds of many runs of a task on `memory`.
