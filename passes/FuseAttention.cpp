@@ -3,6 +3,8 @@
 #include "passes/AttentionMask.h"
 #include "passes/Passes.h"
 
+#include <limits>
+
 namespace pipec {
 #define GEN_PASS_DEF_FUSEATTENTION
 #include "passes/Passes.h.inc"
@@ -37,6 +39,7 @@ struct Found {
   Value q, k, v;
   double scale = 1;
   bool zeroRows = false;
+  Value blocked; ///< where a mask hides a whole row, whose result is 0
   SmallVector<MaskStep> steps; ///< the outermost first
   AttentionMask::Settled masks;
   SmallVector<int64_t> shape; ///< of the scores, as the masks see them
@@ -68,7 +71,13 @@ private:
   std::optional<Found> match(SoftmaxOp softmax) {
     Found found;
     if (!tensorType(softmax.getY()).getElementType().isF32() ||
-        !matchResult(softmax, found) || !matchScores(softmax.getX(), found))
+        !matchResult(softmax, found))
+      return std::nullopt;
+    Value scores = softmax.getX();
+    if (found.blocked)
+      scores = masked(scores, found.blocked);
+    if (!scores || !matchScores(scores, found) ||
+        (found.blocked && found.steps.size() != 1))
       return std::nullopt;
     const int64_t size = tensorType(found.q)
                              .getShape()
@@ -82,6 +91,31 @@ private:
       return std::nullopt;
     found.masks = std::move(*masks);
     return found;
+  }
+
+  /// `scores` without what is put in the place of rows that their mask hides:
+  /// a sum of which `blocked` says where the mask's rows are -inf throughout.
+  static Value masked(Value scores, Value blocked) {
+    auto select = scores.getDefiningOp<SelectOp>();
+    if (!select || select.getCondition() != blocked ||
+        splatOf(select.getA()) != 0.0)
+      return {};
+    auto once = [](Value x) {
+      auto repeated = x.getDefiningOp<BroadcastOp>();
+      return repeated ? repeated.getX() : x;
+    };
+    auto equal = once(blocked).getDefiningOp<CompareOp>();
+    auto best = equal && equal.getPredicate() == "eq"
+                    ? equal.getA().getDefiningOp<ReduceOp>()
+                    : ReduceOp();
+    auto sum = select.getB().getDefiningOp<AddOp>();
+    if (!best || !sum || best.getKind() != "max" ||
+        splatOf(equal.getB()) != -std::numeric_limits<double>::infinity() ||
+        best.getAxes() != ArrayRef(tensorType(best.getX()).getRank() - 1))
+      return {};
+    if (once(sum.getA()) != best.getX() && once(sum.getB()) != best.getX())
+      return {};
+    return sum.getY();
   }
 
   /// The probabilities go into one product, perhaps without NaN.
@@ -102,6 +136,16 @@ private:
         weights = select.getResult();
         break;
       }
+    // Or with zeros where rows are hidden.
+    if (auto select = weights.hasOneUse()
+                          ? dyn_cast<SelectOp>(*weights.user_begin())
+                          : SelectOp();
+        select && !found.zeroRows && select.getB() == weights &&
+        splatOf(select.getA()) == 0.0) {
+      found.zeroRows = true;
+      found.blocked = select.getCondition();
+      weights = select.getResult();
+    }
     // Heads apart or side by side, the rows stay what they are.
     while (weights.hasOneUse()) {
       auto reshape = dyn_cast<ReshapeOp>(*weights.user_begin());

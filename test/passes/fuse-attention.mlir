@@ -280,3 +280,44 @@ func.func @main(%q: tensor<2x6x5x8xf32>, %k: tensor<2x3x5x8xf32>, %v: tensor<2x3
   %y = nn.matmul %p, %v3 : (tensor<2x6x5x5xf32>, tensor<2x6x5x8xf32>) -> tensor<2x6x5x8xf32>
   return %y : tensor<2x6x5x8xf32>
 }
+
+// -----
+
+// As ONNX's Attention is imported: rows that the mask hides as a whole are 0,
+// and their scores are replaced so that no gradient is NaN.
+// CHECK-LABEL: func.func @main
+// CHECK:      %[[M:.*]] = nn.broadcast %arg3
+// CHECK:      %[[Y:.*]], %{{.*}}, %{{.*}} = nn.attention %arg0, %arg1, %arg2, %[[M]] {scale = 1.000000e+00 : f64, zero_rows}
+// CHECK-NEXT: return %[[Y]]
+func.func @main(%q: tensor<2x4x3x8xf32>, %k: tensor<2x4x5x8xf32>, %v: tensor<2x4x5x8xf32>, %m: tensor<2x1x3x5xf32>) -> tensor<2x4x3x8xf32> {
+  %s = nn.matmul %q, %k {transpose_b} : (tensor<2x4x3x8xf32>, tensor<2x4x5x8xf32>) -> tensor<2x4x3x5xf32>
+  %best = nn.reduce %m {axes = array<i64: 3>, kind = "max"} : (tensor<2x1x3x5xf32>) -> tensor<2x1x3x1xf32>
+  %low = nn.constant dense<0xFF800000> : tensor<2x1x3x1xf32>
+  %c = nn.compare %best, %low {predicate = "eq"} : (tensor<2x1x3x1xf32>, tensor<2x1x3x1xf32>) -> tensor<2x1x3x1xi1>
+  %blocked = nn.broadcast %c : (tensor<2x1x3x1xi1>) -> tensor<2x4x3x5xi1>
+  %mask = nn.broadcast %m : (tensor<2x1x3x5xf32>) -> tensor<2x4x3x5xf32>
+  %t = nn.add %s, %mask : (tensor<2x4x3x5xf32>, tensor<2x4x3x5xf32>) -> tensor<2x4x3x5xf32>
+  %zero = nn.constant dense<0.0> : tensor<2x4x3x5xf32>
+  %u = nn.select %blocked, %zero, %t : (tensor<2x4x3x5xi1>, tensor<2x4x3x5xf32>, tensor<2x4x3x5xf32>) -> tensor<2x4x3x5xf32>
+  %p = nn.softmax %u : (tensor<2x4x3x5xf32>) -> tensor<2x4x3x5xf32>
+  %w = nn.select %blocked, %zero, %p : (tensor<2x4x3x5xi1>, tensor<2x4x3x5xf32>, tensor<2x4x3x5xf32>) -> tensor<2x4x3x5xf32>
+  %y = nn.matmul %w, %v : (tensor<2x4x3x5xf32>, tensor<2x4x5x8xf32>) -> tensor<2x4x3x8xf32>
+  return %y : tensor<2x4x3x8xf32>
+}
+
+// -----
+
+// Rows that something else says are hidden keep their probabilities.
+// CHECK-LABEL: func.func @main
+// CHECK:      nn.softmax
+// CHECK-NOT:  nn.attention
+func.func @main(%q: tensor<2x3x8xf32>, %k: tensor<2x5x8xf32>, %v: tensor<2x5x8xf32>, %m: tensor<2x3x5xf32>, %blocked: tensor<2x3x5xi1>) -> tensor<2x3x8xf32> {
+  %s = nn.matmul %q, %k {transpose_b} : (tensor<2x3x8xf32>, tensor<2x5x8xf32>) -> tensor<2x3x5xf32>
+  %t = nn.add %s, %m : (tensor<2x3x5xf32>, tensor<2x3x5xf32>) -> tensor<2x3x5xf32>
+  %zero = nn.constant dense<0.0> : tensor<2x3x5xf32>
+  %u = nn.select %blocked, %zero, %t : (tensor<2x3x5xi1>, tensor<2x3x5xf32>, tensor<2x3x5xf32>) -> tensor<2x3x5xf32>
+  %p = nn.softmax %u : (tensor<2x3x5xf32>) -> tensor<2x3x5xf32>
+  %w = nn.select %blocked, %zero, %p : (tensor<2x3x5xi1>, tensor<2x3x5xf32>, tensor<2x3x5xf32>) -> tensor<2x3x5xf32>
+  %y = nn.matmul %w, %v : (tensor<2x3x5xf32>, tensor<2x5x8xf32>) -> tensor<2x3x8xf32>
+  return %y : tensor<2x3x8xf32>
+}
