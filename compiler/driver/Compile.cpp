@@ -82,10 +82,27 @@ std::string roundTrip(double value) {
 /// Models of more operators: their code is not planned ahead of being made.
 constexpr size_t kMostPlanned = 6000;
 
+/// The last plan that was searched for, under options that decide about it: the
+/// one that was tried last under a limit is made.
+struct LastDecision {
+  CompileOptions options;
+  Decision decision;
+
+  /// Without what only says what is shown.
+  static CompileOptions deciding(CompileOptions options) {
+    options.quiet = options.again = false;
+    options.dumpDirectory.clear();
+    return options;
+  }
+};
+
 class Compiler {
 public:
-  Compiler(const CompileOptions &options, Purpose purpose, MLIRContext &context)
-      : options(options), purpose(purpose), context(context) {}
+  Compiler(const CompileOptions &options, Purpose purpose, MLIRContext &context,
+           std::optional<LastDecision> *last = nullptr,
+           std::string *batch = nullptr)
+      : options(options), purpose(purpose), context(context), last(last),
+        batch(batch) {}
 
   int run() {
     if (purpose == Purpose::Train)
@@ -234,6 +251,8 @@ private:
         onnx::importModel(options.model, o, context, diagnostics, importReport);
     if (!module)
       return false;
+    if (batch)
+      *batch = importReport.batchDimension;
     if (purpose != Purpose::Infer) {
       checkLossNames(options, importReport, diagnostics);
       if (!diagnostics.empty())
@@ -278,8 +297,15 @@ private:
     ModelFacts measured = facts;
     if (purpose != Purpose::Evaluate)
       applyProfileFile(options, measured, graph);
+    const CompileOptions asked = LastDecision::deciding(options);
+    if (last && *last && (*last)->options == asked) {
+      decision = (*last)->decision;
+      return true;
+    }
     decision = trains ? decide(options, graph, measured)
                       : decideForward(options, graph, measured, ranks);
+    if (last)
+      last->emplace(LastDecision{asked, decision});
     return true;
   }
 
@@ -395,6 +421,8 @@ private:
   const CompileOptions &options;
   const Purpose purpose;
   MLIRContext &context;
+  std::optional<LastDecision> *const last;
+  std::string *const batch; ///< takes the dimension's name
   Diagnostics diagnostics;
   onnx::ImportReport importReport;
   ModelFacts facts;
@@ -422,6 +450,7 @@ OverLimit Compiler::fullest(const plan::Plan &plan) const {
                  plan.predicted.step_s};
   std::map<std::pair<int, int>, int64_t> onDevice;
   most.planned = plannedPeak(decision.result);
+  most.recompute = decision.recompute;
   for (const plan::Rank &rank : plan.ranks) {
     const int64_t bytes = onDevice[{rank.host, rank.device}] += rank.peak_bytes;
     if (bytes > most.bytes)
@@ -633,16 +662,18 @@ int compileCommand(int argc, char **argv) {
   context.disableMultithreading();
   const Purpose purpose = options.forwardOnly ? Purpose::Infer : Purpose::Train;
   bool tried = false;
+  std::optional<LastDecision> last;
+  std::string batch;
   auto compile = [&](CompileOptions o) {
     o.again = std::exchange(tried, true);
-    return Compiler(o, purpose, context).run();
+    return Compiler(o, purpose, context, &last, &batch).run();
   };
   auto plan = [&](CompileOptions o) {
     o.quiet = true;
     o.dumpDirectory.clear();
-    return Compiler(o, purpose, context).prospect();
+    return Compiler(o, purpose, context, &last).prospect();
   };
-  return withinLimit(options, compile, plan);
+  return withinLimit(options, compile, plan, batch);
 }
 
 } // namespace pipec

@@ -58,6 +58,8 @@ struct CompileOptions {
   /// CPU that code is generated for: "native", or an LLVM CPU name.
   std::string targetCpu = "native";
   std::string targetGpu; ///< empty: sm_90
+
+  bool operator==(const CompileOptions &) const = default;
 };
 
 /// Reads the command line. Throws Failure(Usage). Returns false when help or

@@ -16,6 +16,8 @@ namespace {
 
 /// Tries before a plan is said not to fit: down to a quarter of the limit.
 constexpr int kMostTries = 8;
+/// Of these between a plan that is too large and what the planner refuses.
+constexpr int kMostBetween = 3;
 /// Limits that are tried before one is named.
 constexpr int kMostTrials = 6;
 
@@ -53,31 +55,15 @@ using Names = std::span<const char *const>;
 /// What takes part in `auto` and keeps little.
 constexpr const char *kFrugal[] = {"1f1b", "v-half", "v-min", "naive"};
 /// What takes part and may be the fastest that fits, and all that does.
-constexpr const char *kRivals[] = {"v-half", "1f1b",  "gpipe", "zb-h1",
-                                   "dp",     "v-min", "naive", "auto"};
+constexpr const char *kRivals[] = {"1f1b", "v-half", "gpipe", "zb-h1", "zb-h2",
+                                   "dp",   "v-min",  "naive", "auto"};
 constexpr const char *kAll[] = {"auto"};
+/// What keeps least of all, for what else may fit.
+constexpr const char *kLeast[] = {"naive"};
 
-/// The options with a remedy; nothing where it is more than an option.
-std::optional<CompileOptions> with(const plan::Remedy &remedy,
-                                   CompileOptions options) {
-  switch (remedy.kind) {
-  case plan::Remedy::Limit:
-    options.memoryLimit = remedy.amount;
-    return options;
-  case plan::Remedy::Recompute:
-    options.recompute = "auto";
-    return options;
-  case plan::Remedy::Strategy:
-    options.strategy = "1f1b";
-    return options;
-  case plan::Remedy::Devices:
-    if (!options.clusterFile.empty())
-      return std::nullopt;
-    (options.gpus.empty() ? options.cpus : options.gpus) =
-        std::to_string(remedy.amount);
-    return options;
-  }
-  return std::nullopt;
+CompileOptions withLimit(CompileOptions options, int64_t bytes) {
+  options.memoryLimit = bytes;
+  return options;
 }
 
 /// The limit that a refusal names, or the most where it names none.
@@ -97,34 +83,85 @@ int64_t givenAfter(const OverLimit &over, int64_t given) {
   return nextLower(over.planned > 0 ? std::min(over.planned, given) : given);
 }
 
+/// What the planner is given, try after try.
+struct Steps {
+  int64_t given = 0;   ///< now
+  int64_t below = 0;   ///< less than the last plan by a byte
+  int64_t refused = 0; ///< the most that it found nothing with
+  int between = 0;     ///< tries above that
+
+  /// After a plan that is too large: large steps down to what was refused, from
+  /// there on plan by plan. False at the end.
+  bool goDown(const OverLimit &over) {
+    below = (over.planned > 0 ? std::min(over.planned, given) : given) - 1;
+    given = givenAfter(over, given);
+    if (given <= refused)
+      given = below, ++between;
+    return given > refused && between <= kMostBetween;
+  }
+  /// After a refusal: to what lies between it and the last plan.
+  bool goBack() {
+    refused = given;
+    given = below;
+    return given > refused && between++ < kMostBetween;
+  }
+};
+
 /// With less and less for the planner, from what the options leave it on; what
-/// fits stays in the options. Ends early at a plan as slow as a `rival` that
-/// fits: less memory does not make it faster.
+/// fits stays in the options. Nothing where all plans are too large, `least`
+/// the smallest of them; ends early at one as slow as a `rival` that fits: less
+/// memory does not make it faster.
 template <typename Plans>
-auto shrinking(CompileOptions &options, const Plans &plans,
-               std::optional<double> rival = std::nullopt)
-    -> decltype(plans(options)) {
-  std::optional<OverLimit> least;
-  for (int64_t tries = 1, given = 0;; ++tries) {
+auto stepping(CompileOptions &options, const Plans &plans,
+              std::optional<double> rival, std::optional<OverLimit> &least)
+    -> std::optional<decltype(plans(options))> {
+  std::optional<Steps> steps;
+  int64_t limit = 0;
+  for (int tries = 1;; ++tries) {
+    bool goesOn = true;
     try {
       return plans(options);
     } catch (const OverLimit &over) {
       if (!least || over.bytes < least->bytes)
         least = over;
-      if (rival && over.seconds >= *rival)
-        throw tooLarge(*least);
-      given = givenAfter(over,
-                         given > 0 ? given : over.limit - options.memoryMargin);
+      limit = over.limit;
+      if (!steps)
+        steps.emplace(Steps{limit - options.memoryMargin});
+      goesOn = steps->goDown(over) && !(rival && over.seconds >= *rival);
     } catch (const Failure &failure) {
-      if (!least || failure.code != Exit::NoFit)
+      if (!steps || failure.code != Exit::NoFit)
         throw;
-      throw tooLarge(*least);
+      goesOn = steps->goBack();
     }
-    if (tries == kMostTries)
-      throw tooLarge(*least);
-    options.memoryMargin = least->limit - given;
+    if (!goesOn || tries == kMostTries)
+      return std::nullopt;
+    options.memoryMargin = limit - steps->given;
     options.quick = true;
   }
+}
+
+/// The same, and where the planner chooses about recomputation and came to
+/// nothing else with everything computed again in the end: what it takes that
+/// for may be closer to the truth. Throws what the smallest plan needs.
+template <typename Plans>
+auto shrinking(CompileOptions &options, const Plans &plans,
+               std::optional<double> rival = std::nullopt)
+    -> decltype(plans(options)) {
+  std::optional<OverLimit> least;
+  const bool chooses = options.recompute == "auto";
+  if (auto made = stepping(options, plans, rival, least))
+    return *made;
+  if (chooses && !least->recompute && !(rival && least->seconds >= *rival))
+    try {
+      options.recompute = "full";
+      options.memoryMargin = 0;
+      if (auto made = stepping(options, plans, rival, least))
+        return *made;
+    } catch (const Failure &failure) {
+      if (failure.code != Exit::NoFit && failure.code != Exit::Usage)
+        throw;
+    }
+  throw tooLarge(*least);
 }
 
 /// The options of the fastest plan that fits under one of the strategies, and
@@ -169,17 +206,17 @@ fitting(const CompileOptions &options, const Trial &trial, Names strategies,
 }
 
 /// Bytes of the plan that fits under the options; else nothing, and in `least`
-/// the bytes of the smallest plan there was, 0 without one. Of `auto` of what
-/// keeps little: where that fits `auto` finds a plan in the end.
+/// the bytes of the smallest plan there was, 0 without one. Of `auto` of some
+/// that keep little: where one fits `auto` finds a plan in the end.
 std::optional<int64_t> tried(const CompileOptions &options, const Trial &trial,
-                             int64_t &least) {
+                             int64_t &least, Names little = kFrugal) {
   std::optional<plan::NoFit> refusal;
   const char *const own[] = {options.strategy.c_str()};
   const bool isAuto = options.strategy == "auto";
   CompileOptions asked = options;
   asked.quick = isAuto; // as in automatically()
   const auto found =
-      fitting(asked, trial, isAuto ? Names(kFrugal) : own, true, refusal);
+      fitting(asked, trial, isAuto ? little : Names(own), true, refusal);
   if (found)
     return found->second.bytes;
   least = refusal ? needOf(*refusal) : 0;
@@ -195,8 +232,7 @@ int64_t limitThatFits(const CompileOptions &options, int64_t bytes,
   int64_t found = 0;
   for (int trials = 0; trials < kMostTrials && bytes > 0; ++trials) {
     int64_t least = 0;
-    const auto peak =
-        tried(*with({plan::Remedy::Limit, bytes}, options), trial, least);
+    const auto peak = tried(withLimit(options, bytes), trial, least);
     if (peak && *peak < 0)
       return -1;
     if (!peak && found)
@@ -213,34 +249,139 @@ int64_t limitThatFits(const CompileOptions &options, int64_t bytes,
   return found;
 }
 
-/// `failure` with what has been tried in place of what the planner believes:
-/// the bytes that are missing are those up to the limit that it names.
-plan::NoFit advised(const CompileOptions &options, const plan::NoFit &failure,
-                    const Trial &trial) {
-  std::vector<plan::Remedy> remedies;
-  std::string shortage = failure.shortage;
-  for (plan::Remedy remedy : failure.remedies) {
-    if (remedy.kind == plan::Remedy::Limit) {
-      const int64_t bytes = limitThatFits(options, remedy.amount, trial);
-      if (bytes < 0)
-        return failure;
-      remedy.amount = bytes;
-      if (bytes == 0)
-        continue;
-      if (failure.limit > 0)
-        shortage = "nothing fits in memory: the smallest plan found needs " +
-                   report::bytes(bytes) + " on a device, " +
-                   report::bytes(bytes - failure.limit) + " more than the " +
-                   report::bytes(failure.limit) + " there are";
-    } else {
-      const auto changed = with(remedy, options);
-      int64_t least = 0;
-      if (!changed || !tried(*changed, trial, least))
-        continue;
+/// Other options, and the flags that say so.
+struct Change {
+  std::string flags;
+  CompileOptions options;
+};
+
+/// Fewer pieces of sequences have fewer messages under way.
+std::vector<Change> fewerPieces(const CompileOptions &options) {
+  std::vector<Change> changes;
+  for (int part = 2; part <= 8; part *= 2)
+    if (options.slices / part >= 2) {
+      changes.push_back(
+          {"--slices " + std::to_string(options.slices / part), options});
+      changes.back().options.slices = options.slices / part;
     }
-    remedies.push_back(remedy);
+  return changes;
+}
+
+/// Half as many samples, a quarter, an eighth: the largest comes first.
+std::vector<Change> smallerMicrobatches(const CompileOptions &options,
+                                        const std::string &dimension) {
+  std::vector<Change> changes;
+  const auto size = options.dims.find(dimension);
+  for (int64_t part = 2; part <= 8; part *= 2)
+    if (size != options.dims.end() && size->second >= part) {
+      Change change{"", options};
+      const int64_t samples = change.options.dims[dimension] /= part;
+      change.flags = "--dim " + dimension + "=" + std::to_string(samples);
+      changes.push_back(change);
+    }
+  return changes;
+}
+
+/// Of a strategy that keeps more of more microbatches.
+std::vector<Change> fewerMicrobatches(const CompileOptions &options) {
+  std::vector<Change> changes;
+  for (int part = 2; part <= 8; part *= 2)
+    if (options.strategy != "auto" && options.microbatches >= part) {
+      Change change{"", options};
+      change.options.microbatches /= part;
+      change.flags =
+          "--microbatches " + std::to_string(change.options.microbatches);
+      changes.push_back(change);
+    }
+  return changes;
+}
+
+/// What keeps activations is asked to choose.
+std::vector<Change> recomputation(const CompileOptions &options) {
+  if (options.recompute != "none" && options.recompute != "selective")
+    return {};
+  Change change{"--recompute auto", options};
+  change.options.recompute = "auto";
+  return {change};
+}
+
+std::vector<Change> otherStrategies(const CompileOptions &options) {
+  std::vector<Change> changes;
+  for (const char *strategy : kFrugal)
+    if (options.strategy != "auto" && options.strategy != strategy) {
+      changes.push_back({std::string("--strategy ") + strategy, options});
+      changes.back().options.strategy = strategy;
+    }
+  return changes;
+}
+
+/// As many as the planner believes to be enough, else twice and four times as
+/// many, in servers of the same size.
+std::vector<Change> moreDevices(const CompileOptions &options,
+                                const plan::NoFit &failure) {
+  const bool isGpus = !options.gpus.empty();
+  const std::string &grid = isGpus ? options.gpus : options.cpus;
+  std::vector<std::string> grids;
+  for (const plan::Remedy &remedy : failure.remedies)
+    if (remedy.kind == plan::Remedy::Devices)
+      grids.push_back(std::to_string(remedy.amount));
+  const size_t by = grid.find('x');
+  for (int64_t times : {2, 4}) {
+    const int64_t first = std::strtoll(grid.c_str(), nullptr, 10);
+    if (by == std::string::npos)
+      grids.push_back(std::to_string(first * times));
+    else if (first == 1)
+      grids.push_back(
+          "1x" + std::to_string(
+                     std::strtoll(grid.c_str() + by + 1, nullptr, 10) * times));
+    else
+      grids.push_back(std::to_string(first * times) + grid.substr(by));
   }
-  return plan::NoFit(shortage, remedies, failure.hint, failure.limit);
+  std::vector<Change> changes;
+  for (const std::string &larger : grids)
+    if (!grid.empty() && options.replicas.empty() &&
+        options.stageFile.empty() && options.stages == "auto") {
+      changes.push_back({(isGpus ? "--gpus " : "--cpus ") + larger, options});
+      (isGpus ? changes.back().options.gpus : changes.back().options.cpus) =
+          larger;
+    }
+  return changes;
+}
+
+/// `failure` with what has been tried in place of what the planner believes:
+/// the bytes that are missing are those up to the limit that it names, and of
+/// each kind of change the first under which there is a plan.
+plan::NoFit advised(const CompileOptions &options, const plan::NoFit &failure,
+                    const Trial &trial, const std::string &batch) {
+  std::vector<plan::Remedy> remedies;
+  std::string shortage = failure.shortage, hint = failure.hint;
+  const int64_t need = needOf(failure);
+  if (need < std::numeric_limits<int64_t>::max()) {
+    const int64_t bytes = limitThatFits(options, need, trial);
+    if (bytes < 0)
+      return failure;
+    if (bytes > 0)
+      remedies.push_back({plan::Remedy::Limit, bytes});
+    if (bytes > 0 && failure.limit > 0)
+      shortage = "nothing fits in memory: the smallest plan found needs " +
+                 report::bytes(bytes) + " on a device, " +
+                 report::bytes(bytes - failure.limit) + " more than the " +
+                 report::bytes(failure.limit) + " there are";
+  }
+  for (const std::vector<Change> &kind :
+       {recomputation(options), otherStrategies(options),
+        fewerMicrobatches(options), smallerMicrobatches(options, batch),
+        fewerPieces(options), moreDevices(options, failure)})
+    for (Change change : kind) {
+      if (change.options.recompute == "auto") // the least there is
+        change.options.recompute = "full";
+      if (int64_t least = 0; tried(change.options, trial, least, kLeast)) {
+        remedies.push_back({plan::Remedy::Flags, 0, change.flags});
+        hint.clear(); // which only believes
+        break;
+      }
+    }
+  return plan::NoFit(shortage, remedies, hint, failure.limit);
 }
 
 /// The options of a plan that was found quickly; with the whole search where
@@ -299,14 +440,14 @@ int automatically(const CompileOptions &options, const Attempt &attempt,
 } // namespace
 
 int withinLimit(const CompileOptions &options, const Attempt &attempt,
-                const Trial &trial) {
+                const Trial &trial, const std::string &batch) {
   try {
     if (options.strategy == "auto")
       return automatically(options, attempt, trial);
     CompileOptions asked = options;
     return shrinking(asked, attempt);
   } catch (const plan::NoFit &failure) {
-    throw advised(options, failure, trial);
+    throw advised(options, failure, trial, batch);
   }
 }
 

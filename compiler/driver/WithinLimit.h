@@ -19,6 +19,7 @@ struct OverLimit {
   int rank, slices;
   double seconds = 0;  ///< of its step
   int64_t planned = 0; ///< bytes in the planner's estimate; 0: not known
+  bool recompute = false; ///< all activations are computed again
 };
 
 /// A plan that would be made: bytes of the fullest device, seconds of a step.
@@ -38,8 +39,10 @@ using Trial = std::function<Prospect(const CompileOptions &)>;
 /// What `--strategy auto` takes for the fastest may fit in the planner's
 /// estimate alone: then it is the fastest of the strategies' plans that do fit.
 /// Throws the plan::NoFit of the smallest plan when nothing does; what it says
-/// would fit has been tried.
+/// would fit has been tried: another limit, recomputation, strategy, fewer or
+/// smaller microbatches (`batch` is the dimension that counts their samples, to
+/// be there after the attempt), more devices.
 int withinLimit(const CompileOptions &options, const Attempt &attempt,
-                const Trial &trial);
+                const Trial &trial, const std::string &batch = "");
 
 } // namespace pipec

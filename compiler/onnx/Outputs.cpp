@@ -262,6 +262,7 @@ void Importer::fillReport() {
   noteDroppedBiases();
   noteComputedWeights();
   noteMergedTensors();
+  report.batchDimension = batchSymbol();
   for (size_t i = 0; i < inputs.size(); ++i)
     report.inputs.push_back({inputs[i]->name,
                              plainType(function.getArgumentTypes()[i]),

@@ -32,6 +32,8 @@ std::string Remedy::text() const {
     return std::to_string(amount) + " devices";
   case Strategy:
     return "--strategy 1f1b";
+  case Flags:
+    return flags;
   }
   return "";
 }

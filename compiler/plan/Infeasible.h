@@ -8,9 +8,10 @@ namespace pipec::plan {
 
 /// What would make a plan fit.
 struct Remedy {
-  enum Kind { Limit, Recompute, Devices, Strategy };
+  enum Kind { Limit, Recompute, Devices, Strategy, Flags };
   Kind kind;
-  int64_t amount = 0; ///< bytes of a limit, or devices
+  int64_t amount = 0;     ///< bytes of a limit, or devices
+  std::string flags = ""; ///< of a command line that has been tried
   std::string text() const;
 };
 

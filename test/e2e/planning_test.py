@@ -7,6 +7,11 @@ import unittest
 from pipeline import BAD_PLAN, CANNOT_WRITE, NO_FIT, NO_INPUT, SOURCE, USAGE, Golden, PipelineTest, call, read_plan
 
 
+def flags(words):
+    """A line of options and values, of which a later one takes an earlier one's place."""
+    return dict(zip(words[::2], words[1::2]))
+
+
 class PlanningTest(PipelineTest):
     def setUp(self):
         super().setUp()
@@ -103,6 +108,29 @@ class PlanningTest(PipelineTest):
         self.assertEqual(process.stderr.count("the exporter computed"), 1, process.stderr)
         advised = int(re.search("would fit with --memory-limit ([0-9]+)", process.stderr)[1])
         self.assertEqual(call(*words, advised).returncode, 0)
+
+    def plan(self, options, code):
+        """What a dry run prints, or says where it fails."""
+        words = [word for flag, value in options.items() for word in (flag, value)]
+        process = call("pipec", self.golden.model, *words, "--dry-run", "--format", "json", cwd=self.folder)
+        self.check_exit(process, code)
+        return process.stderr if code else process.stdout
+
+    def test_what_would_fit_does(self):
+        """Whatever the error names has been tried: who takes it gets a plan."""
+        kinds = set()
+        for share, words in ((60, "--gpus 1x2 --strategy gpipe --recompute none"), (60, "--cpus 1x2 --strategy 1f1b"),
+                             (40, "--gpus 2x2 --strategy auto"), (60, "--cpus 2 --strategy pipedream --microbatches 1")):
+            asked = flags(self.golden.arguments()) | flags(words.split())
+            most = max(rank["peak_bytes"] for rank in json.loads(self.plan(asked, 0))["ranks"])
+            tight = asked | {"--memory-limit": most * share // 100}
+            said = self.plan(tight, NO_FIT)
+            self.assertIn("; it would fit with --memory-limit ", said)
+            for remedy in said.split("it would fit with ")[1].strip().split(", or with "):
+                self.assertRegex(remedy, "^--[a-z-]+ [^ ]+$")
+                kinds.add(remedy.split()[0])
+                self.plan(tight | flags(remedy.split()), 0)
+        self.assertLessEqual({"--memory-limit", "--strategy", "--dim", "--recompute", "--microbatches", "--gpus"}, kinds)
 
     def test_auto_fits_where_1f1b_does(self):
         words = (*self.golden.arguments(), "--cpus", "1x2")

@@ -129,7 +129,7 @@ void addSingleStages(const PlanRequest &request, const StepModel &model,
 /// theirs under the same effort.
 void addPublished(const PlanRequest &request, const StepModel &model,
                   std::vector<Judged> &judged) {
-  constexpr double worthwhile = 0.1; // not where strategies are compared first
+  constexpr double worthwhile = 0.5; // not where strategies are compared first
   if (!freeShape(request) || request.topology.devices() > 32 ||
       request.effort < worthwhile)
     return;

@@ -116,7 +116,7 @@ TEST(WithinLimit, WhatIsSlowerThanAPlanThatFitsIsTriedOnce) {
   };
   auto trial = [&](const CompileOptions &options) -> Prospect {
     ++tries[options.strategy];
-    if (options.strategy == "v-half")
+    if (options.strategy == "1f1b")
       return {900, 1};
     if (options.strategy == "gpipe" && options.memoryMargin > 0)
       return {800, 0.9};
@@ -126,7 +126,7 @@ TEST(WithinLimit, WhatIsSlowerThanAPlanThatFitsIsTriedOnce) {
   EXPECT_EQ(withinLimit(automatic(), attempt, trial), kMade);
   EXPECT_EQ(made, "gpipe");
   EXPECT_EQ(tries["gpipe"], 3); // once more in earnest
-  EXPECT_EQ(tries["1f1b"], 1);
+  EXPECT_EQ(tries["v-half"], 1);
   EXPECT_EQ(tries["naive"], 1);
 }
 
@@ -214,4 +214,37 @@ TEST(WithinLimit, WhatIsTriedAreStrategies) {
     for (const std::string &name : tried)
       EXPECT_NE(strategy::findStrategy(name), nullptr) << name;
   }
+}
+
+/// Nothing lies between two large steps that is not tried, and what is computed
+/// again has a try with all there is.
+TEST(WithinLimit, PlansBetweenLargeStepsAreFound) {
+  CompileOptions options = automatic();
+  options.strategy = "1f1b";
+  // With so many bytes or more the planner finds a plan, in its own estimate of
+  // so many, of so many in truth.
+  struct Known {
+    int64_t given, bytes;
+  };
+  auto run = [&](std::vector<Known> known, std::string recompute) {
+    auto attempt = [&](const CompileOptions &asked) -> int {
+      const int64_t given = kLimit - asked.memoryMargin;
+      if (asked.recompute != recompute)
+        throw OverLimit{2 * kLimit, kLimit, 0, 1, 1, given};
+      for (const Known &plan : known)
+        if (plan.given <= given) {
+          if (plan.bytes <= kLimit)
+            return kMade;
+          throw OverLimit{plan.bytes, kLimit, 0, 1, 1, plan.given};
+        }
+      throw refusal(5000);
+    };
+    return withinLimit(options, attempt, tooLargeToTry);
+  };
+  options.recompute = "none";
+  EXPECT_EQ(run({{990, 2000}, {980, 1900}, {970, 900}}, "none"), kMade);
+  EXPECT_THROW(run({{990, 2000}, {980, 1900}}, "none"), plan::NoFit);
+  options.recompute = "auto";
+  EXPECT_EQ(run({{990, 900}}, "full"), kMade);
+  EXPECT_THROW(run({{990, 1100}}, "full"), plan::NoFit);
 }
