@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <sstream>
 
 using namespace pipec;
@@ -31,6 +32,17 @@ const char *placement = R"({"maxSizePerFPGA": 1e9, "maxFPGAs": 2, "maxCPUs": 0,
   {"id": 1, "supportedOnFpga": 1, "cpuLatency": 9, "fpgaLatency": 2, "isBackwardNode": 0, "size": 1},
   {"id": 2, "supportedOnFpga": 1, "cpuLatency": 9, "fpgaLatency": 4, "isBackwardNode": 0, "size": 1}],
  "edges": [{"sourceId": 0, "destId": 1, "cost": 0.25}, {"sourceId": 1, "destId": 2, "cost": 0.5}]})";
+
+const char *piper = R"({"maxDevices": 2, "maxMemoryPerDevice": 100,
+ "bandwidth": 10, "mbsInBatch": 4,
+ "nodes": [
+  {"id": 0, "name": "a", "TMPCs": {"1": [{"id": "vanilla",
+   "timePerSample": 2, "parameterSize": 1, "memoryUsageA": 3,
+   "memoryUsageB": 2, "syncTimeFw": {}, "syncTimeBw": {"1": 0.5}}]}},
+  {"id": 1, "name": "b", "TMPCs": {"1": [{"id": "vanilla",
+   "timePerSample": 3, "parameterSize": 1, "memoryUsageA": 3,
+   "memoryUsageB": 2, "syncTimeFw": {"0": 0.5}, "syncTimeBw": {}}]}}],
+ "edges": [{"sourceId": 0, "destId": 1, "communicationCost": 1}]})";
 
 class PartitionCommand : public ::testing::Test {
 protected:
@@ -418,4 +430,74 @@ TEST_F(PartitionCommand, HelpAndVersion) {
   EXPECT_EQ(code, 0);
   EXPECT_NE(run({"--version"}).find("pipec "), std::string::npos);
   EXPECT_EQ(code, 0);
+}
+
+/// Cut off anywhere a file is refused with its line, or is a smaller graph.
+TEST_F(PartitionCommand, FilesCutOffAreRefused) {
+  for (const char *whole : {profile, placement, piper}) {
+    const std::string text = whole;
+    const bool isJson = text[0] == '{';
+    int refused = 0;
+    for (size_t size = 0; size < text.size(); ++size) {
+      write("cut", text.substr(0, size));
+      const std::string said = isJson || size == 0
+                                   ? run({path("cut"), "--quiet"})
+                                   : run({path("cut"), "--quiet", "--devices",
+                                          "2", "--bandwidth", "1e7"});
+      refused += code == 65;
+      if (isJson)
+        EXPECT_EQ(code, 65) << size << ": " << said;
+      else
+        EXPECT_TRUE(code == 0 || code == 65) << size << ": " << said;
+      if (code == 65 && size > 0)
+        EXPECT_NE(said.find("cut:"), std::string::npos) << size << said;
+    }
+    EXPECT_GT(refused, 100);
+  }
+}
+
+/// Every value of a JSON file in turn is of another type, out of all bounds,
+/// twice there or not at all: that is refused with a reason or means something,
+/// and is no bug, whatever is asked for.
+TEST_F(PartitionCommand, ValuesOfAnyKindAreRefusedOrMeanSomething) {
+  const std::vector<std::string> with{"null",   "true",
+                                      "\"x\"",  "[]",
+                                      "{}",     "-1",
+                                      "0",      "0.5",
+                                      "1e15",   "1e300",
+                                      "-1e300", "1e-300",
+                                      "[[[]]]", "99999999999999999999"};
+  for (const char *whole : {placement, piper}) {
+    const json flat = json::parse(whole).flatten();
+    std::map<int, int> codes;
+    write("whole.json", whole);
+    run({path("whole.json"), "--quiet"});
+    EXPECT_EQ(code, 0);
+    for (auto item = flat.begin(); item != flat.end(); ++item)
+      for (size_t kind = 0; kind <= with.size(); ++kind) {
+        json changed = json::parse(whole);
+        const json::json_pointer at(item.key());
+        if (kind < with.size())
+          changed[at] = json::parse(with[kind]);
+        else if (json &parent = changed[at.parent_pointer()];
+                 parent.is_object())
+          parent.erase(at.back());
+        write("changed.json", changed.dump(1));
+        const std::string what =
+            item.key() + " " + (kind < with.size() ? with[kind] : "erased");
+        for (const char *objective : {"", "step"}) {
+          std::vector<std::string> words{path("changed.json"), "--quiet"};
+          if (*objective)
+            words.insert(words.end(),
+                         {"--objective", objective, "--microbatches", "4"});
+          std::string said;
+          EXPECT_NO_THROW(said = run(words)) << what;
+          ++codes[code];
+          EXPECT_TRUE(code == 0 || code == 64 || code == 65 || code == 79)
+              << what << " " << objective << ": " << code << " " << said;
+        }
+      }
+    EXPECT_GT(codes[65], 100);
+    EXPECT_GT(codes[0], 10);
+  }
 }
