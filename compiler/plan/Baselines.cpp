@@ -2,6 +2,7 @@
 
 #include "compiler/plan/Candidates.h"
 #include "compiler/plan/ChainSearch.h"
+#include "compiler/plan/Infeasible.h"
 #include "compiler/plan/Refine.h"
 #include "support/Failure.h"
 
@@ -30,6 +31,11 @@ std::vector<size_t> evenStarts(const CostGraph &graph, size_t count) {
 
 namespace {
 
+/// Why it does not fit, which the table says before it.
+std::string needs(int64_t bytes) {
+  return "needs " + formatBytes(bytes) + " on a device";
+}
+
 /// One alternative priced; `perStep` microbatches stand for one step of ours.
 Baseline price(const PlanRequest &asked, const std::string &name,
                const StrategyFacts &facts, int microbatches, Split split,
@@ -50,8 +56,8 @@ Baseline price(const PlanRequest &asked, const std::string &name,
                               std::numeric_limits<double>::infinity(),
                               search.labelsFor(split.replicas.size()));
       if (!best) {
-        baseline.note = "does not fit in memory";
         baseline.peakBytes = search.smallestLimit(split.replicas);
+        baseline.note = needs(baseline.peakBytes);
         return baseline;
       }
       split = *best;
@@ -64,7 +70,7 @@ Baseline price(const PlanRequest &asked, const std::string &name,
     baseline.stepSeconds =
         result.stepSeconds * asked.microbatches / microbatches;
     if (!baseline.fits)
-      baseline.note = "does not fit in memory";
+      baseline.note = needs(baseline.peakBytes);
   } catch (const Failure &failure) {
     baseline.note = failure.what();
   }

@@ -2,6 +2,7 @@
 #include "RandomGraphs.h"
 #include "compiler/plan/Baselines.h"
 #include "compiler/plan/ChainSearch.h"
+#include "compiler/plan/Infeasible.h"
 #include "compiler/plan/PlanVerifier.h"
 #include "support/Failure.h"
 
@@ -439,4 +440,17 @@ TEST(Planner, ThousandsOfNodesInUnderASecond) {
   PlanResult again = makePlan(r);
   for (size_t s = 0; s < 8; ++s)
     EXPECT_EQ(result.stages[s].firstNode, again.stages[s].firstNode);
+}
+
+/// "does not fit" is the table's to say; why is the row's.
+TEST(Planner, BaselinesThatDoNotFitSayWhatTheyNeed) {
+  PlanRequest r = requestFor(uniformChain(8, 1e-3, 100, 1 << 20), "1f1b", 4, 8);
+  r.memoryLimit = 7 << 20;
+  const PlanResult result = makePlan(r);
+  const Baseline &everything = result.baselines[0];
+  EXPECT_EQ(everything.name, "data parallel");
+  EXPECT_FALSE(everything.fits);
+  EXPECT_GT(everything.peakBytes, r.memoryLimit);
+  EXPECT_EQ(everything.note,
+            "needs " + formatBytes(everything.peakBytes) + " on a device");
 }
