@@ -1,5 +1,5 @@
-//===- AssignStages.h - writes a partition into the IR -----------*- C++
-//-*-===//
+//===- AssignStages.h - writes a partition into the IR ----------*- C++ -*-===//
+
 #pragma once
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"

@@ -1,5 +1,6 @@
 //===- AttachLoss.cpp - the loss of a microbatch --------------------------===//
 #include "dialects/nn/Build.h"
+#include "dialects/pipe/Pipe.h"
 #include "passes/Graph.h"
 #include "passes/Passes.h"
 
@@ -22,6 +23,13 @@ struct LossOptions {
   double labelSmoothing;
   ArrayRef<double> classWeights; ///< empty: 1 for every class
   double posWeight;
+};
+
+/// A loss is the sum of its terms over how much they count.
+struct Terms {
+  Value terms;
+  Value counted; ///< of the same shape, or null: each counts 1
+  Value scalar;  ///< instead of both: the loss that the model computes
 };
 
 /// Builds one loss; `label` adds or finds the label argument.
@@ -65,10 +73,32 @@ struct LossBuilder {
     auto axes = llvm::to_vector(llvm::seq<int64_t>(0, tensorType(x).getRank()));
     return reshape(b, nn::reduce(b, "sum", x, axes), {});
   }
-  Value meanAll(Value x) {
-    double n = tensorType(x).getNumElements();
-    Value sum = sumAll(x);
-    return div(b, sum, splatLike(b, sum, n));
+  Value loss(const Terms &of) {
+    if (of.scalar)
+      return of.scalar;
+    Value count = of.counted ? sumAll(of.counted) : Value();
+    Value sum = sumAll(of.terms);
+    double n = tensorType(of.terms).getNumElements();
+    return div(b, sum, count ? count : splatLike(b, sum, n));
+  }
+
+  /// The terms of each of `samples` samples and how much they count, [samples,
+  /// 2]. Null where axis 0 is not that of the samples.
+  Value lossOfSamples(const Terms &of, int64_t samples) {
+    if (of.scalar || tensorType(of.terms).getShape().front() != samples)
+      return {};
+    auto sum = [&](Value x) {
+      auto axes =
+          llvm::to_vector(llvm::seq<int64_t>(1, tensorType(x).getRank()));
+      if (!axes.empty())
+        x = nn::reduce(b, "sum", x, axes);
+      return nn::cast(b, reshape(b, x, {samples, 1}), b.getF32Type());
+    };
+    Value sums = sum(of.terms);
+    double each = static_cast<double>(tensorType(of.terms).getNumElements()) /
+                  static_cast<double>(samples);
+    Value counts = of.counted ? sum(of.counted) : splatLike(b, sums, each);
+    return ConcatOp::create(b, ValueRange{sums, counts}, 1);
   }
 
   LogicalResult checkClassWeights(int64_t classes) {
@@ -102,7 +132,7 @@ struct LossBuilder {
   /// on `axis`; `labels` is i64 with size 1 there. With class weights a row
   /// counts as much as its class; with smoothing, all classes share a part of
   /// the target.
-  Value crossEntropy(Value x, Value labels, int64_t axis) {
+  Terms crossEntropy(Value x, Value labels, int64_t axis) {
     auto type = tensorType(x);
     ArrayRef<int64_t> shape = type.getShape();
     Value top = nn::reduce(b, "max", StopGradientOp::create(b, x), {axis});
@@ -128,21 +158,21 @@ struct LossBuilder {
                               smooth / type.getDimSize(axis)));
     }
     Value rows = selectOrZero(b, counted, row);
-    Value count = sumAll(selectOrZero(b, counted, share));
-    return div(b, sumAll(rows), count);
+    return {rows, selectOrZero(b, counted, share), {}};
   }
 
-  FailureOr<Value> build(StringRef kind, Value y) {
+  FailureOr<Terms> build(StringRef kind, Value y) {
     auto type = tensorType(y);
     int64_t rank = type.getRank();
     if (kind == "output")
       return output(y);
     if (kind == "mse") {
       Value d = sub(b, y, argument(labelOr("targets"), type));
-      return meanAll(mul(b, d, d));
+      return Terms{mul(b, d, d), {}, {}};
     }
     if (kind == "bce")
-      return meanAll(binaryCrossEntropy(y, argument(labelOr("targets"), type)));
+      return Terms{
+          binaryCrossEntropy(y, argument(labelOr("targets"), type)), {}, {}};
     if (kind == "next-token")
       return nextToken(y);
     if (kind != "cross-entropy")
@@ -167,11 +197,11 @@ struct LossBuilder {
     return crossEntropy(y, reshape(b, labels, rows), axis);
   }
 
-  FailureOr<Value> output(Value y) {
+  FailureOr<Terms> output(Value y) {
     if (tensorType(y).getNumElements() != 1)
       return main.emitError("--loss output needs a scalar first output, not ")
              << y.getType();
-    return reshape(b, y, {});
+    return Terms{{}, {}, reshape(b, y, {})};
   }
 
   /// max(x, 0) - x t + log(1 + exp(-|x|)), PyTorch's stable form. With a weight
@@ -189,7 +219,7 @@ struct LossBuilder {
 
   /// Position i predicts token i + 1. All positions stay in place (no slice of
   /// the logits, which would copy them); the last one is not counted.
-  FailureOr<Value> nextToken(Value y) {
+  FailureOr<Terms> nextToken(Value y) {
     auto type = tensorType(y);
     StringRef name = labelOr("input_ids");
     Value ids;
@@ -208,6 +238,7 @@ struct LossBuilder {
              << type << " and " << ids.getType();
     if (failed(checkClassWeights(type.getDimSize(2))))
       return failure();
+    limitLabel(name, type.getDimSize(2));
     int64_t batch = type.getDimSize(0), length = type.getDimSize(1);
     Value wide = nn::cast(b, ids, b.getI64Type());
     Value next = nn::slice(b, wide, {0, 1}, {batch, length - 1}, {1, 1});
@@ -252,10 +283,29 @@ struct AttachLossPass : public pipec::impl::AttachLossBase<AttachLossPass> {
     Value y = ret.getOperand(index);
     if (tensorType(y).getElementTypeBitWidth() < 32)
       y = nn::cast(b, y, b.getF32Type());
-    FailureOr<Value> loss = LossBuilder{b, main, options}.build(kind, y);
-    if (failed(loss))
+    LossBuilder builder{b, main, options};
+    FailureOr<Terms> terms = builder.build(kind, y);
+    if (failed(terms))
       return signalPassFailure();
-    replaceOutputs(main, ret, nn::cast(b, *loss, b.getF32Type()));
+    Value samples;
+    if (!perSample.empty())
+      samples = builder.lossOfSamples(*terms, samplesIn(main));
+    if (samples)
+      pipe::OutputOp::create(b, samples, b.getStringAttr(perSample),
+                             b.getI64IntegerAttr(0));
+    replaceOutputs(main, ret,
+                   samples ? Value()
+                           : nn::cast(b, builder.loss(*terms), b.getF32Type()));
+  }
+
+  /// Of a microbatch; -1 when no input counts them.
+  int64_t samplesIn(func::FuncOp main) {
+    for (unsigned i = 0; i < main.getNumArguments(); ++i)
+      if (auto axis = main.getArgAttrOfType<IntegerAttr>(i, "nn.batch_axis"))
+        if (auto type = tensorType(main.getArgument(i));
+            axis.getInt() == 0 && type.getRank() > 0)
+          return type.getDimSize(0);
+    return -1;
   }
 
   void replaceOutputs(func::FuncOp main, func::ReturnOp ret, Value loss) {
@@ -265,9 +315,11 @@ struct AttachLossPass : public pipec::impl::AttachLossBase<AttachLossPass> {
     Builder b(&getContext());
     auto name =
         b.getDictionaryAttr(b.getNamedAttr("nn.name", b.getStringAttr("loss")));
-    if (failed(main.insertResult(0, loss.getType(), name)))
+    ret.getOperandsMutable().clear();
+    if (loss && failed(main.insertResult(0, loss.getType(), name)))
       return signalPassFailure();
-    ret.getOperandsMutable().assign(loss);
+    if (loss)
+      ret.getOperandsMutable().assign(loss);
     for (Operation &op :
          llvm::make_early_inc_range(llvm::reverse(main.front())))
       if (isOpTriviallyDead(&op))

@@ -80,7 +80,9 @@ private:
 
   LogicalResult nothingTrains() {
     return main.emitError(
-        "the loss depends on no trained weight; nothing would be trained");
+        "the loss depends on no trained weight; take the loss of another "
+        "output "
+        "with --logits, or run the model as it is with --forward-only");
   }
 
   void seed(NNBuilder &b, Value loss) {

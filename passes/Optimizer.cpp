@@ -4,6 +4,7 @@
 #include "support/UnknownName.h"
 
 #include <cmath>
+#include <set>
 
 using namespace mlir;
 
@@ -30,37 +31,38 @@ const OptimizerRow *findOptimizer(StringRef name) {
   return nullptr;
 }
 
-static bool parseNumber(StringRef text, double &value) {
-  if (text == "true" || text == "false") {
+/// The values of a setting.
+struct Range {
+  const char *text;
+  bool (*holds)(double);
+};
+
+static Range rangeOf(StringRef key) {
+  if (key == "nesterov")
+    return {"true or false", [](double v) { return v == 0 || v == 1; }};
+  // What is remembered fades.
+  if (key == "momentum" || key.starts_with("beta"))
+    return {"at least 0 and below 1", [](double v) { return v >= 0 && v < 1; }};
+  return {"at least 0", [](double v) { return v >= 0; }};
+}
+
+static bool parseNumber(StringRef key, StringRef text, double &value) {
+  if (key == "nesterov" && (text == "true" || text == "false")) {
     value = text == "true";
     return true;
   }
   return !text.empty() && !text.getAsDouble(value) && std::isfinite(value);
 }
 
-/// What PyTorch's optimizers take.
-bool inRange(StringRef key, double value) {
-  if (key.starts_with("beta"))
-    return value >= 0 && value < 1;
-  if (key == "nesterov")
-    return value == 0 || value == 1;
-  return value >= 0;
-}
-
-StringRef rangeOf(StringRef key) {
-  if (key.starts_with("beta"))
-    return "at least 0 and below 1";
-  return key == "nesterov" ? "true or false" : "at least 0";
-}
-
 bool parseSettings(const OptimizerRow &row, StringRef text,
                    Optimizer::Settings &settings, std::string &error) {
   for (StringRef part : llvm::split(row.settings, ',')) {
     auto [key, value] = part.split('=');
-    parseNumber(value, settings[key.str()]);
+    parseNumber(key, value, settings[key.str()]);
   }
   if (text.empty())
     return true;
+  std::set<StringRef> given;
   for (StringRef part : llvm::split(text, ',')) {
     auto [key, value] = part.split('=');
     auto it = settings.find(key.str());
@@ -73,15 +75,21 @@ bool parseSettings(const OptimizerRow &row, StringRef text,
                   .str();
       return false;
     }
-    if (!parseNumber(value, it->second)) {
+    if (!given.insert(key).second) {
+      error =
+          ("setting " + key + " of optimizer '" + row.name + "' is given twice")
+              .str();
+      return false;
+    }
+    if (!parseNumber(key, value, it->second)) {
       error = ("setting " + key + " of optimizer '" + row.name +
                "' is not a finite number: '" + value + "'")
                   .str();
       return false;
     }
-    if (!inRange(key, it->second)) {
+    if (const Range range = rangeOf(key); !range.holds(it->second)) {
       error = ("setting " + key + " of optimizer '" + row.name + "' must be " +
-               rangeOf(key) + ", not " + value)
+               range.text + ", not " + value)
                   .str();
       return false;
     }

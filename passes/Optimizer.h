@@ -1,5 +1,5 @@
-//===- Optimizer.h - update rules as nn expressions --------------*- C++
-//-*-===//
+//===- Optimizer.h - update rules as nn expressions -------------*- C++ -*-===//
+
 #pragma once
 
 #include "dialects/nn/Build.h"

@@ -36,17 +36,37 @@ def AttachLoss : Pass<"nn-attach-loss", "::mlir::ModuleOp"> {
     // after loss=mse
     func.func @main(%x: …, %t: tensor<8x10xf32> {nn.name = "targets"}) -> (tensor<f32> {nn.name = "loss"})
     ```
+
+    With `per-sample=NAME` an output takes the loss's place: the sum of every
+    sample's terms and how much they count. Samples that are there twice can then
+    be left out, and the loss of all data is the mean over what is counted. A
+    loss that the model computes, or whose axis 0 is not that of the samples,
+    stays.
+
+    ```mlir
+    pipe.output %sums_and_counts as "NAME" {batch_axis = 0} : tensor<8x2xf32>
+    ```
   }];
-  let options = [
-    Option<"kind", "kind", "std::string", "\"cross-entropy\"",
-           "cross-entropy, next-token, mse, bce or output">,
-    Option<"label", "label", "std::string", "\"\"", "name of the label input; empty: the kind's default">,
-    Option<"ignoreIndex", "ignore-index", "int64_t", "-100", "label that is not counted">,
-    Option<"labelSmoothing", "label-smoothing", "double", "0.0", "part of the target that all classes share">,
-    ListOption<"classWeights", "class-weights", "double", "how much rows of each class count; none: 1">,
-    Option<"posWeight", "pos-weight", "double", "1.0", "how much positive targets of bce count">,
-    Option<"logits", "logits", "std::string", "\"\"", "output that the loss takes; empty: the first floating one">];
-  let dependentDialects = ["::pipec::nn::NNDialect"];
+  let options =
+      [Option<"kind", "kind", "std::string", "\"cross-entropy\"",
+              "cross-entropy, next-token, mse, bce or output">,
+       Option<"label", "label", "std::string", "\"\"",
+              "name of the label input; empty: the kind's default">,
+       Option<"ignoreIndex", "ignore-index", "int64_t", "-100",
+              "label that is not counted">,
+       Option<"labelSmoothing", "label-smoothing", "double", "0.0",
+              "part of the target that all classes share">,
+       ListOption<"classWeights", "class-weights", "double",
+                  "how much rows of each class count; none: 1">,
+       Option<"posWeight", "pos-weight", "double", "1.0",
+              "how much positive targets of bce count">,
+       Option<"logits", "logits", "std::string", "\"\"",
+              "output that the loss takes; empty: the first floating one">,
+       Option<"perSample", "per-sample", "std::string", "\"\"",
+              "output instead of the loss: what the loss of every sample is "
+              "made of">];
+  let dependentDialects = ["::pipec::nn::NNDialect",
+                           "::pipec::pipe::PipeDialect"];
 }
 
 def FuseAttention : Pass<"nn-fuse-attention", "::mlir::ModuleOp"> {

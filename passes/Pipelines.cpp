@@ -27,6 +27,7 @@ static void addLoss(OpPassManager &pm, const LossChoice &loss) {
   options.posWeight = loss.posWeight;
   options.classWeights.assign(loss.classWeights.begin(),
                               loss.classWeights.end());
+  options.perSample = loss.perSample;
   pm.addPass(createAttachLoss(options));
 }
 

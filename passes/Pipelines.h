@@ -1,10 +1,10 @@
-//===- Pipelines.h - the order of the passes ---------------------*- C++
-//-*-===//
+//===- Pipelines.h - the order of the passes --------------------*- C++ -*-===//
 //
 // import -> attach -> partition (-> slice) -> differentiate -> split -> memory
 // -> update. Nothing else in the project knows which pass follows which.
 //
 //===----------------------------------------------------------------------===//
+
 #pragma once
 
 #include "mlir/Pass/PassManager.h"
@@ -20,6 +20,7 @@ struct LossChoice {
   int64_t ignoreIndex = -100;
   double labelSmoothing = 0, posWeight = 1;
   std::vector<double> classWeights;
+  std::string perSample; ///< output that takes the loss's place; empty: none
 };
 
 /// What the program is for.

@@ -1,5 +1,5 @@
-//===- SliceSequence.h - whether a program can be cut into pieces -*- C++
-//-*-===//
+//===- SliceSequence.h - can a program be cut into pieces -------*- C++ -*-===//
+
 #pragma once
 
 #include "mlir/IR/BuiltinOps.h"

@@ -93,22 +93,37 @@ static std::string subject(const Diagnostic &d) {
   return out;
 }
 
-std::string Diagnostics::text(const std::string &input) const {
+static std::string lines(const std::vector<std::string> &notes) {
   std::string out;
-  if (!entries.empty())
-    out = "error: " + input + ": " + std::to_string(entries.size()) +
-          (entries.size() == 1 ? " problem\n" : " problems\n");
+  for (const std::string &note : notes)
+    out += "pipec: note: " + note + "\n";
+  return out;
+}
+
+std::string Diagnostics::takeNotes() {
+  const std::string out = lines(notes);
+  notes.clear();
+  return out;
+}
+
+std::string Diagnostics::text(const std::string &input) const {
+  std::string out = lines(notes);
+  if (entries.empty())
+    return out;
+  out += "pipec: error: " + input + ": ";
+  const bool one = entries.size() == 1;
+  if (!one)
+    out += std::to_string(entries.size()) + " problems\n";
+  const std::string indent = one ? "  " : "     ";
   size_t number = 0;
   for (const Diagnostic &d : entries) {
-    out += "  " + std::to_string(++number) + ". " + subject(d) +
+    out += (one ? "" : "  " + std::to_string(++number) + ". ") + subject(d) +
            printable(d.cause) + "\n";
     if (!d.location.empty())
-      out += "     in the model's source: " + printable(d.location) + "\n";
+      out += indent + "in the model's source: " + printable(d.location) + "\n";
     if (!d.remedy.empty())
-      out += "     remedy: " + d.remedy + "\n";
+      out += indent + "remedy: " + d.remedy + "\n";
   }
-  for (const std::string &note : notes)
-    out += "note: " + note + "\n";
   return out;
 }
 

@@ -1,11 +1,11 @@
-//===- Diagnostics.h - all problems of an input in one report ----*- C++
-//-*-===//
+//===- Diagnostics.h - all problems of an input in one report ---*- C++ -*-===//
 //
 // A reader that meets a problem adds it here and goes on, so that the user sees
 // everything that is wrong at once. The report is printed as text or as JSON;
 // the worst entry decides the exit code.
 //
 //===----------------------------------------------------------------------===//
+
 #pragma once
 
 #include "support/Failure.h"
@@ -49,8 +49,11 @@ public:
   /// outweighs a bad model.
   Exit exitCode() const;
 
-  /// The report about `input` as lines of text, or as one JSON object
-  /// {"input", "exit", "problems": [{...}], "notes": [...]}.
+  /// The notes as lines of text, once: they are forgotten.
+  std::string takeNotes();
+
+  /// The report about `input` as lines of text, the notes first, or as one JSON
+  /// object {"input", "exit", "problems": [{...}], "notes": [...]}.
   std::string text(const std::string &input) const;
   std::string json(const std::string &input) const;
 

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -33,11 +34,18 @@ const char *remedyOf(int error) {
   }
 }
 
+/// A name beside `path` that no other writer of it has, on any machine.
 std::string temporaryOf(const std::string &path) {
   std::error_code ignored;
-  const bool special =
-      fs::exists(path, ignored) && !fs::is_regular_file(path, ignored);
-  return special ? path : path + ".writing";
+  if (fs::exists(path, ignored) && !fs::is_regular_file(path, ignored))
+    return path;
+  unsigned char bytes[4] = {};
+  if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
+    cannotWrite(path);
+  std::string name = path + ".writing-";
+  for (unsigned char byte : bytes)
+    name += {"0123456789abcdef"[byte >> 4], "0123456789abcdef"[byte & 15]};
+  return name;
 }
 
 std::string folderOf(const std::string &path) {

@@ -118,8 +118,8 @@ public:
     if (!import())
       return report();
     noteFewMicrobatches();
-    if (!options.quiet && !options.again)
-      std::cerr << diagnostics.text(options.model); // remarks of the import
+    if (options.format != "json") // there they are part of a report
+      sayNotes();
     if (options.emit == "nn")
       return emitText(*module);
     if (!checkPieces() || !makeDecision(std::nullopt))
@@ -154,6 +154,7 @@ public:
   /// The plan that evaluates what `training` trains: on as many ranks.
   bool evaluate(const plan::Plan &training, const PlanFolder &outer) {
     loss = lossChoice(options);
+    loss.perSample = plan::kLossOfSamples;
     facts.topology = topologyOf(options);
     DiagnosticCollector collector(context, diagnostics);
     if (!import() || !makeDecision(static_cast<int>(training.ranks.size())) ||
@@ -174,12 +175,20 @@ public:
   }
 
   int report() {
+    if (options.quiet || options.again)
+      diagnostics.takeNotes();
     std::cerr << (options.format == "json" ? diagnostics.json(options.model)
                                            : diagnostics.text(options.model));
     return static_cast<int>(diagnostics.exitCode());
   }
 
 private:
+  void sayNotes() {
+    const std::string notes = diagnostics.takeNotes();
+    if (!options.quiet && !options.again)
+      std::cerr << notes;
+  }
+
   //===--------------------------------------------------------------------===//
   // Options that need tables
   //===--------------------------------------------------------------------===//
@@ -611,10 +620,12 @@ void Compiler::showPlan(const plan::Plan &plan) {
   std::vector<plan::WhatIfRow> rows;
   if (!options.whatIf.empty())
     rows = plan::whatIf(decision.request, decision.result, options.whatIf);
-  if (options.quiet)
-    return;
-  printPlan(plan, options.format == "json",
-            rows.empty() ? nullptr : &decision.result, rows);
+  sayNotes();
+  if (!options.quiet || options.format == "json")
+    printPlan(plan, options.format == "json",
+              rows.empty() ? nullptr : &decision.result, rows);
+  else if (!rows.empty())
+    std::cout << plan::whatIfTable(decision.result, rows);
 }
 
 /// The plan without code.

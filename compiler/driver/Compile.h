@@ -1,5 +1,5 @@
-//===- Compile.h - `pipec MODEL.onnx` ----------------------------*- C++
-//-*-===//
+//===- Compile.h - `pipec MODEL.onnx` ---------------------------*- C++ -*-===//
+
 #pragma once
 
 namespace pipec {

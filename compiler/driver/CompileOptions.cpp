@@ -141,15 +141,14 @@ void refuseTraining(const CLI::App &app) {
                         "leave out " + name);
 }
 
-} // namespace
-
-bool parseCompileOptions(int argc, char **argv, CompileOptions &o) {
-  CLI::App app("pipec: compiles an ONNX model into a pipeline-parallel "
-               "training program.\nOther commands: pipec schedule, partition, "
-               "list, inspect, calibrate (each with --help).",
-               "pipec");
+/// Options as they are typed, before they are read.
+struct Texts {
   std::vector<std::string> dims, constants;
   std::string loss = "cross-entropy", optimizer = "sgd", memoryLimit, tie;
+};
+
+/// The model, and what it is compiled for.
+void addModel(CLI::App &app, CompileOptions &o, Texts &text) {
   app.add_option("MODEL.onnx", o.model, "the ONNX file")->required();
   app.add_option("--cpus", o.cpus, "NxM: N servers of M CPU ranks (M: 1xM)");
   app.add_option("--gpus", o.gpus, "NxM: N servers of M GPUs (M: 1xM)");
@@ -157,23 +156,59 @@ bool parseCompileOptions(int argc, char **argv, CompileOptions &o) {
   app.add_option("--device", o.device,
                  "device model for --gpus: h100-sxm (default), ... (pipec list "
                  "devices)");
-  app.add_option("--dim", dims,
+  app.add_option("--dim", text.dims,
                  "NAME=VALUE: fixes a symbolic dimension; the batch dimension "
                  "is the microbatch size");
-  app.add_option("--constant", constants,
+  app.add_option("--constant", text.constants,
                  "NAME=FILE.npy: a graph input that becomes a constant");
+}
+
+/// A step: its loss, its update, its numbers.
+void addTraining(CLI::App &app, CompileOptions &o, Texts &text) {
   app.add_option("--microbatches", o.microbatches,
                  "microbatches in one optimizer step (default 1)")
       ->check(aCount(1000000));
-  app.add_option("--loss", loss,
+  app.add_option("--loss", text.loss,
                  "KIND[:key=value,...]: cross-entropy (default), next-token, "
                  "mse, bce, output (pipec list losses)");
   app.add_option("--logits", o.logits, "model output that the loss takes");
-  app.add_option("--optimizer", optimizer,
+  app.add_option("--optimizer", text.optimizer,
                  "KIND[:key=value,...]: sgd (default), adam, adamw (pipec list "
                  "optimizers)");
   app.add_option("--clip-norm", o.clipNorm, "global gradient norm limit")
       ->check(aboveZero());
+  app.add_option("--precision", o.precision,
+                 "fp32 or bf16: products and convolutions in bf16, weights, "
+                 "sums, losses and updates in fp32")
+      ->check(oneOf({"fp32", "bf16"}));
+  app.add_option("--attention", o.attention,
+                 "fused keeps no scores and computes them again for the "
+                 "gradient; plain keeps them; auto: fused on GPUs")
+      ->check(oneOf({"auto", "fused", "plain"}));
+}
+
+/// Which weights train.
+void addWeights(CLI::App &app, CompileOptions &o, Texts &text) {
+  app.add_option("--freeze", o.freeze, "regular expression: do not train");
+  app.add_option("--train-only", o.trainOnly,
+                 "regular expression: train nothing else");
+  app.add_option("--tie", text.tie,
+                 "auto: weights that are copies of others, transposed or not, "
+                 "train as one with them; none (default)")
+      ->check(oneOf({"auto", "none"}));
+  app.add_flag("--untie", o.untie,
+               "weights that the exporter merged because their values were "
+               "equal train apart; the exported model has one for every "
+               "place");
+  app.add_option("--bn", o.batchNorm,
+                 "batch norms: train, with the statistics of the microbatch "
+                 "(the default when training), or inference, with their "
+                 "running averages (with --forward-only)")
+      ->check(oneOf({"train", "inference"}));
+}
+
+/// Strategy, stages and memory.
+void addPlanning(CLI::App &app, CompileOptions &o, Texts &text) {
   app.add_option("--strategy", o.strategy,
                  "pipec list strategies; auto (default): the best synchronous "
                  "one; file:S.csv: an order by hand, a line per rank");
@@ -190,14 +225,6 @@ bool parseCompileOptions(int argc, char **argv, CompileOptions &o) {
   app.add_option("--recompute", o.recompute,
                  "auto (default), none, selective or full")
       ->check(oneOf({"auto", "none", "selective", "full"}));
-  app.add_option("--precision", o.precision,
-                 "fp32 or bf16: products and convolutions in bf16, weights, "
-                 "sums, losses and updates in fp32")
-      ->check(oneOf({"fp32", "bf16"}));
-  app.add_option("--attention", o.attention,
-                 "fused keeps no scores and computes them again for the "
-                 "gradient; plain keeps them; auto: fused on GPUs")
-      ->check(oneOf({"auto", "fused", "plain"}));
   app.add_option("--planner", o.planner,
                  "how stages and replicas are chosen: " + plannerNames() +
                      " (pipec list planners)");
@@ -207,24 +234,12 @@ bool parseCompileOptions(int argc, char **argv, CompileOptions &o) {
   app.add_option("--what-if", o.whatIf,
                  "plans again for more and less of these: devices, bandwidth, "
                  "microbatches, memory (comma-separated)");
-  app.add_option("--memory-limit", memoryLimit,
+  app.add_option("--memory-limit", text.memoryLimit,
                  "bytes per device, as 16GiB (default: what it has)");
-  app.add_option("--freeze", o.freeze, "regular expression: do not train");
-  app.add_option("--train-only", o.trainOnly,
-                 "regular expression: train nothing else");
-  app.add_option("--tie", tie,
-                 "auto: weights that are copies of others, transposed or not, "
-                 "train as one with them; none (default)")
-      ->check(oneOf({"auto", "none"}));
-  app.add_flag("--untie", o.untie,
-               "weights that the exporter merged because their values were "
-               "equal train apart; the exported model has one for every "
-               "place");
-  app.add_option("--bn", o.batchNorm,
-                 "batch norms: train, with the statistics of the microbatch "
-                 "(the default when training), or inference, with their "
-                 "running averages (with --forward-only)")
-      ->check(oneOf({"train", "inference"}));
+}
+
+/// What is made and printed.
+void addResults(CLI::App &app, CompileOptions &o) {
   app.add_flag("--forward-only", o.forwardOnly,
                "no loss, no gradients: the pipeline runs inference");
   app.add_flag("--dry-run", o.dryRun, "plan and print, generate nothing");
@@ -247,21 +262,37 @@ bool parseCompileOptions(int argc, char **argv, CompileOptions &o) {
   app.add_option("-o,--output", o.output, "plan directory (MODEL.plan)");
   app.add_option("--format", o.format, "text or json")
       ->check(oneOf({"text", "json"}));
-  app.add_flag("--quiet", o.quiet, "no summary");
+  app.add_flag("--quiet", o.quiet,
+               "no summary and no notes; --format json and --what-if print");
+}
+
+} // namespace
+
+bool parseCompileOptions(int argc, char **argv, CompileOptions &o) {
+  CLI::App app("pipec: compiles an ONNX model into a pipeline-parallel "
+               "training program.\nOther commands: pipec schedule, partition, "
+               "list, inspect, calibrate (each with --help).",
+               "pipec");
+  Texts text;
+  addModel(app, o, text);
+  addTraining(app, o, text);
+  addWeights(app, o, text);
+  addPlanning(app, o, text);
+  addResults(app, o);
   if (parseCommandLine(app, "pipec", argc, argv))
     return false;
   o.microbatchesGiven = app.count("--microbatches") > 0;
-  readDims(dims, o);
-  for (const std::string &text : constants)
-    o.constants.insert(splitPair(text, "--constant"));
-  readLoss(loss, o);
-  size_t colon = optimizer.find(':');
-  o.optimizer = optimizer.substr(0, colon);
+  readDims(text.dims, o);
+  for (const std::string &constant : text.constants)
+    o.constants.insert(splitPair(constant, "--constant"));
+  readLoss(text.loss, o);
+  size_t colon = text.optimizer.find(':');
+  o.optimizer = text.optimizer.substr(0, colon);
   if (colon != std::string::npos)
-    o.optimizerSettings = optimizer.substr(colon + 1);
-  if (!memoryLimit.empty())
-    o.memoryLimit = parseBytes(memoryLimit);
-  o.tie = tie == "auto";
+    o.optimizerSettings = text.optimizer.substr(colon + 1);
+  if (!text.memoryLimit.empty())
+    o.memoryLimit = parseBytes(text.memoryLimit);
+  o.tie = text.tie == "auto";
   check(o);
   if (o.forwardOnly)
     refuseTraining(app);

@@ -1,5 +1,5 @@
-//===- CostModel.h - a model's costs for the planner -------------*- C++
-//-*-===//
+//===- CostModel.h - a model's costs for the planner ------------*- C++ -*-===//
+
 #pragma once
 
 #include "compiler/driver/TaskCosts.h"

@@ -9,6 +9,7 @@
 #include "support/CommandLine.h"
 #include "support/Failure.h"
 #include "support/OptionChecks.h"
+#include "support/UnknownName.h"
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -89,18 +90,42 @@ std::vector<ListRow> lossRows() {
   };
 }
 
+/// What there is to list.
+struct Table {
+  const char *name, *summary;
+  std::vector<ListRow> (*rows)(const ListTables &);
+};
+const Table kTables[] = {
+    {"ops", "ONNX operators",
+     [](const ListTables &tables) { return tables.ops; }},
+    {"schedules", "orders of tasks, for `pipec schedule`",
+     [](const ListTables &) { return scheduleRows(); }},
+    {"strategies", "how to train, for --strategy",
+     [](const ListTables &) { return strategyRows(); }},
+    {"planners", "how stages are chosen, for --planner",
+     [](const ListTables &) { return plannerRows(); }},
+    {"devices", "device models, for --device",
+     [](const ListTables &) { return deviceRows(); }},
+    {"losses", "for --loss", [](const ListTables &) { return lossRows(); }},
+    {"optimizers", "for --optimizer",
+     [](const ListTables &tables) { return tables.optimizers; }}};
+
+std::vector<std::string> tableNames() {
+  std::vector<std::string> names;
+  for (const Table &table : kTables)
+    names.emplace_back(table.name);
+  return names;
+}
+
+/// Without an argument: what there is to list.
 std::vector<ListRow> rowsOf(const std::string &what, const ListTables &tables) {
-  if (what == "schedules")
-    return scheduleRows();
-  if (what == "strategies")
-    return strategyRows();
-  if (what == "devices")
-    return deviceRows();
-  if (what == "planners")
-    return plannerRows();
-  if (what == "losses")
-    return lossRows();
-  return what == "ops" ? tables.ops : tables.optimizers;
+  std::vector<ListRow> rows;
+  for (const Table &table : kTables)
+    if (what == table.name)
+      return table.rows(tables);
+    else
+      rows.push_back({table.name, table.summary, {}});
+  return rows;
 }
 
 std::string asText(const std::vector<ListRow> &rows) {
@@ -138,12 +163,8 @@ int listCommand(int argc, char **argv, const ListTables &tables) {
   CLI::App app("Lists what this build knows.", "pipec list");
   std::string what, format = "text";
   bool quiet = false;
-  app.add_option("what", what,
-                 "ops, schedules, strategies, planners, devices, losses or "
-                 "optimizers")
-      ->required()
-      ->check(oneOf({"ops", "schedules", "strategies", "planners", "devices",
-                     "losses", "optimizers"}));
+  app.add_option("what", what, listed(tableNames()))
+      ->check(oneOf(tableNames()));
   app.add_option("--format", format, "text or json")
       ->check(oneOf({"text", "json"}));
   app.add_flag("--quiet", quiet, "names alone, one a line");

@@ -20,7 +20,7 @@ struct ListTables {
   std::vector<ListRow> ops, optimizers;
 };
 
-/// `pipec list ops|schedules|strategies|devices|losses|optimizers`; argv[0] is
+/// `pipec list ops|schedules|…`, alone what there is to list; argv[0] is
 /// "list". Prints to stdout, returns the exit code, throws Failure(Usage).
 int listCommand(int argc, char **argv, const ListTables &tables);
 

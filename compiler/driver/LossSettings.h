@@ -1,5 +1,5 @@
-//===- LossSettings.h - what stands behind --loss KIND: ----------*- C++
-//-*-===//
+//===- LossSettings.h - what stands behind --loss KIND: ---------*- C++ -*-===//
+
 #pragma once
 
 #include "compiler/driver/CompileOptions.h"

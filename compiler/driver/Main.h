@@ -1,5 +1,5 @@
-//===- Main.h - the pipec program --------------------------------*- C++
-//-*-===//
+//===- Main.h - the pipec program -------------------------------*- C++ -*-===//
+
 #pragma once
 
 namespace pipec {

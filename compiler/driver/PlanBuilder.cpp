@@ -44,7 +44,8 @@ static std::string text(DictionaryAttr d, StringRef key) {
 // Inputs
 //===----------------------------------------------------------------------===//
 
-/// Integer inputs that index a table directly: their values have a range.
+/// Integer inputs that index a table directly: their values have a range, which
+/// begins below 0 (ONNX counts from the end) unless they are labels as well.
 static void limitByGathers(func::FuncOp main, std::vector<plan::Input> &list) {
   for (auto gather : main.getOps<nn::GatherOp>()) {
     Value indices = gather.getIndices();
@@ -59,7 +60,10 @@ static void limitByGathers(func::FuncOp main, std::vector<plan::Input> &list) {
     int64_t rows = nn::tensorType(gather.getX()).getDimSize(gather.getAxis());
     plan::Input &input = list[argument.getArgNumber()];
     input.upper = input.upper < 0 ? rows : std::min(input.upper, rows);
-    input.lower = -input.upper;
+    if (!main.getArgAttr(argument.getArgNumber(), "nn.upper"))
+      input.lower = -input.upper;
+    if (input.ignored < -rows || input.ignored >= rows) // no row to read
+      input.ignored = INT64_MIN;
   }
 }
 

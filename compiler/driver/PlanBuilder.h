@@ -1,5 +1,5 @@
-//===- PlanBuilder.h - the plan of a compiled module -------------*- C++
-//-*-===//
+//===- PlanBuilder.h - the plan of a compiled module ------------*- C++ -*-===//
+
 #pragma once
 
 #include "compiler/driver/CompileOptions.h"

@@ -215,7 +215,7 @@ int scheduleCommand(int argc, char **argv) {
   if (!options->perfetto.empty())
     writeFile(options->perfetto,
               renderPerfetto(answer.schedule, answer.timeline));
-  if (!options->quiet)
+  if (!options->quiet || options->json)
     std::cout << (options->json ? asJson(answer) : asText(answer));
   if (options->timeline && !options->json)
     std::cout << renderTimeline(answer.schedule, answer.timeline, terminal());

@@ -167,7 +167,8 @@ void declare(CLI::App &app, ScheduleOptions &o, Typed &typed) {
   app.add_option("--perfetto", o.perfetto, "write a trace");
   app.add_option("--format", typed.format, "text or json")
       ->check(oneOf({"text", "json"}));
-  app.add_flag("--quiet", o.quiet, "print no figures");
+  app.add_flag("--quiet", o.quiet,
+               "no figures; --format json and --timeline print");
 }
 
 void understandChunks(const std::string &text, ScheduleRequest &request) {

@@ -1,11 +1,11 @@
-//===- Slots.h - which buffer a microbatch uses ------------------*- C++
-//-*-===//
+//===- Slots.h - which buffer a microbatch uses -----------------*- C++ -*-===//
 //
 // A stage keeps one slot of a region for every microbatch that is in it. Slots
 // are handed out by following a rank's order: how many there must be, and which
 // one each action uses, is thereby known before anything runs.
 //
 //===----------------------------------------------------------------------===//
+
 #pragma once
 
 #include "compiler/schedule/Schedule.h"

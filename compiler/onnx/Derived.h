@@ -1,11 +1,11 @@
-//===- Derived.h - what is computed from weights alone -----------*- C++
-//-*-===//
+//===- Derived.h - what is computed from weights alone ----------*- C++ -*-===//
 //
 // Models compute weights from parameters: a scale as the exponential of its
 // logarithm, a matrix as a direction times a length. What reads the computed
 // tensor then says what the parameters are.
 //
 //===----------------------------------------------------------------------===//
+
 #pragma once
 
 #include "compiler/onnx/Uses.h"

@@ -1,5 +1,4 @@
-//===- Emitter.h - nn ops, folded as they are written ------------*- C++
-//-*-===//
+//===- Emitter.h - nn ops, folded as they are written -----------*- C++ -*-===//
 //
 // What the importers of single operators write with. Every function emits nn
 // ops when an operand is only known at run time, and computes the result at
@@ -7,6 +6,7 @@
 // without any pass. Broadcasting follows NumPy's rules and is made explicit.
 //
 //===----------------------------------------------------------------------===//
+
 #pragma once
 
 #include "compiler/onnx/Literals.h"

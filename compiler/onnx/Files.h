@@ -1,5 +1,5 @@
-//===- Files.h - mapped files, and which ones a model may name ---*- C++
-//-*-===//
+//===- Files.h - mapped files, and which ones a model may name --*- C++ -*-===//
+
 #pragma once
 
 #include <cstdint>

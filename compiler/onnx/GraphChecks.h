@@ -1,5 +1,5 @@
-//===- GraphChecks.h - is the graph a graph ----------------------*- C++
-//-*-===//
+//===- GraphChecks.h - is the graph a graph ---------------------*- C++ -*-===//
+
 #pragma once
 
 #include "compiler/onnx/Model.h"

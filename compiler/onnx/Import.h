@@ -1,5 +1,4 @@
-//===- Import.h - an ONNX file to the nn dialect -----------------*- C++
-//-*-===//
+//===- Import.h - an ONNX file to the nn dialect ----------------*- C++ -*-===//
 //
 // The module that comes out has one `func.func @main` over static shapes, one
 // `nn.parameter` a tensor of the file that the program uses, and the attribute
@@ -13,6 +12,7 @@
 // of its ONNX node in its location.
 //
 //===----------------------------------------------------------------------===//
+
 #pragma once
 
 #include "support/Diagnostics.h"

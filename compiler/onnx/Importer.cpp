@@ -50,6 +50,12 @@ bool Importer::checkVersions() {
     return false;
   }
   report.opset = opset->second;
+  if (const int64_t newest = newestOpset(); report.opset > newest)
+    note("the model uses opset " + std::to_string(report.opset) +
+         ", its operators are read as those of opset " +
+         std::to_string(newest) +
+         ", the newest known here: should the losses differ from the "
+         "framework's, export it with that one");
   report.irVersion = model.irVersion;
   report.producer = model.producer;
   if (!model.producerVersion.empty())

@@ -1,5 +1,5 @@
-//===- Importer.h - the walk over an ONNX graph, private ---------*- C++
-//-*-===//
+//===- Importer.h - the walk over an ONNX graph, private --------*- C++ -*-===//
+
 #pragma once
 
 #include "compiler/onnx/NodeContext.h"

@@ -1,5 +1,5 @@
-//===- Literals.h - tensors of a model as types and literals -----*- C++
-//-*-===//
+//===- Literals.h - tensors of a model as types and literals ----*- C++ -*-===//
+
 #pragma once
 
 #include "compiler/onnx/Model.h"

@@ -1,11 +1,11 @@
-//===- Model.h - an ONNX model as plain data ---------------------*- C++
-//-*-===//
+//===- Model.h - an ONNX model as plain data --------------------*- C++ -*-===//
 //
 // What the reader makes of a file and the importer reads: no protobuf here, and
 // no copy of a weight. Fields that newer ONNX versions added (metadata,
 // overloads) are there whatever version the protobuf classes know.
 //
 //===----------------------------------------------------------------------===//
+
 #pragma once
 
 #include <cstdint>

@@ -1,11 +1,11 @@
-//===- NodeContext.h - what the importer of an operator sees -----*- C++
-//-*-===//
+//===- NodeContext.h - what the importer of an operator sees ----*- C++ -*-===//
 //
 // The operands and attributes of one node, with the checks that every operator
 // needs, and the emitter to write its meaning with. Importers report what they
 // cannot do by throwing NodeError, usually through fail().
 //
 //===----------------------------------------------------------------------===//
+
 #pragma once
 
 #include "compiler/onnx/Emitter.h"

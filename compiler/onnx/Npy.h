@@ -1,5 +1,5 @@
-//===- Npy.h - arrays for --constant -----------------------------*- C++
-//-*-===//
+//===- Npy.h - arrays for --constant ----------------------------*- C++ -*-===//
+
 #pragma once
 
 #include "compiler/onnx/Model.h"

@@ -1,10 +1,10 @@
-//===- OpTable.h - which operators there are ---------------------*- C++
-//-*-===//
+//===- OpTable.h - which operators there are --------------------*- C++ -*-===//
 //
 // One row an ONNX operator, from OpTable.def. The importer, `pipec list ops`
 // and the tests read it.
 //
 //===----------------------------------------------------------------------===//
+
 #pragma once
 
 #include <cstdint>

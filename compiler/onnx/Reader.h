@@ -1,5 +1,5 @@
-//===- Reader.h - a model file to plain data ---------------------*- C++
-//-*-===//
+//===- Reader.h - a model file to plain data --------------------*- C++ -*-===//
+
 #pragma once
 
 #include "compiler/onnx/Model.h"

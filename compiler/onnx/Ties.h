@@ -1,11 +1,11 @@
-//===- Ties.h - weights that are copies of each other ------------*- C++
-//-*-===//
+//===- Ties.h - weights that are copies of each other -----------*- C++ -*-===//
 //
 // Exporters fold a transpose into a weight, so that a tied embedding comes as
 // two tensors that train apart; and the batch they were given, so that a weight
 // comes as one copy a sample.
 //
 //===----------------------------------------------------------------------===//
+
 #pragma once
 
 #include "compiler/onnx/Trainable.h"

@@ -379,6 +379,18 @@ static void noteInnerWeights(const Model &model, const Uses &uses,
         "subgraph sees them there");
 }
 
+/// "--freeze '.*' --train-only 'a'"
+static std::string chosen(const ImportOptions &options) {
+  std::string text;
+  for (const auto &[name, patterns] :
+       {std::pair("--freeze", &options.freeze),
+        std::pair("--train-only", &options.trainOnly)})
+    for (const std::string &pattern : *patterns)
+      text +=
+          std::string(text.empty() ? "" : " ") + name + " '" + pattern + "'";
+  return text;
+}
+
 std::vector<Classification> classify(const Model &model,
                                      const ImportOptions &options,
                                      Diagnostics &diagnostics) {
@@ -411,9 +423,11 @@ std::vector<Classification> classify(const Model &model,
       c = {Role::Buffer, "a table of sines and cosines"};
     if (c.role == Role::Weight) {
       weights.push_back(t.name);
-      if (freeze.match(t.name))
+      const bool frozen = freeze.match(t.name);
+      const bool chosen = trainOnly.match(t.name);
+      if (frozen)
         c = {Role::Frozen, "--freeze"};
-      else if (!options.trainOnly.empty() && !trainOnly.match(t.name))
+      else if (!options.trainOnly.empty() && !chosen)
         c = {Role::Frozen, "not in --train-only"};
       else if (options.forwardOnly)
         c = {Role::Frozen, "--forward-only", options.evaluates};
@@ -424,6 +438,16 @@ std::vector<Classification> classify(const Model &model,
   noteInnerWeights(model, uses, derived, diagnostics);
   freeze.reportUnmatched(weights, diagnostics);
   trainOnly.reportUnmatched(weights, diagnostics);
+  const bool trains = llvm::any_of(
+      out, [](const Classification &c) { return c.role == Role::Weight; });
+  if (!trains && !weights.empty() && !options.forwardOnly &&
+      diagnostics.empty())
+    diagnostics.add(Exit::Usage,
+                    "the " + std::to_string(weights.size()) +
+                        " weights of the model are all frozen by " +
+                        chosen(options),
+                    "leave some to train, or run the model as it is with "
+                    "--forward-only");
   return out;
 }
 

@@ -1,5 +1,4 @@
-//===- Trainable.h - which initializers are weights --------------*- C++
-//-*-===//
+//===- Trainable.h - which initializers are weights -------------*- C++ -*-===//
 //
 // Of the float tensors in an exported file some are weights and some are not:
 // running statistics, rotary tables, masks, scales. The dynamo exporter says
@@ -7,6 +6,7 @@
 // decides. Either way the user has the last word (--freeze, --train-only).
 //
 //===----------------------------------------------------------------------===//
+
 #pragma once
 
 #include "compiler/onnx/Import.h"

@@ -1,5 +1,4 @@
-//===- Wire.h - tensors inside the bytes of a model --------------*- C++
-//-*-===//
+//===- Wire.h - tensors inside the bytes of a model -------------*- C++ -*-===//
 //
 // A model file is one protobuf message with the weights in it. Parsing it whole
 // would copy every weight and stop at 2 GiB. This scan of the wire format finds
@@ -7,6 +6,7 @@
 // small enough to parse.
 //
 //===----------------------------------------------------------------------===//
+
 #pragma once
 
 #include <cstdint>

@@ -1,10 +1,10 @@
-//===- Build.h - short ways to write nn expressions --------------*- C++
-//-*-===//
+//===- Build.h - short ways to write nn expressions -------------*- C++ -*-===//
 //
 // Gradients, the importer, losses and optimizers are written with these. Every
 // function emits at most a few ops at the builder's place and location.
 //
 //===----------------------------------------------------------------------===//
+
 #pragma once
 
 #include "dialects/nn/NN.h"

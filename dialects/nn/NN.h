@@ -1,5 +1,5 @@
-//===- NN.h - the nn dialect -------------------------------------*- C++
-//-*-===//
+//===- NN.h - the nn dialect ------------------------------------*- C++ -*-===//
+
 #pragma once
 
 #include "mlir/Bytecode/BytecodeOpInterface.h"

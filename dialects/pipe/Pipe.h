@@ -1,5 +1,5 @@
-//===- Pipe.h - the pipe dialect ---------------------------------*- C++
-//-*-===//
+//===- Pipe.h - the pipe dialect --------------------------------*- C++ -*-===//
+
 #pragma once
 
 #include "mlir/Bytecode/BytecodeOpInterface.h"

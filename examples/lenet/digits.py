@@ -38,15 +38,14 @@ def draw(digit, rng):
     return picture
 
 
-def save_npy(path, descr, shape, values):
-    """Writes a C-ordered array in NumPy's format, version 1.0."""
+def npy(descr, shape, values):
+    """A C-ordered array in NumPy's format, version 1.0."""
     header = "{'descr': %r, 'fortran_order': False, 'shape': %r, }" % (descr, shape)
     header += " " * (-(len(header) + 11) % 64) + "\n"
     if sys.byteorder != "little":
         values.byteswap()
-    with open(path, "wb") as file:
-        file.write(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little"))
-        file.write(header.encode("latin-1") + values.tobytes())
+    return (b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") +
+            header.encode("latin-1") + values.tobytes())
 
 
 def main():
@@ -61,8 +60,16 @@ def main():
     for label in labels:
         images.extend(draw(label, rng))
     folder = pathlib.Path(options.output)
-    save_npy(folder / "images.npy", "<f4", (options.n, 1, 28, 28), images)
-    save_npy(folder / "labels.npy", "<i8", (options.n,), array.array("q", labels))
+    arrays = {"images.npy": npy("<f4", (options.n, 1, 28, 28), images),
+              "labels.npy": npy("<i8", (options.n,), array.array("q", labels))}
+    # The names are ours: somebody else's files may have them.
+    for name, data in arrays.items():
+        path = folder / name
+        if path.exists() and path.read_bytes() != data:
+            sys.exit("digits.py: %s is there with other content; remove it, or name another "
+                     "folder with -o" % path)
+    for name, data in arrays.items():
+        (folder / name).write_bytes(data)
     print("%d pictures in %s" % (options.n, folder))
 
 

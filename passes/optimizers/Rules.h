@@ -1,5 +1,5 @@
-//===- Rules.h - the optimizers of Optimizers.def ----------------*- C++
-//-*-===//
+//===- Rules.h - the optimizers of Optimizers.def ---------------*- C++ -*-===//
+
 #pragma once
 
 #include "passes/Optimizer.h"

@@ -1,5 +1,5 @@
-//===- Parts.h - which part of a tensor a piece of a sequence is -*- C++
-//-*-===//
+//===- Parts.h - what part of a tensor a piece is ---------------*- C++ -*-===//
+
 #pragma once
 
 #include "dialects/nn/NN.h"

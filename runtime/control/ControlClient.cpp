@@ -1,7 +1,6 @@
 //===- ControlClient.cpp - a rank's line to who watches it ----------------===//
 #include "runtime/control/ControlClient.h"
 #include "runtime/control/Stop.h"
-#include "support/Clock.h"
 
 #include <algorithm>
 #include <chrono>
@@ -36,10 +35,12 @@ LineSocket dial(const std::string &address, const std::string &server,
 ControlClient::ControlClient(const std::string &address,
                              const std::string &server, double timeout,
                              Watch &watch, Alarm &alarm)
-    : server(server), timeout(timeout), watch(watch), alarm(alarm), socket(-1) {
+    : server(server), timeout(timeout), watch(watch), alarm(alarm), socket(-1),
+      time(timeout) {
   std::string token;
   socket = dial(address, server, timeout, token);
-  heard = now();
+  time.look();
+  heard = time.seconds();
   say("hello " + token + " " + std::to_string(watch.rank) + " " +
       std::to_string(getpid()));
   thread = std::thread([this] { talk(); });
@@ -71,11 +72,12 @@ void ControlClient::talk() {
     pollfd waiting{socket.descriptor(), POLLIN, 0};
     ::poll(&waiting, 1, static_cast<int>(std::min(period, 0.05) * 1000));
     bool alive = true;
+    time.look();
     {
       std::lock_guard lock(mutex);
       alive = socket.receive([&](const std::string &line) { handle(line); });
     }
-    const double now = pipec::now();
+    const double now = time.seconds();
     if (finished) // the others may leave first
       ;
     else if (!alive)
@@ -106,7 +108,7 @@ void ControlClient::handle(const std::string &line) {
   std::istringstream words(line);
   std::string kind, text;
   words >> kind;
-  heard = now();
+  heard = time.seconds();
   if (kind == "lost") {
     std::getline(words >> std::ws, text);
     alarm.raise(Exit::PeerLost, text, -1);
@@ -123,7 +125,7 @@ void ControlClient::handle(const std::string &line) {
 /// The rank's own thread does not come back from what it does.
 void ControlClient::leave() {
   if (alarm.code() == Exit::PeerLost)
-    std::fprintf(stderr, "pipec-run: %s\n", watch.explain().c_str());
+    std::fprintf(stderr, "pipec-run: error: %s\n", watch.explain().c_str());
   std::fflush(nullptr);
   done(alarm.code());
   _exit(static_cast<int>(alarm.code()));

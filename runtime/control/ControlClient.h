@@ -1,6 +1,7 @@
 //===- ControlClient.h - a rank's line to who watches it --------*- C++ -*-===//
 #pragma once
 
+#include "runtime/control/AwakeTime.h"
 #include "runtime/control/LineSocket.h"
 #include "runtime/control/Watch.h"
 
@@ -38,7 +39,8 @@ private:
   Alarm &alarm;
   std::mutex mutex; ///< of the socket
   LineSocket socket;
-  double heard = 0;
+  AwakeTime time;
+  double heard = 0; ///< in that time
   bool stopSaid = false;
   std::atomic<bool> ending{false}, finished{false};
   std::thread thread;

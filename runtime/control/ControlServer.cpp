@@ -1,9 +1,9 @@
 //===- ControlServer.cpp - who watches the ranks --------------------------===//
 #include "runtime/control/ControlServer.h"
-#include "support/Clock.h"
 
 #include <algorithm>
 #include <arpa/inet.h>
+#include <cstdio>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <poll.h>
@@ -39,8 +39,8 @@ std::string outsideAddress() {
 
 ControlServer::ControlServer(int ranks, double timeout, bool everywhere,
                              std::function<std::string(int)> nameOf)
-    : count(ranks), timeout(timeout), nameOf(std::move(nameOf)),
-      began(now()), moved(began), views(ranks) {
+    : count(ranks), timeout(timeout), nameOf(std::move(nameOf)), time(timeout),
+      views(ranks) {
   unsigned char random[16];
   if (getrandom(random, sizeof random, 0) != sizeof random)
     throw Failure(Exit::Unavailable, "no random numbers from the system");
@@ -89,6 +89,7 @@ void ControlServer::serve() {
       polled.push_back({client.socket.descriptor(), POLLIN, 0});
     ::poll(polled.data(), polled.size(),
            static_cast<int>(std::min(period, 0.05) * 1000));
+    time.look();
     accept();
     for (auto client = clients.begin(); client != clients.end();) {
       const bool alive = client->socket.receive(
@@ -97,9 +98,8 @@ void ControlServer::serve() {
         closed(*client);
       client = alive ? std::next(client) : clients.erase(client);
     }
-    const double now = pipec::now();
-    lookForSilence(now);
-    lookForStall(now);
+    lookForSilence();
+    lookForStall();
     if (auto trouble = this->trouble(); trouble && !announced) {
       announced = true;
       broadcast(trouble->origin < 0
@@ -111,6 +111,7 @@ void ControlServer::serve() {
     }
     if (stopping && !stopSent)
       stopSent = true, broadcast("stop");
+    const double now = time.seconds();
     if (now - lastBeat >= period)
       lastBeat = now, broadcast("beat");
     if (ending) {
@@ -129,7 +130,7 @@ void ControlServer::accept() {
     if (fd < 0)
       return;
     clients.emplace_back(LineSocket(fd));
-    clients.back().heard = now();
+    clients.back().heard = time.seconds();
   }
 }
 
@@ -137,7 +138,7 @@ void ControlServer::handle(Client &client, const std::string &line) {
   std::istringstream words(line);
   std::string kind;
   words >> kind;
-  client.heard = now();
+  client.heard = time.seconds();
   if (client.rank < 0) { // nothing is believed before the right hello
     std::string given;
     int rank = -1;
@@ -187,7 +188,16 @@ void ControlServer::closed(Client &client) {
     finished = views[client.rank].code.has_value();
   }
   if (!finished)
-    lose(client.rank, "has died; it was " + client.operation);
+    lose(client.rank, "has died; " + lastHeard(client));
+}
+
+/// What a rank was doing, as far as it has said: more may have followed.
+std::string ControlServer::lastHeard(const Client &client) const {
+  const double seconds = time.seconds() - client.heard;
+  char ago[64] = "just";
+  if (seconds >= 0.05)
+    std::snprintf(ago, sizeof ago, "%.1f s", seconds);
+  return ago + (" before it was " + client.operation);
 }
 
 void ControlServer::lose(int rank, const std::string &how) {
@@ -196,7 +206,8 @@ void ControlServer::lose(int rank, const std::string &how) {
   views[rank].lost = true;
 }
 
-void ControlServer::lookForSilence(double now) {
+void ControlServer::lookForSilence() {
+  const double now = time.seconds();
   if (announced)
     return;
   const auto all = ranks();
@@ -204,19 +215,20 @@ void ControlServer::lookForSilence(double now) {
     if (client.rank >= 0 && !all[client.rank].code &&
         now - client.heard > timeout / 2) {
       std::ostringstream text;
-      text << "has not answered for " << timeout / 2 << " s; it was "
+      text << "has not answered for " << timeout / 2 << " s; before, it was "
            << client.operation;
       lose(client.rank, text.str());
     }
   // A rank may not have come up at all.
-  if (now - began <= timeout)
+  if (now <= timeout)
     return;
   for (int rank = 0; rank < count; ++rank)
     if (all[rank].pid == 0)
       lose(rank, "has not started");
 }
 
-void ControlServer::lookForStall(double now) {
+void ControlServer::lookForStall() {
+  const double now = time.seconds();
   uint64_t progress = 0;
   int waiting = 0, connected = 0;
   for (Client &client : clients)

@@ -7,11 +7,13 @@
 // and to a rank:
 //   beat | lost MESSAGE | fail CODE RANK MESSAGE | stop
 // A rank whose line closes before `done` has died; one that is silent for half
-// the timeout has stopped; when all wait and nothing moves, the job is stuck.
+// the timeout, which this process was awake for, has stopped; when all wait and
+// nothing moves, the job is stuck.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
 
+#include "runtime/control/AwakeTime.h"
 #include "runtime/control/LineSocket.h"
 #include "support/Failure.h"
 
@@ -62,7 +64,7 @@ private:
     explicit Client(LineSocket socket) : socket(std::move(socket)) {}
     LineSocket socket;
     int rank = -1;
-    double heard = 0;
+    double heard = 0; ///< in the server's time
     uint64_t progress = 0;
     bool waiting = false;
     std::string operation = "starting";
@@ -72,8 +74,9 @@ private:
   void handle(Client &client, const std::string &line);
   void closed(Client &client);
   void lose(int rank, const std::string &how);
-  void lookForSilence(double now);
-  void lookForStall(double now);
+  std::string lastHeard(const Client &client) const;
+  void lookForSilence();
+  void lookForStall();
   void broadcast(const std::string &line);
   bool flushAll();
 
@@ -83,7 +86,8 @@ private:
   std::string token, where;
   int listener = -1;
   std::list<Client> clients;
-  double began, moved; ///< clock at the start, at the last progress
+  AwakeTime time;
+  double moved = 0; ///< at the last progress
   uint64_t lastProgress = 0;
   bool announced = false, stopSent = false;
 

@@ -1,6 +1,7 @@
 //===- DataSource.cpp - which sample goes where ---------------------------===//
 #include "runtime/data/DataSource.h"
 #include "runtime/data/ArrayCheck.h"
+#include "runtime/data/NotANumber.h"
 #include "runtime/program/PlanCheck.h"
 #include "support/Failure.h"
 #include "support/UnknownName.h"
@@ -64,6 +65,11 @@ int64_t integerAt(const Npy &array, int64_t index) {
   return static_cast<int64_t>(static_cast<uint64_t>(value) << unused) >> unused;
 }
 
+int64_t elements(const Npy &array) {
+  return std::accumulate(array.shape.begin(), array.shape.end(), int64_t(1),
+                         std::multiplies<>());
+}
+
 /// numpy's index of a value.
 std::string indexOf(const Npy &array, int64_t flat) {
   std::vector<int64_t> index(array.shape.size());
@@ -74,37 +80,25 @@ std::string indexOf(const Npy &array, int64_t flat) {
   return shapeText(index);
 }
 
-/// By the bits, which is the same for all widths: the exponent is full and the
-/// fraction is not 0.
-bool isNan(const char *value, int64_t bytes, int fraction) {
-  uint64_t bits = 0;
-  std::memcpy(&bits, value, static_cast<size_t>(bytes));
-  const uint64_t magnitude = bits & ~(uint64_t(1) << (8 * bytes - 1));
-  const uint64_t infinity =
-      (uint64_t(1) << (8 * bytes - 1)) - (uint64_t(1) << fraction);
-  return magnitude > infinity;
-}
-
-/// Index of the first NaN in [first, first + count), or -1.
-int64_t firstNan(const Npy &array, int64_t first, int64_t count) {
-  const int fraction = array.dtype == "float16"   ? 10
-                       : array.dtype == "float32" ? 23
-                       : array.dtype == "float64" ? 52
-                                                  : 0;
-  for (int64_t i = first; fraction && i < first + count; ++i)
-    if (isNan(array.data() + i * array.itemBytes, array.itemBytes, fraction))
-      return i;
-  return -1;
+/// "tokens.npy: value -1 at [3, 5]"
+std::string valueAt(const Npy &array, int64_t flat) {
+  return array.path + ": value " + std::to_string(integerAt(array, flat)) +
+         " at " + indexOf(array, flat);
 }
 
 [[noreturn]] void outside(const Npy &array, const plan::Input &input,
                           int64_t flat) {
-  throw Failure(
-      Exit::BadModel,
-      array.path + ": value " + std::to_string(integerAt(array, flat)) +
-          " at " + indexOf(array, flat) + " is outside [" +
-          std::to_string(input.lower) + ", " + std::to_string(input.upper) +
-          ") of input '" + input.name + "'");
+  std::string remedy;
+  if (integerAt(array, flat) < 0 && input.lower == 0)
+    remedy = "; they count from 0" +
+             (input.ignored == INT64_MIN
+                  ? ""
+                  : ", and " + std::to_string(input.ignored) +
+                        " marks what is not to count (--loss's ignore_index)");
+  throw Failure(Exit::BadModel, valueAt(array, flat) + " is outside [" +
+                                    std::to_string(input.lower) + ", " +
+                                    std::to_string(input.upper) +
+                                    ") of input '" + input.name + "'" + remedy);
 }
 
 } // namespace
@@ -226,11 +220,33 @@ std::string DataSource::notANumber(int64_t number) const {
     const int64_t count = input.bytes / plan::dtypeBytes(input.dtype) / samples;
     for (int64_t i = 0; i < samples; ++i) {
       const int64_t at = batched ? row(number * samples + i) : 0;
-      const int64_t nan = firstNan(array, at * count, count);
+      const int64_t nan = firstNan(
+          array.dtype, array.data() + at * count * array.itemBytes, count);
       if (nan >= 0)
-        return "value " + indexOf(array, nan) + " of input '" + input.name +
-               "' (" + array.path + ")";
+        return "value " + indexOf(array, at * count + nan) + " of input '" +
+               input.name + "' (" + array.path + ")";
     }
+  }
+  return "";
+}
+
+std::string DataSource::countsFromEnd() const {
+  for (size_t id = 0; id < arrays.size(); ++id) {
+    const plan::Input &input = plan.inputs[id];
+    if (!arrays[id] || input.upper < 0 || input.lower == 0)
+      continue;
+    const Npy &array = *arrays[id];
+    const int64_t count = elements(array);
+    if (count * array.itemBytes > kCheckAtOnce)
+      continue;
+    plan::Input plain = input;
+    plain.lower = 0, plain.upper = INT64_MAX, plain.ignored = INT64_MIN;
+    const int64_t at = firstOutside(array.dtype, array.data(), count, plain);
+    if (at >= 0)
+      return valueAt(array, at) + " of input '" + input.name +
+             "' counts from the end, as in ONNX: it means " +
+             std::to_string(input.upper + integerAt(array, at)) +
+             "; where it marks padding, take an id that does";
   }
   return "";
 }
@@ -238,8 +254,7 @@ std::string DataSource::notANumber(int64_t number) const {
 void DataSource::checkValues(int id) const {
   const plan::Input &input = plan.inputs[id];
   const Npy &array = *arrays[id];
-  const int64_t count = std::accumulate(array.shape.begin(), array.shape.end(),
-                                        int64_t(1), std::multiplies<>());
+  const int64_t count = elements(array);
   if (input.upper < 0 || count * array.itemBytes > kCheckAtOnce)
     return;
   const int64_t wrong = firstOutside(array.dtype, array.data(), count, input);

@@ -40,6 +40,10 @@ public:
   /// are checked as they are used). Failure(BadModel) as load.
   void checkValues(int input) const;
 
+  /// The first value below 0 of an input whose values may be, unless its array
+  /// is large, and what it means. Empty when there is none.
+  std::string countsFromEnd() const;
+
   /// The first NaN among the inputs' samples of a microbatch: "value [22, 3] of
   /// input 'x' (x.npy)". Empty when there is none.
   std::string notANumber(int64_t number) const;

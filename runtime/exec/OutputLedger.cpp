@@ -1,5 +1,7 @@
 //===- OutputLedger.cpp - the model's outputs, in files at rank 0 ---------===//
 #include "runtime/exec/OutputLedger.h"
+#include "runtime/data/NotANumber.h"
+#include "runtime/program/PlanCheck.h"
 #include "support/UnknownName.h"
 
 #include <algorithm>
@@ -22,10 +24,10 @@ void OutputLedger::checkNames(const plan::Plan &plan,
                               const std::map<std::string, std::string> &files) {
   std::vector<std::string> names;
   for (const plan::Output &output : plan.outputs)
-    names.push_back(output.name);
+    if (output.name != plan::kLossOfSamples)
+      names.push_back(output.name);
   for (auto &[name, file] : files)
-    if (std::none_of(plan.outputs.begin(), plan.outputs.end(),
-                     [&](auto &output) { return output.name == name; }))
+    if (std::find(names.begin(), names.end(), name) == names.end())
       throw Failure(Exit::Usage,
                     "--output " + name + ": the model has no such output" +
                         didYouMean(name, names) + "; it has " + listed(names));
@@ -34,18 +36,20 @@ void OutputLedger::checkNames(const plan::Plan &plan,
 OutputLedger::OutputLedger(const plan::Plan &plan, Transport &transport,
                            Watch &watch,
                            const std::map<std::string, std::string> &files,
-                           const Pass &pass)
-    : plan(plan), transport(transport), watch(watch), pass(pass) {
+                           const Pass &pass, SampleLosses &losses)
+    : plan(plan), transport(transport), watch(watch), pass(pass),
+      losses(losses) {
   for (size_t i = 0; i < plan.outputs.size(); ++i) {
     const plan::Output &output = plan.outputs[i];
+    const bool ofLoss = output.name == plan::kLossOfSamples;
     const auto file = files.find(output.name);
-    if (file == files.end())
+    if (file == files.end() && !ofLoss)
       continue;
     Wanted &entry = wanted.emplace_back();
     entry.output = &output;
     entry.tag = kTagOutput + static_cast<int>(i);
     entry.missing = pass.microbatches;
-    if (watch.rank != 0)
+    if (watch.rank != 0 || ofLoss)
       continue;
     std::vector<int64_t> shape = output.shape;
     if (output.batch_axis == 0)
@@ -113,6 +117,8 @@ void OutputLedger::record(Device &device, StageUnit &unit, int64_t number) {
     device.download(data.data(),
                     unit.memory.at(PIPEC_OUTPUTS) + entry.output->offset,
                     entry.output->bytes);
+    if (entry.output->name == plan::kLossOfSamples)
+      losses.check(number, data.data(), rowsOf(number));
     if (watch.rank == 0)
       take(entry, number, data.data());
     else
@@ -120,17 +126,42 @@ void OutputLedger::record(Device &device, StageUnit &unit, int64_t number) {
   }
 }
 
+/// Samples of the data in a microbatch.
+int64_t OutputLedger::rowsOf(int64_t number) const {
+  const int64_t size = plan.training.microbatch_size;
+  return std::min<int64_t>(size, pass.samples - number * size);
+}
+
 void OutputLedger::take(Wanted &entry, int64_t number, const char *data) {
   const plan::Output &output = *entry.output;
-  int64_t bytes = output.bytes;
-  if (output.batch_axis == 0) {
-    const int64_t first = number * plan.training.microbatch_size;
-    const int64_t rows =
-        std::min<int64_t>(plan.training.microbatch_size, pass.samples - first);
-    bytes = bytes / plan.training.microbatch_size * rows;
-  }
-  entry.file->write(number * output.bytes, data, bytes);
   --entry.missing;
+  if (!entry.file)
+    return losses.take(number, data, rowsOf(number));
+  int64_t bytes = output.bytes;
+  if (output.batch_axis == 0)
+    bytes = bytes / plan.training.microbatch_size * rowsOf(number);
+  entry.file->write(number * output.bytes, data, bytes);
+  const int64_t count = bytes / plan::dtypeBytes(output.dtype);
+  if (const int64_t nan = firstNan(output.dtype, data, count);
+      nan >= 0 && number < entry.nanIn) {
+    entry.nanIn = number;
+    entry.nanPlace =
+        output.batch_axis == 0
+            ? "sample " +
+                  std::to_string(number * plan.training.microbatch_size +
+                                 nan / (count / rowsOf(number)))
+            : "microbatch " + std::to_string(number);
+  }
+}
+
+std::vector<OutputLedger::Nan> OutputLedger::notNumbers() const {
+  std::vector<Nan> found;
+  for (const Wanted &entry : wanted)
+    if (entry.nanIn != INT64_MAX)
+      found.push_back({"output '" + entry.output->name +
+                           "' has NaN, first of " + entry.nanPlace,
+                       entry.nanIn});
+  return found;
 }
 
 void OutputLedger::poll() {

@@ -4,6 +4,7 @@
 #include "runtime/control/Watch.h"
 #include "runtime/data/NpyFile.h"
 #include "runtime/exec/RankState.h"
+#include "runtime/exec/SampleLosses.h"
 
 #include <deque>
 #include <map>
@@ -11,12 +12,6 @@
 
 namespace pipec {
 
-/// How many samples and microbatches one pass over the data has. The last
-/// microbatch is filled up with the first samples.
-struct Pass {
-  int64_t samples = 0; ///< 0: no input counts samples
-  int64_t microbatches = 1;
-};
 Pass passOver(const plan::Plan &plan, int64_t samples);
 
 /// The outputs of every microbatch travel to rank 0, which puts the rows of
@@ -26,9 +21,10 @@ Pass passOver(const plan::Plan &plan, int64_t samples);
 class OutputLedger {
 public:
   /// `files`: output to .npy file. Rank 0 opens them. Failure(CannotWrite).
+  /// `losses` takes plan::kLossOfSamples, where the plan has it.
   OutputLedger(const plan::Plan &plan, Transport &transport, Watch &watch,
                const std::map<std::string, std::string> &files,
-               const Pass &pass);
+               const Pass &pass, SampleLosses &losses);
 
   /// Begins to receive; all ranks have made theirs.
   void start();
@@ -51,6 +47,13 @@ public:
   /// Rank 0: the files take their names.
   void commit();
 
+  struct Nan {
+    std::string what; ///< "output 'y' has NaN, first of sample 22"
+    int64_t number;   ///< of the microbatch
+  };
+  /// Rank 0: one for each file that has some.
+  std::vector<Nan> notNumbers() const;
+
   /// Failure(Usage) that lists the outputs there are, for a name that is none.
   static void checkNames(const plan::Plan &plan,
                          const std::map<std::string, std::string> &files);
@@ -60,8 +63,10 @@ private:
   struct Wanted {
     const plan::Output *output;
     int tag;
-    std::unique_ptr<NpyFile> file; ///< at rank 0
+    std::unique_ptr<NpyFile> file; ///< at rank 0; null: of the loss
     int64_t missing = 0;           ///< microbatches
+    int64_t nanIn = INT64_MAX;     ///< the first microbatch that has one
+    std::string nanPlace;
   };
   struct Message {
     std::vector<char> bytes; ///< the microbatch's number, then its data
@@ -75,12 +80,14 @@ private:
   void receive(Source &source);
   void send(const Wanted &wanted, int64_t number, const char *data);
   void take(Wanted &wanted, int64_t number, const char *data);
+  int64_t rowsOf(int64_t number) const;
   Operation operation(const char *what) const;
 
   const plan::Plan &plan;
   Transport &transport;
   Watch &watch;
   const Pass pass;
+  SampleLosses &losses;
   std::deque<Wanted> wanted;
   std::deque<Source> sources;
   std::deque<Message> outgoing;

@@ -23,6 +23,10 @@ constexpr int kPlanVersion = 3;
 
 /// Inside the folder of a plan that trains: the plan that evaluates it.
 constexpr const char *kEvaluationFolder = "evaluation";
+/// Its output that the loss of the data is made of: for every sample the sum of
+/// the loss's terms, and how much they count. A plan without it computes the
+/// loss of a microbatch.
+constexpr const char *kLossOfSamples = "pipec.loss_of_samples";
 
 /// A file that holds tensors. Found by `relative` (to the plan folder), then
 /// `absolute`; `sha256` must match.

@@ -2,6 +2,7 @@
 #include "runtime/run/CoreUse.h"
 
 #include <algorithm>
+#include <cstring>
 #include <ctime>
 #include <fstream>
 #include <functional>
@@ -34,8 +35,20 @@ CoreSeconds readCoreSeconds(const std::string &stat, double ticksPerSecond,
   return sum;
 }
 
+/// All bits where the system does not say.
+static std::array<uint64_t, 16> usableCores() {
+  std::array<uint64_t, 16> mask;
+  mask.fill(~uint64_t(0));
+  cpu_set_t set;
+  static_assert(sizeof set == sizeof mask);
+  if (sched_getaffinity(0, sizeof set, &set) == 0)
+    std::memcpy(mask.data(), &set, sizeof set);
+  return mask;
+}
+
 CoreUse coreUse() {
   CoreUse use;
+  use.mask = usableCores();
   char name[256] = "";
   gethostname(name, sizeof name - 1);
   use.host = std::hash<std::string>()(name);
@@ -63,16 +76,29 @@ CoreUse operator-(CoreUse end, const CoreUse &begin) {
   return end;
 }
 
+static bool meet(const CoreUse &a, const CoreUse &b) {
+  for (size_t i = 0; i < a.mask.size(); ++i)
+    if (a.mask[i] & b.mask[i])
+      return true;
+  return false;
+}
+
 double shareOfOthers(const std::vector<CoreUse> &uses) {
-  if (uses.empty() || !(uses[0].cores.total > 0))
-    return 0;
-  const CoreSeconds &cores = uses[0].cores;
-  double others = cores.total - cores.idle;
-  std::set<int64_t> counted; // ranks that are threads have one process
-  for (const CoreUse &use : uses)
-    if (use.host == uses[0].host && counted.insert(use.process).second)
-      others -= use.own;
-  return others > cores.idle ? std::min(1.0, others / cores.total) : 0;
+  double most = 0;
+  for (const CoreUse &mine : uses) {
+    const CoreSeconds &cores = mine.cores;
+    if (mine.host != uses[0].host || !(cores.total > 0))
+      continue;
+    double others = cores.total - cores.idle;
+    std::set<int64_t> counted; // ranks that are threads have one process
+    for (const CoreUse &use : uses)
+      if (use.host == mine.host && meet(use, mine) &&
+          counted.insert(use.process).second)
+        others -= use.own;
+    if (others > cores.idle)
+      most = std::max(most, std::min(1.0, others / cores.total));
+  }
+  return most;
 }
 
 } // namespace pipec

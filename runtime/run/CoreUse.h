@@ -1,6 +1,7 @@
 //===- CoreUse.h - who had this machine's cores -----------------*- C++ -*-===//
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -24,6 +25,7 @@ struct CoreUse {
   int64_t process = 0;
   CoreSeconds cores;
   double own = 0; ///< seconds of cores that this process had
+  std::array<uint64_t, 16> mask = {}; ///< the cores it may run on
 };
 
 /// Now, since the machine and the process came up. All zero where the system
@@ -33,8 +35,9 @@ CoreUse coreUse();
 CoreUse operator-(CoreUse end, const CoreUse &begin);
 
 /// The share of the cores of `uses[0]`'s machine that went to others than these
-/// processes: other programs, or other virtual machines. 0 where they left more
-/// idle than they took, so that nobody waited for them.
+/// processes: other programs, or other virtual machines. Where the processes
+/// may run on different cores, the share of those who suffered most. 0 where
+/// the others left more idle than they took, so that nobody waited for them.
 double shareOfOthers(const std::vector<CoreUse> &uses);
 
 } // namespace pipec

@@ -14,9 +14,16 @@ namespace {
 /// Asking rank 0 whether to stop makes all ranks wait for it: not every step.
 constexpr int64_t kAskToStop = 16;
 
+/// Of a microbatch.
 bool hasLoss(const plan::Plan &plan) {
   return std::any_of(plan.stages.begin(), plan.stages.end(),
                      [](auto &stage) { return stage.computes_loss; });
+}
+
+bool hasLossOfSamples(const plan::Plan &plan) {
+  return std::any_of(
+      plan.outputs.begin(), plan.outputs.end(),
+      [](auto &output) { return output.name == plan::kLossOfSamples; });
 }
 
 } // namespace
@@ -58,10 +65,17 @@ void Session::evaluate() {
   ledger.close();
   if (stopped)
     return;
-  council.agree("writing outputs", [&] { outputs->commit(); });
+  const double seconds = now() - start;
+  double mean = std::nan("");
+  council.agree("writing outputs", [&] {
+    if (leads() && hasLossOfSamples(plan))
+      mean = sampleLosses->mean();
+    else if (loss)
+      mean = sum / static_cast<double>(pass.microbatches);
+    outputs->commit();
+  });
   if (leads())
-    conclude(now() - start, loss ? sum / static_cast<double>(pass.microbatches)
-                                 : std::nan(""));
+    conclude(seconds, mean);
 }
 
 void Session::tellProgress() {
@@ -77,17 +91,21 @@ void Session::conclude(double seconds, double loss) {
   results.samples = samples;
   results.seconds.assign(static_cast<size_t>(lastStep),
                          seconds / static_cast<double>(lastStep));
+  for (const OutputLedger::Nan &nan : outputs->notNumbers()) {
+    const std::string cause = data->notANumber(nan.number);
+    note(nan.what + (cause.empty() ? "" : "; its data has NaN: " + cause));
+  }
   if (std::isnan(loss))
     return;
   results.losses.push_back(loss);
   metrics->step(0, loss, seconds, static_cast<double>(samples) / seconds);
-  if (pass.samples % plan.training.microbatch_size && !options.quiet)
-    std::fprintf(stderr,
-                 "pipec-run: %lld samples are no whole number of microbatches "
-                 "of %d: the last one is filled up with the first samples, "
-                 "which the loss counts twice\n",
-                 static_cast<long long>(pass.samples),
-                 plan.training.microbatch_size);
+  if (!hasLossOfSamples(plan) &&
+      pass.samples % plan.training.microbatch_size != 0)
+    note(std::to_string(pass.samples) +
+         " samples are no whole number of microbatches of " +
+         std::to_string(plan.training.microbatch_size) +
+         ": the last one is filled up with the first samples, which the loss "
+         "counts twice, as the model computes it of whole microbatches");
 }
 
 } // namespace pipec

@@ -155,7 +155,7 @@ public:
       ::dup2(ends[1], STDERR_FILENO);
       ::execvp(arguments[0], arguments.data());
       dprintf(STDERR_FILENO,
-              "pipec-run: %s: %s; install it, or give --transport "
+              "pipec-run: error: %s: %s; install it, or give --transport "
               "inproc\n",
               arguments[0], std::strerror(errno));
       _exit(127);

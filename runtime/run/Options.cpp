@@ -75,22 +75,22 @@ std::vector<std::string> transportNames() {
   return names;
 }
 
-} // namespace
-
-std::optional<RunOptions> parseOptions(int argc, char **argv) {
-  RunOptions options;
+/// Options as they are typed, before they are read.
+struct Texts {
   std::vector<std::string> data, outputs;
   std::string format = "text", graphs = "on";
-  CLI::App app("Runs a plan that pipec has compiled: one process per rank.",
-               "pipec-run");
+};
+
+/// The plan and the arrays it reads and writes.
+void addArrays(CLI::App &app, RunOptions &options, Texts &text) {
   app.add_option("PLAN", options.plan, "the plan folder")->required();
-  app.add_option("--data", data,
+  app.add_option("--data", text.data,
                  "one array per graph input, labels included; axis 0 counts "
                  "samples; int32 will do for int64")
       ->type_name("NAME=FILE.npy")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  app.add_option("--output", outputs,
+  app.add_option("--output", text.outputs,
                  "write a model output for every sample: of a plan compiled "
                  "with --forward-only, or with --evaluate")
       ->type_name("NAME=FILE.npy")
@@ -98,6 +98,10 @@ std::optional<RunOptions> parseOptions(int argc, char **argv) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   app.add_flag("--evaluate", options.evaluate,
                "one pass over the data without updates: loss and outputs");
+}
+
+/// What is trained, and how.
+void addTraining(CLI::App &app, RunOptions &options) {
   app.add_option("--steps", options.steps, "optimizer steps")->check(aCount());
   app.add_option("--shuffle", options.shuffle,
                  "permute the samples in each epoch")
@@ -105,6 +109,18 @@ std::optional<RunOptions> parseOptions(int argc, char **argv) {
       ->check(aSeed());
   app.add_option("--seed", options.seed, "of random numbers in the model")
       ->check(aSeed());
+  app.add_flag("--oracle", options.oracle,
+               "the same training in one process without a pipeline");
+  app.add_flag("--verify", options.verify,
+               "run both and compare losses and weights");
+  app.add_option("--lr-schedule", options.rate,
+                 "factor on the learning rate: " + learningRateNames() +
+                     ", with :warmup=STEPS,total=STEPS,min=FACTOR")
+      ->type_name("KIND");
+}
+
+/// What a run writes.
+void addFiles(CLI::App &app, RunOptions &options, Texts &text) {
   app.add_option("--metrics", options.metrics, "JSON lines, one per step")
       ->type_name("FILE");
   app.add_option("--trace", options.trace,
@@ -127,14 +143,16 @@ std::optional<RunOptions> parseOptions(int argc, char **argv) {
   app.add_option("--export", options.exportFile,
                  "the compiled model with the trained weights")
       ->type_name("FILE.onnx");
-  app.add_flag("--oracle", options.oracle,
-               "the same training in one process without a pipeline");
-  app.add_flag("--verify", options.verify,
-               "run both and compare losses and weights");
-  app.add_option("--lr-schedule", options.rate,
-                 "factor on the learning rate: " + learningRateNames() +
-                     ", with :warmup=STEPS,total=STEPS,min=FACTOR")
-      ->type_name("KIND");
+  app.add_flag("--quiet", options.quiet,
+               "the result and errors only: no table, notes or progress");
+  app.add_option("--format", text.format, "of the summary on stdout")
+      ->type_name("text|json")
+      ->check(oneOf({"text", "json"}))
+      ->capture_default_str();
+}
+
+/// How ranks run and meet.
+void addRanks(CLI::App &app, RunOptions &options, Texts &text) {
   app.add_option("--timeout", options.timeout,
                  "seconds after which a peer that does not answer is lost")
       ->type_name("SECONDS")
@@ -144,7 +162,7 @@ std::optional<RunOptions> parseOptions(int argc, char **argv) {
       ->type_name("NAME")
       ->check(oneOf(transportNames()))
       ->capture_default_str();
-  app.add_option("--graphs", graphs,
+  app.add_option("--graphs", text.graphs,
                  "on GPUs: record a step once and replay it (on), or queue it "
                  "anew every time (off)")
       ->type_name("on|off")
@@ -154,17 +172,25 @@ std::optional<RunOptions> parseOptions(int argc, char **argv) {
                  "threads of each rank (default: OMP_NUM_THREADS, or the "
                  "cores divided by the ranks of a machine)")
       ->check(aCount(1 << 16));
-  app.add_flag("--quiet", options.quiet, "results and errors only");
-  app.add_option("--format", format, "of the summary on stdout")
-      ->type_name("text|json")
-      ->check(oneOf({"text", "json"}))
-      ->capture_default_str();
+}
+
+} // namespace
+
+std::optional<RunOptions> parseOptions(int argc, char **argv) {
+  RunOptions options;
+  Texts text;
+  CLI::App app("Runs a plan that pipec has compiled: one process per rank.",
+               "pipec-run");
+  addArrays(app, options, text);
+  addTraining(app, options);
+  addFiles(app, options, text);
+  addRanks(app, options, text);
   if (parseCommandLine(app, "pipec-run", argc, argv))
     return std::nullopt;
-  options.json = format == "json";
-  options.graphs = graphs == "on";
-  options.data = parseFiles("--data", "input", data);
-  options.outputs = parseFiles("--output", "output", outputs);
+  options.json = text.format == "json";
+  options.graphs = text.graphs == "on";
+  options.data = parseFiles("--data", "input", text.data);
+  options.outputs = parseFiles("--output", "output", text.outputs);
   checkFiles(options);
   check(options);
   return options;

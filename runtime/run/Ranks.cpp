@@ -1,5 +1,6 @@
 //===- Ranks.cpp - the ranks that live in this process --------------------===//
 #include "runtime/run/Ranks.h"
+#include "runtime/control/AwakeTime.h"
 #include "runtime/control/ControlClient.h"
 #include "runtime/control/ControlServer.h"
 #include "runtime/device/cuda/Links.h"
@@ -19,7 +20,15 @@
 namespace pipec {
 
 void complain(const std::string &message) {
-  std::fprintf(stderr, "pipec-run: %s\n", message.c_str());
+  std::fprintf(stderr, "pipec-run: error: %s\n", message.c_str());
+}
+
+void remark(const std::string &message) {
+  std::fprintf(stderr, "pipec-run: note: %s\n", message.c_str());
+}
+
+void tellEnd(const Failure &agreed) {
+  (agreed.code == Exit::Stopped ? remark : complain)(agreed.what());
 }
 
 void complainOnce(const std::string &message) {
@@ -58,7 +67,7 @@ class StallWatch {
 public:
   StallWatch(std::vector<std::unique_ptr<Watch>> &watches, Alarm &alarm,
              double timeout)
-      : watches(watches), alarm(alarm), timeout(timeout), moved(now()) {}
+      : watches(watches), alarm(alarm), timeout(timeout), time(timeout) {}
 
   void look() {
     uint64_t progress = 0;
@@ -70,16 +79,19 @@ public:
       allWait &= state.operation.waiting;
       text += " " + watch->name + " is " + describe(state.operation) + ";";
     }
+    const double now = time.look();
     if (progress != last || !allWait)
-      last = progress, moved = now();
-    if (now() - moved > timeout / 2)
+      last = progress, moved = now;
+    if (now - moved > timeout / 2)
       alarm.raise(Exit::PeerLost, text, -1);
   }
 
 private:
   std::vector<std::unique_ptr<Watch>> &watches;
   Alarm &alarm;
-  double timeout, moved;
+  double timeout;
+  AwakeTime time;
+  double moved = 0;
   uint64_t last = 0;
 };
 
@@ -119,7 +131,7 @@ Exit runThreads(const plan::Plan &plan, const RunOptions &options,
     } catch (const Agreed &failure) {
       codes[rank] = failure.code;
       if (rank == 0)
-        complain(failure.what());
+        tellEnd(failure);
     } catch (const Alarmed &failure) {
       codes[rank] = failure.code;
       if (failure.code == Exit::PeerLost)
@@ -277,7 +289,7 @@ Exit runJoined(const plan::Plan &plan, const RunOptions &options,
     return code;
   } catch (const Agreed &failure) {
     if (self.watch && self.watch->rank == 0)
-      complain(failure.what());
+      tellEnd(failure);
     self.leave(failure.code);
   } catch (const Alarmed &failure) {
     if (failure.code == Exit::PeerLost)

@@ -32,8 +32,12 @@ void chooseThreads(const plan::Plan &plan, const RunOptions &options, int rank);
 
 int threadsOfThisRank();
 
-/// "pipec-run: MESSAGE" on stderr.
+/// "pipec-run: error: MESSAGE" on stderr.
 void complain(const std::string &message);
+/// "pipec-run: note: MESSAGE" on stderr.
+void remark(const std::string &message);
+/// What all ranks have agreed on, which may be to stop as they were asked.
+void tellEnd(const Failure &agreed);
 /// What a process finds wrong before it has met the others, all of its server
 /// find wrong: the first of them says it.
 void complainOnce(const std::string &message);

@@ -87,6 +87,9 @@ void Session::load() {
       for (const plan::StageInput &input : plan.stages[stage].inputs)
         data->checkValues(input.input);
     noteFewSamples();
+    if (const std::string text = leads() ? data->countsFromEnd() : "";
+        !text.empty())
+      note(text);
     numbers.seed = options.seed;
     numbers.rate = learningRate(options.rate);
   });
@@ -100,8 +103,9 @@ void Session::load() {
       loadCheckpoint();
     if (!state->trains) {
       pass = passOver(plan, data->samples());
-      outputs = std::make_unique<OutputLedger>(plan, transport, watch,
-                                               options.outputs, pass);
+      sampleLosses = std::make_unique<SampleLosses>(plan, *data);
+      outputs = std::make_unique<OutputLedger>(
+          plan, transport, watch, options.outputs, pass, *sampleLosses);
     }
     if (leads() && !options.exportFile.empty())
       checkExport(plan, options.plan, options.exportFile);
@@ -131,7 +135,7 @@ void Session::load() {
 
 void Session::note(const std::string &text) const {
   if (leads() && !options.quiet)
-    std::fprintf(stderr, "pipec-run: note: %s\n", text.c_str());
+    remark(text);
 }
 
 void Session::noteFewSamples() const {
@@ -271,11 +275,11 @@ void Session::trainStream() {
     if (stepsDone % round == 0)
       checkpoint(true);
     else if (leads() && !options.checkpoint.empty())
-      std::fprintf(stderr,
-                   "pipec-run: no checkpoint after step %lld: the stages' "
-                   "rounds end together every %lld steps\n",
-                   static_cast<long long>(stepsDone),
-                   static_cast<long long>(round));
+      std::fprintf(
+          stderr,
+          "pipec-run: note: no checkpoint after step %lld: the stages' "
+          "rounds end together every %lld steps\n",
+          static_cast<long long>(stepsDone), static_cast<long long>(round));
   }
   ledger.close();
 }
@@ -348,24 +352,23 @@ void Session::report() {
       if (!options.evaluate && !idle) // whose page is that of the training
         report::writeReport(plan, options.plan + "/report.html", &run);
     } catch (const Failure &failure) { // a plan may lie where nobody writes
-      if (!options.quiet)
-        std::fprintf(stderr, "pipec-run: no report: %s\n", failure.what());
+      note(std::string("no report: ") + failure.what());
     }
     if (!options.quiet && ::isatty(STDERR_FILENO))
       std::fprintf(stderr, "\n");
     if (options.json)
       std::printf("%s\n", toJson(summary).c_str());
-    else if (idle && !options.quiet)
+    else if (idle)
       std::printf("nothing left to do: the checkpoint in %s has done all %lld "
                   "steps (they count from the very first)\n",
                   options.resume.c_str(), static_cast<long long>(lastStep));
-    else if (!options.quiet)
+    else
       std::printf("%s\n%s", headline(summary).c_str(),
-                  report::runSummary(plan, run).c_str());
+                  options.quiet ? "" : report::runSummary(plan, run).c_str());
     std::fflush(stdout);
     if (stopped)
       std::fprintf(stderr,
-                   "pipec-run: stopped on request after step %lld; %s\n",
+                   "pipec-run: note: stopped on request after step %lld; %s\n",
                    static_cast<long long>(stepsDone),
                    options.checkpoint.empty()
                        ? "nothing is saved: that takes --checkpoint DIR"

@@ -56,7 +56,8 @@ private:
   std::unique_ptr<DataSource> data;
   std::unique_ptr<RankState> state;
   std::unique_ptr<Metrics> metrics;
-  std::unique_ptr<OutputLedger> outputs; ///< of a pass without updates
+  std::unique_ptr<SampleLosses> sampleLosses; ///< of a pass without updates
+  std::unique_ptr<OutputLedger> outputs;      ///< of the same
   Numbers numbers;
   Recorder recorder;
 

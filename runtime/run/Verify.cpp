@@ -165,7 +165,7 @@ Exit runOracle(const plan::Plan &plan, const RunOptions &options) {
   metrics.summary(summary);
   if (options.json)
     std::printf("%s\n", toJson(summary).c_str());
-  else if (!options.quiet)
+  else
     std::printf("%lld steps without a pipeline, final loss %.6g, %.6g s a "
                 "step\n",
                 static_cast<long long>(summary.steps), summary.final_loss,

@@ -264,10 +264,11 @@ private:
 
   /// What a peer sends is not what this rank expects: nothing of it is used.
   void mismatch(Peer &peer) {
-    std::fprintf(stderr,
-                 "pipec-run: rank %d has sent a message of another size than "
-                 "rank %d expects; are both of the same pipec?\n",
-                 static_cast<int>(&peer - peers.data()), self);
+    std::fprintf(
+        stderr,
+        "pipec-run: error: rank %d has sent a message of another size than "
+        "rank %d expects; are both of the same pipec?\n",
+        static_cast<int>(&peer - peers.data()), self);
     if (peer.fd >= 0)
       drop(peer);
   }

@@ -192,10 +192,8 @@ std::string hostOf(int fd, const std::string &master) {
   return text;
 }
 
-} // namespace
-
 /// The ranks but `self` that have no socket: "1, 3".
-static std::string without(const std::vector<int> &sockets, int self) {
+std::string without(const std::vector<int> &sockets, int self) {
   std::string missing;
   for (int rank = 0; rank < static_cast<int>(sockets.size()); ++rank)
     if (rank != self && sockets[rank] < 0)
@@ -204,21 +202,39 @@ static std::string without(const std::vector<int> &sockets, int self) {
 }
 
 /// At rank 0: "2 of 4 ranks have connected, without rank 1, 3".
-static std::string missingRanks(const std::vector<int> &sockets) {
+std::string missingRanks(const std::vector<int> &sockets) {
   const auto come = std::count_if(sockets.begin(), sockets.end(),
                                   [](int socket) { return socket >= 0; });
   return std::to_string(come + 1) + " of " + std::to_string(sockets.size()) +
          " ranks have connected, without rank " + without(sockets, 0);
 }
 
-std::vector<int> connectAll(const Rendezvous &where, double limit) {
-  Exchange exchange(limit);
-  std::vector<int> sockets(static_cast<size_t>(where.size), -1);
-  std::vector<Place> places(static_cast<size_t>(where.size));
-  const auto tableBytes = places.size() * sizeof(Place);
-  if (where.size == 1)
+/// The connections of a rank while they are being made.
+class Mesh {
+public:
+  Mesh(const Rendezvous &where, double limit)
+      : where(where), exchange(limit),
+        sockets(static_cast<size_t>(where.size), -1), places(sockets.size()) {}
+
+  std::vector<int> make() {
+    if (where.rank == 0)
+      gather();
+    else
+      join();
+    for (int fd : sockets)
+      if (fd >= 0) {
+        const int on = 1;
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+        ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK);
+      }
     return sockets;
-  if (where.rank == 0) {
+  }
+
+private:
+  size_t tableBytes() const { return places.size() * sizeof(Place); }
+
+  /// Rank 0: all others come here, and learn where the others listen.
+  void gather() {
     const int listener = listenAt(where.port);
     exchange.pending = [&] { return missingRanks(sockets); };
     for (int met = 1; met < where.size; ++met) {
@@ -238,45 +254,56 @@ std::vector<int> connectAll(const Rendezvous &where, double limit) {
     }
     ::close(listener);
     for (int rank = 1; rank < where.size; ++rank)
-      exchange.write(sockets[rank], places.data(), tableBytes);
-  } else {
+      exchange.write(sockets[rank], places.data(), tableBytes());
+  }
+
+  /// The others: to rank 0 first, then to those before this one; those behind
+  /// it come here.
+  void join() {
     int port = 0;
     const int listener = listenOn(true, port);
+    const std::string self = "rank " + std::to_string(where.rank);
     exchange.pending = [&] {
-      return "rank " + std::to_string(where.rank) +
-             " has not heard from rank 0 at " + where.host + ":" +
+      return self + " has not heard from rank 0 at " + where.host + ":" +
              std::to_string(where.port) + " that all " +
              std::to_string(where.size) + " ranks are there";
     };
     sockets[0] = exchange.connect(0, where.host, where.port, where.quiet);
     const Hello hello = {where.job, where.rank, port};
     exchange.write(sockets[0], &hello, sizeof hello);
-    exchange.read(sockets[0], places.data(), tableBytes);
+    exchange.read(sockets[0], places.data(), tableBytes());
     exchange.pending = [&] {
-      return "rank " + std::to_string(where.rank) +
-             " has no connection to rank " + without(sockets, where.rank);
+      return self + " has no connection to rank " +
+             without(sockets, where.rank);
     };
     for (int rank = 1; rank < where.rank; ++rank) {
       sockets[rank] = exchange.connect(rank, places[rank].host,
                                        places[rank].port, where.quiet);
       exchange.write(sockets[rank], &hello, sizeof hello);
     }
-    for (int rank = where.rank + 1; rank < where.size; ++rank) {
-      const int fd = exchange.accept(listener);
-      const int other = meet(exchange, fd, where).rank;
-      if (other <= where.rank || other >= where.size || sockets[other] >= 0)
-        unavailable("a process that is not of this job has connected");
-      sockets[other] = fd;
-    }
+    for (int rank = where.rank + 1; rank < where.size; ++rank)
+      take(listener);
     ::close(listener);
   }
-  for (int fd : sockets)
-    if (fd >= 0) {
-      const int on = 1;
-      setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-      ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK);
-    }
-  return sockets;
+
+  void take(int listener) {
+    const int fd = exchange.accept(listener);
+    const int other = meet(exchange, fd, where).rank;
+    if (other <= where.rank || other >= where.size || sockets[other] >= 0)
+      unavailable("a process that is not of this job has connected");
+    sockets[other] = fd;
+  }
+
+  const Rendezvous &where;
+  Exchange exchange;
+  std::vector<int> sockets;  ///< by rank
+  std::vector<Place> places; ///< the same
+};
+
+} // namespace
+
+std::vector<int> connectAll(const Rendezvous &where, double limit) {
+  return where.size == 1 ? std::vector<int>{-1} : Mesh(where, limit).make();
 }
 
 } // namespace pipec

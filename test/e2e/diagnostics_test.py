@@ -63,7 +63,8 @@ class DiagnosticsTest(PipelineTest):
         self.check_exit(answer, BAD_MODEL)
         problem, = json.loads(answer.stderr)["problems"]
         self.assertEqual(problem["cause"], "the loss depends on no trained weight")
-        self.assertEqual(problem["remedy"], "nothing would be trained")
+        self.assertEqual(problem["remedy"], "take the loss of another output with --logits, or run the model as it is "
+                         "with --forward-only")
 
     def test_weights_repeated_for_a_fixed_batch(self):
         folded = {"pkg.onnxscript.optimizer.folded_from": "['positions.weight']"}

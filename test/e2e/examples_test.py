@@ -32,6 +32,15 @@ class ExamplesTest(PipelineTest):
         losses = self.train(plan, data, 60).losses
         self.assertLess(sum(losses[-8:]) / 8, 0.25 * losses[0])
 
+    def test_digits_replace_no_other_file(self):
+        (self.folder / "labels.npy").write_bytes(b"mine")
+        process = subprocess.run([sys.executable, str(EXAMPLES / "lenet/digits.py"), "-o", str(self.folder)],
+                                 capture_output=True, text=True)
+        self.assertEqual(process.returncode, 1)
+        self.assertEqual(process.stderr, "digits.py: %s is there with other content; remove it, or name another folder "
+                         "with -o\n" % (self.folder / "labels.npy"))
+        self.assertEqual([path.name for path in self.folder.iterdir()], ["labels.npy"])
+
 
 if __name__ == "__main__":
     unittest.main()

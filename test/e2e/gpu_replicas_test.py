@@ -96,7 +96,7 @@ class Replicas(GpuTest):
         golden = Golden("mlp")
         plan = self.compile_for(golden, "1x4", "--strategy", "dp")
         run = self.run_gpu(plan, golden, "--steps", 2, "--graphs", "off", fail="pipec_sum", code=UNAVAILABLE)
-        self.assertRegex(run.stderr, r"\Apipec-run: rank [0-3] \(stage 0\): the GPU has failed: cuLaunchKernel.*\n\Z")
+        self.assertRegex(run.stderr, r"\Apipec-run: error: rank [0-3] \(stage 0\): the GPU has failed: cuLaunchKernel.*\n\Z")
 
     def test_a_missing_event_is_noticed(self):
         """Of the sums: without it they add up what is not there yet."""

@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import unittest
 
-from pipeline import BIN, USAGE, Golden, PipelineTest, Run
+from pipeline import BIN, USAGE, Golden, PipelineTest, Run, call
 
 
 @unittest.skipUnless(shutil.which("mpirun"), "no mpirun here")
@@ -43,10 +43,10 @@ class LaunchTest(PipelineTest):
             return process.stderr
 
         self.assertEqual(message(3, "--step=3"),
-                         "pipec-run: The following argument was not expected: --step=3, did you "
+                         "pipec-run: error: The following argument was not expected: --step=3, did you "
                          "mean --steps?; see pipec-run --help\n")
         self.assertEqual(message(2, "--steps", "3"),
-                         "pipec-run: the plan has 3 ranks, the launcher has started 2 (it was "
+                         "pipec-run: error: the plan has 3 ranks, the launcher has started 2 (it was "
                          "found by transport mpi; --transport names another)\n")
 
     def test_leaves_a_report_of_the_run(self):
@@ -54,6 +54,18 @@ class LaunchTest(PipelineTest):
         page = (self.plan / "report.html").read_text()
         self.assertIn("Predicted and measured", page)
         self.assertIn("equal to the byte", page)
+
+    def test_quiet_leaves_the_result(self):
+        process = self.train(self.plan, self.golden.data, 2)  # with --quiet
+        self.assertRegex(process.stdout, r"\A2 steps, final loss %s\d*\n\Z" % str(process.losses[-1])[:5])
+        self.assertEqual(process.stderr, "")
+        process = self.train(self.plan, self.golden.data, 2, "--oracle")
+        self.assertRegex(process.stdout, r"\A2 steps without a pipeline, final loss .*\n\Z")
+        flags = ("--dry-run", "--quiet", "--cpus", "1x2", *self.golden.arguments())
+        self.assertEqual(call("pipec", self.golden.model, *flags).stdout, "")
+        self.assertIn('"stages"', call("pipec", self.golden.model, *flags, "--format", "json").stdout)
+        table = call("pipec", self.golden.model, *flags, "--what-if", "devices").stdout
+        self.assertTrue(table.startswith("what if"), table)
 
     def test_summary_is_json_on_request(self):
         process = self.train(self.plan, self.golden.data, 2, "--format", "json")

@@ -1,9 +1,9 @@
-//===- Mutate.h - damage done to ONNX files ----------------------*- C++
-//-*-===//
+//===- Mutate.h - damage done to ONNX files ---------------------*- C++ -*-===//
 //
 // What the tests with hostile files and the fuzzer share.
 //
 //===----------------------------------------------------------------------===//
+
 #pragma once
 
 #include <onnx/onnx_pb.h>

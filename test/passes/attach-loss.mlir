@@ -3,6 +3,8 @@
 // RUN: pipec-opt %s --nn-attach-loss="kind=mse label=goal logits=z" | FileCheck %s --check-prefix=NAMED
 // RUN: pipec-opt %s --nn-attach-loss=kind=bce | FileCheck %s --check-prefix=BCE
 // RUN: pipec-opt %s --nn-attach-loss="kind=cross-entropy ignore-index=7" | FileCheck %s --check-prefix=CE
+// RUN: pipec-opt %s --nn-attach-loss="kind=mse per-sample=each" | FileCheck %s --check-prefix=EACH
+// RUN: pipec-opt %s --nn-attach-loss="kind=cross-entropy per-sample=each" | FileCheck %s --check-prefix=COUNTED
 
 func.func @main(%x: tensor<2x4xf32> {nn.name = "x"})
     -> (tensor<2x4xf32> {nn.name = "y"}, tensor<2x4xf32> {nn.name = "z"}) {
@@ -42,3 +44,14 @@ func.func @main(%x: tensor<2x4xf32> {nn.name = "x"})
 // CE: nn.iota {axis = 1 : i64}
 // CE: nn.constant dense<7>
 // CE: nn.compare {{.*}}predicate = "ne"
+
+// Sums and counts of samples instead of the loss; of mse every number counts.
+// EACH: func.func @main({{.*}}"targets"}) {
+// EACH: %[[TERMS:.*]] = nn.mul
+// EACH: %[[SUMS:.*]] = nn.reduce %[[TERMS]] {axes = array<i64: 1>, kind = "sum"}
+// EACH: %[[COUNTS:.*]] = nn.constant dense<4.000000e+00> : tensor<2x1xf32>
+// EACH: %[[BOTH:.*]] = nn.concat %[[SUMS]], %[[COUNTS]] {axis = 1 : i64}
+// EACH: pipe.output %[[BOTH]] as "each" : tensor<2x2xf32>
+// EACH: return
+// COUNTED: nn.concat %{{.*}}, %{{.*}} {axis = 1 : i64}
+// COUNTED: pipe.output

@@ -1,6 +1,6 @@
 // RUN: pipec-opt %s --nn-differentiate -split-input-file -verify-diagnostics
 
-// expected-error@+1 {{the loss depends on no trained weight; nothing would be trained}}
+// expected-error@+1 {{the loss depends on no trained weight; take the loss of another output with --logits, or run the model as it is with --forward-only}}
 func.func @main(%x: tensor<f32>) -> tensor<f32> {
   return %x : tensor<f32>
 }
@@ -8,7 +8,7 @@ func.func @main(%x: tensor<f32>) -> tensor<f32> {
 // -----
 
 nn.parameter @w : tensor<f32> {role = "weight", file = 0 : i64, offset = 0 : i64, length = 4 : i64}
-// expected-error@+1 {{the loss depends on no trained weight; nothing would be trained}}
+// expected-error@+1 {{the loss depends on no trained weight; take the loss of another output with --logits, or run the model as it is with --forward-only}}
 func.func @main() -> tensor<f32> {
   %w = nn.weight @w : tensor<f32>
   %l = nn.floor %w : (tensor<f32>) -> tensor<f32>

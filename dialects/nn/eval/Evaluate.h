@@ -1,10 +1,10 @@
-//===- Evaluate.h - nn ops on literals ---------------------------*- C++
-//-*-===//
+//===- Evaluate.h - nn ops on literals --------------------------*- C++ -*-===//
 //
 // A plain evaluator of the nn dialect. The importer folds constants with it;
 // the tests use it as the meaning of an op and of a whole function.
 //
 //===----------------------------------------------------------------------===//
+
 #pragma once
 
 #include "dialects/nn/NN.h"

@@ -1,5 +1,5 @@
-//===- Kernels.h - evaluation by family, private -----------------*- C++
-//-*-===//
+//===- Kernels.h - evaluation by family, private ----------------*- C++ -*-===//
+
 #pragma once
 
 #include "dialects/nn/eval/Evaluate.h"

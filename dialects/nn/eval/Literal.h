@@ -1,5 +1,4 @@
-//===- Literal.h - a tensor value known now ----------------------*- C++
-//-*-===//
+//===- Literal.h - a tensor value known now ---------------------*- C++ -*-===//
 //
 // What constant folding and the reference evaluator compute with. Elements are
 // kept as double or int64_t whatever the element type, and rounded to it when
@@ -7,6 +6,7 @@
 // strides: a mask of a whole batch costs as much as one row of it.
 //
 //===----------------------------------------------------------------------===//
+
 #pragma once
 
 #include "mlir/IR/BuiltinAttributes.h"

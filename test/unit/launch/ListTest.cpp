@@ -58,6 +58,13 @@ TEST(List, JsonHasTheColumns) {
   FAIL() << "no pipedream";
 }
 
+TEST(List, AloneItListsWhatThereIs) {
+  EXPECT_EQ(list({"--quiet"}), "ops\nschedules\nstrategies\nplanners\n"
+                               "devices\nlosses\noptimizers\n");
+  EXPECT_THAT(list({}), HasSubstr("name        summary\n"
+                                  "ops         ONNX operators\n"));
+}
+
 TEST(List, TextIsATable) {
   EXPECT_EQ(list({"ops"}), "name  since    limits  summary\n"
                            "Add   7,13,14  -       elementwise sum\n");
@@ -68,7 +75,7 @@ TEST(List, TextIsATable) {
 TEST(List, RefusesWhatItDoesNotKnow) {
   for (std::vector<std::string> words :
        {std::vector<std::string>{"list", "colors"},
-        {"list"},
+        {"list", "ops", "losses"},
         {"list", "ops", "--format", "xml"}}) {
     Arguments arguments(words);
     try {

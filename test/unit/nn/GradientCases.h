@@ -1,5 +1,5 @@
-//===- GradientCases.h - ops whose gradients are checked ---------*- C++
-//-*-===//
+//===- GradientCases.h - ops whose gradients are checked --------*- C++ -*-===//
+
 #pragma once
 
 #include <ostream>

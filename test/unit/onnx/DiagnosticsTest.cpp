@@ -29,12 +29,28 @@ TEST(Diagnostics, SameProblemsAreCounted) {
   ASSERT_EQ(all.getEntries().size(), 2u);
   EXPECT_EQ(all.getEntries()[0].count, 7);
   EXPECT_EQ(all.text("m.onnx"),
-            "error: m.onnx: 2 problems\n"
+            "pipec: error: m.onnx: 2 problems\n"
             "  1. node 'n0', 'n1', 'n2', 'n3' and 3 more (Foo, opset 18): is "
             "wrong\n"
             "     remedy: do something\n"
             "  2. node 'other' (Foo, opset 18): is wrong in another way\n"
             "     remedy: do something\n");
+}
+
+TEST(Diagnostics, OneProblemNeedsNoNumberAndNotesComeFirst) {
+  Diagnostics one;
+  Diagnostic d = ofNode("n", "is wrong");
+  d.location = "model.py:12";
+  one.add(d);
+  one.note("remark");
+  one.note("remark");
+  const std::string error =
+      "pipec: error: m.onnx: node 'n' (Foo, opset 18): is wrong\n"
+      "  in the model's source: model.py:12\n"
+      "  remedy: do something\n";
+  EXPECT_EQ(one.text("m.onnx"), "pipec: note: remark\n" + error);
+  EXPECT_EQ(one.takeNotes(), "pipec: note: remark\n");
+  EXPECT_EQ(one.text("m.onnx"), error);
 }
 
 TEST(Diagnostics, TheWorstDecidesTheCode) {

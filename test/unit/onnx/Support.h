@@ -1,5 +1,5 @@
-//===- Support.h - shared by the importer's tests ----------------*- C++
-//-*-===//
+//===- Support.h - shared by the importer's tests ---------------*- C++ -*-===//
+
 #pragma once
 
 #include "compiler/onnx/Import.h"

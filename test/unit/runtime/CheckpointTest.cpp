@@ -354,7 +354,7 @@ TEST(Checkpoint, AFullDiskLeavesNoHalfExport) {
   EXPECT_THAT(run.errors, HasSubstr("cannot write " + folder +
                                     "/t.onnx: File too large; "));
   EXPECT_FALSE(fs::exists(folder + "/t.onnx"));
-  EXPECT_FALSE(fs::exists(folder + "/t.onnx.writing"));
+  EXPECT_FALSE(anyHalfWritten(folder));
 }
 
 constexpr const char *kOutputs[] = {"--checkpoint", "--export", "--metrics",

@@ -21,14 +21,24 @@ TEST(CoreUse, ReadsTheCoresOfTheProcess) {
 
 TEST(CoreUse, OthersHadWhatTheJobHadNot) {
   // Two processes of one machine, one of them with two ranks; one elsewhere.
-  const CoreUse first{1, 11, {10, 1}, 3}, second{1, 12, {9, 1}, 2},
-      elsewhere{2, 11, {50, 0}, 5};
+  const CoreUse first{1, 11, {10, 1}, 3, {3}}, second{1, 12, {9, 1}, 2, {3}},
+      elsewhere{2, 11, {50, 0}, 5, {3}};
   EXPECT_DOUBLE_EQ(shareOfOthers({first, first, second, elsewhere}), 0.4);
   // Idle cores were left: nobody waited.
-  const CoreUse free{1, 11, {10, 5}, 3};
+  const CoreUse free{1, 11, {10, 5}, 3, {3}};
   EXPECT_EQ(shareOfOthers({free}), 0);
   EXPECT_EQ(shareOfOthers({CoreUse()}), 0);
   EXPECT_EQ(shareOfOthers({}), 0);
+}
+
+TEST(CoreUse, ProcessesOnCoresOfTheirOwn) {
+  // Another program sits on the second one's core.
+  const CoreUse first{1, 11, {10, 2}, 8, {1}}, second{1, 12, {10, 0}, 6, {2}},
+      both{1, 13, {20, 2}, 1, {3}};
+  EXPECT_DOUBLE_EQ(shareOfOthers({first, second}), 0.4);
+  EXPECT_DOUBLE_EQ(shareOfOthers({second, first}), 0.4);
+  EXPECT_DOUBLE_EQ(shareOfOthers({first, second, both}), 0.3);
+  EXPECT_EQ(shareOfOthers({first}), 0);
 }
 
 TEST(CoreUse, CountsWhatThisProcessTakes) {

@@ -2,6 +2,7 @@
 #include "runtime/data/DataSource.h"
 #include "runtime/run/LearningRate.h"
 #include "support/Failure.h"
+#include "support/OutputFile.h"
 #include "test/unit/runtime/RunTool.h"
 #include "test/unit/runtime/TestModel.h"
 
@@ -226,6 +227,50 @@ TEST(DataSource, ChecksValues) {
               HasSubstr("value 0 at [0, 0]"));
   ids.lower = -2, ids.ignored = INT64_MIN, ids.upper = 12;
   EXPECT_NO_THROW(open().checkValues(0));
+}
+
+TEST(DataSource, SaysWhatNumbersBelowZeroMean) {
+  OneInput input(2, 1);
+  writeArray(input.file, dictionary("<i8", "(2, 2)"),
+             raw(std::vector<int64_t>{3, 0, -2, 11}));
+  plan::Input &ids = input.plan.inputs[0];
+  auto open = [&] {
+    return DataSource(input.plan, {{"ids", input.file}}, std::nullopt);
+  };
+  ids.upper = 12;
+  // Labels, and what is a label too, count from 0.
+  EXPECT_EQ(failure([&] { open().checkValues(0); }).second,
+            input.file + ": value -2 at [1, 0] is outside [0, 12) of input "
+                         "'ids'; they count from 0");
+  EXPECT_EQ(open().countsFromEnd(), "");
+  ids.ignored = -100;
+  EXPECT_THAT(failure([&] { open().checkValues(0); }).second,
+              HasSubstr("; they count from 0, and -100 marks what is not to "
+                        "count (--loss's ignore_index)"));
+  // Rows of a table count from both ends.
+  ids.ignored = INT64_MIN, ids.lower = -12;
+  EXPECT_NO_THROW(open().checkValues(0));
+  EXPECT_EQ(open().countsFromEnd(),
+            input.file + ": value -2 at [1, 0] of input 'ids' counts from the "
+                         "end, as in ONNX: it means 10; where it marks "
+                         "padding, take an id that does");
+  ids.upper = -1; // no such input
+  EXPECT_EQ(open().countsFromEnd(), "");
+}
+
+TEST(AtomicFile, TwoWritersDoNotMeet) {
+  const std::string folder = freshFolder("writers"), path = folder + "/a.json";
+  {
+    AtomicFile first(path), second(path), never(path);
+    first.file().write("the first one's, which is long");
+    second.file().write("second");
+    never.file().write("x");
+    first.commit();
+    EXPECT_EQ(readText(path), "the first one's, which is long");
+    second.commit();
+    EXPECT_EQ(readText(path), "second");
+  }
+  EXPECT_FALSE(anyHalfWritten(folder));
 }
 
 TEST(DataSource, SaysWhatItWants) {

@@ -144,7 +144,8 @@ TEST(Fault, OverSocketsToo) {
 /// Starts the ranks as torchrun does: numbered by variables.
 std::vector<std::unique_ptr<Process>>
 numbered(const std::string &folder, const std::vector<std::string> &arguments,
-         const std::string &fault) {
+         const std::string &fault,
+         const std::vector<std::string> &variables = {}) {
   std::vector<std::unique_ptr<Process>> ranks;
   const std::string port = std::to_string(20000 + getpid() % 20000);
   for (int rank = 0; rank < 4; ++rank) {
@@ -153,6 +154,7 @@ numbered(const std::string &folder, const std::vector<std::string> &arguments,
     std::vector<std::string> environment = {
         "RANK=" + std::to_string(rank), "WORLD_SIZE=4", "MASTER_ADDR=127.0.0.1",
         "MASTER_PORT=" + port};
+    environment.insert(environment.end(), variables.begin(), variables.end());
     if (!fault.empty())
       environment.push_back("PIPEC_TEST_FAULT=" + fault);
     ranks.push_back(std::make_unique<Process>(toolCommand(folder, arguments),
@@ -177,7 +179,10 @@ TEST(Fault, ProcessesThatAreOnlyNumberedFindEachOther) {
     EXPECT_EQ(run.code, rank == 2 ? 128 + SIGKILL : 76) << run.errors;
     EXPECT_LT(run.seconds, 20);
     if (rank != 2)
-      EXPECT_THAT(run.errors, HasSubstr("rank 2 (stage 2) has died"));
+      EXPECT_THAT(run.errors,
+                  testing::ContainsRegex("rank 2 \\(stage 2\\) has died; "
+                                         "(just|[0-9.]+ s) before it was "
+                                         "[a-z]+ing"));
   }
   // Rank 0 watches over the others; they notice when it is lost.
   ranks = numbered(folder, {"--steps", "8", "--timeout", "20"}, "0 B 3 1 9");
@@ -185,6 +190,48 @@ TEST(Fault, ProcessesThatAreOnlyNumberedFindEachOther) {
     run = ranks[rank]->wait(60);
     EXPECT_EQ(run.code, 76) << run.errors;
     EXPECT_THAT(run.errors, HasSubstr("rank 0 (stage 0) has died"));
+  }
+}
+
+/// As when a machine is suspended: nobody was there to wait.
+TEST(Fault, APauseOfAllProcessesIsNoLoss) {
+  const std::string folder = freshFolder("paused");
+  writePlan(scenarioNamed("four"), folder);
+  const std::vector<std::string> arguments = {"--steps", "400", "--timeout",
+                                              "2"};
+  const std::vector<std::string> slow = {"PIPEC_TEST_SLEEP_US=500"};
+  const std::string metrics = folder + "/metrics.jsonl";
+  auto pause = [&] { // in the middle of it
+    for (int i = 0; i < 3000 && readText(metrics).empty(); ++i)
+      usleep(10000);
+    for (int signal : {SIGSTOP, SIGCONT}) {
+      for (pid_t pid : processesOf(folder))
+        kill(pid, signal);
+      if (signal == SIGSTOP)
+        usleep(4000000);
+    }
+  };
+  const std::vector<double> want = train(scenarioNamed("four"), 400).losses;
+  // Watched by rank 0, by the process that started them, and threads.
+  auto ranks = numbered(folder, arguments, "", slow);
+  pause();
+  Outcome run;
+  for (auto &rank : ranks)
+    EXPECT_EQ((run = rank->wait(60)).code, 0) << run.errors;
+  readMetrics(metrics, run);
+  EXPECT_EQ(run.losses, want);
+  for (const char *transport : {"tcp", "mpi", "inproc"}) {
+    SCOPED_TRACE(transport);
+    fs::remove(metrics);
+    std::vector<std::string> words = arguments;
+    words.insert(words.end(), {"--transport", transport});
+    Process process(toolCommand(folder, words), folder, slow);
+    pause();
+    EXPECT_TRUE(process.running()) << "it was over before the pause";
+    run = process.wait();
+    EXPECT_EQ(run.code, 0) << run.errors;
+    readMetrics(metrics, run);
+    EXPECT_EQ(run.losses, want);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <fcntl.h>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
@@ -29,6 +30,13 @@ std::string readText(const std::string &path) {
   std::stringstream text;
   text << file.rdbuf();
   return text.str();
+}
+
+bool anyHalfWritten(const std::string &folder) {
+  for (const auto &entry : std::filesystem::directory_iterator(folder))
+    if (entry.path().filename().string().find(".writing") != std::string::npos)
+      return true;
+  return false;
 }
 
 Process::Process(const std::vector<std::string> &command,

@@ -55,4 +55,7 @@ void readMetrics(const std::string &path, Outcome &run);
 
 std::string readText(const std::string &path);
 
+/// Whether a file of the folder has its temporary name (OutputFile.h).
+bool anyHalfWritten(const std::string &folder);
+
 } // namespace pipec::test

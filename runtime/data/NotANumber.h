@@ -1,0 +1,13 @@
+//===- NotANumber.h - NaN in arrays -----------------------------*- C++ -*-===//
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace pipec {
+
+/// Index of the first NaN among `count` numbers of a type, or -1; types that
+/// have none have none.
+int64_t firstNan(const std::string &dtype, const char *data, int64_t count);
+
+} // namespace pipec
