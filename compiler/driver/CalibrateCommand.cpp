@@ -1,6 +1,7 @@
 //===- CalibrateCommand.cpp - `pipec calibrate` ---------------------------===//
 #include "compiler/driver/CalibrateCommand.h"
 
+#include "compiler/driver/MeasureCrowd.h"
 #include "compiler/driver/MeasureGenerated.h"
 #include "compiler/driver/MeasureKernels.h"
 #include "compiler/driver/MeasurePrograms.h"
@@ -89,28 +90,35 @@ class Rounds {
 public:
   /// One thread's costs while as many run as the machine's ranks will have,
   /// with operands that are in a core's own cache and that are not; `ranks` of
-  /// `threads` threads each.
-  Rounds(int ranks, int threads, int64_t own, const plan::DeviceModel &device) {
+  /// `threads` threads each, of `all` that take turns.
+  Rounds(int all, int ranks, int threads, int64_t own,
+         const plan::DeviceModel &device) {
     constexpr int kRounds = 3, kPrograms = 16, kKernels = 100;
     const GeneratedKernels kernels(kKernels);
     const MeasuredPrograms programs(kPrograms);
+    std::vector<std::vector<plan::CrowdSample>> crowds;
     std::vector<std::vector<plan::KernelSample>> fars, nears, togethers;
     std::vector<std::vector<plan::TaskSample>> tasks, divided;
-    auto all = [&](const Workers &workers, int share) {
+    auto routines = [&](const Workers &workers, int share) {
       auto samples = measureRoutines(workers, share);
       for (plan::KernelSample &sample : kernels.measure(workers, share))
         samples.push_back(std::move(sample));
       return samples;
     };
     for (int round = 0; round < kRounds; ++round) {
-      nears.push_back(all({ranks * threads, 1, own / 4}, 1));
+      nears.push_back(routines({ranks * threads, 1, own / 4}, 1));
       tasks.push_back(programs.measure({ranks * threads, 1}, device));
-      fars.push_back(all({ranks * threads, 1, 3 * own}, 2));
+      fars.push_back(routines({ranks * threads, 1, 3 * own}, 2));
       if (threads > 1) {
-        togethers.push_back(all({ranks, threads, own / 4}, 3));
+        togethers.push_back(routines({ranks, threads, own / 4}, 3));
         divided.push_back(programs.measure({ranks, threads}, device));
       }
+      if (all > ranks) {
+        crowds.push_back(measureCrowd(programs, all, ranks));
+      }
     }
+    if (all > ranks)
+      crowd = middle(crowds);
     near = middle(nears), far = middle(fars), whole = middle(tasks);
     if (threads > 1)
       together = middle(togethers), wholeTogether = middle(divided);
@@ -118,17 +126,23 @@ public:
 
   std::vector<plan::KernelSample> near, far, together;
   std::vector<plan::TaskSample> whole, wholeTogether;
+  std::vector<plan::CrowdSample> crowd; ///< of more ranks than cores
 
 private:
+  static double middleOf(std::vector<double> times) {
+    std::sort(times.begin(), times.end());
+    return times[times.size() / 2];
+  }
+  static double &timeOf(plan::CrowdSample &sample) { return sample.step; }
+  static double &timeOf(auto &sample) { return sample.seconds; }
   template <typename Sample>
   static std::vector<Sample> middle(std::vector<std::vector<Sample>> &rounds) {
     std::vector<Sample> result = std::move(rounds.front());
     for (size_t i = 0; i < result.size(); ++i) {
-      std::vector<double> times{result[i].seconds};
+      std::vector<double> times{timeOf(result[i])};
       for (size_t r = 1; r < rounds.size(); ++r)
-        times.push_back(rounds[r][i].seconds);
-      std::sort(times.begin(), times.end());
-      result[i].seconds = times[times.size() / 2];
+        times.push_back(timeOf(rounds[r][i]));
+      timeOf(result[i]) = middleOf(times);
     }
     return result;
   }
@@ -164,7 +178,8 @@ int calibrateCommand(int argc, char **argv) {
   topology.device = plan::fitDevice(topology.device, samples);
   topology.device.tile = productTile();
   topology.device.ownCacheBytes = static_cast<double>(own);
-  const Rounds timed(ranks, threads, own, topology.device);
+  const Rounds timed(topology.serverSize(), ranks, threads, own,
+                     topology.device);
   plan::DeviceModel away = topology.device;
   plan::fitKernels(away, timed.far, {});
   plan::fitKernels(topology.device, timed.near, timed.together);
@@ -176,11 +191,14 @@ int calibrateCommand(int argc, char **argv) {
   plan::fitThreads(topology.device, timed.wholeTogether);
   const plan::KernelError after = plan::taskErrors(topology.device, programs);
   topology.device.turnSeconds = measureTurn();
-  const Nap nap = measureNap();
-  topology.device.receiveSeconds = nap.seconds;
-  topology.device.lookShare = nap.coreShare;
-  // A message is seen between two looks, on the average in their middle.
-  topology.levels.back().latency = topology.device.receiveSeconds / 2;
+  topology.levels.back().latency = topology.device.ringSeconds = measureRing();
+  if (!timed.crowd.empty()) {
+    const plan::Crowd crowd =
+        plan::fitCrowd(timed.crowd, topology.serverSize(), ranks,
+                       kCrowdMicrobatches, topology.device.turnSeconds);
+    topology.device.crowdFactor = crowd.factor;
+    topology.device.ringSeconds = std::max(crowd.ringSeconds, 1e-6);
+  }
   topology.levels.back().bandwidth = measureMessages();
   topology.device.name = "calibrated-cpu";
   topology.device.describe = "measured by pipec calibrate";

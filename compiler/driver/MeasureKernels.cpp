@@ -7,7 +7,7 @@
 #include "runtime/kernels/cpu/Kernels.h"
 #include "support/Clock.h"
 #include "support/Cores.h"
-#include "support/Nap.h"
+#include "support/Doorbell.h"
 
 #include <algorithm>
 #include <atomic>
@@ -397,33 +397,34 @@ double measureCalls(const std::function<std::function<void()>()> &make,
   return mean;
 }
 
-Nap measureNap() {
-  std::vector<double> naps;
-  auto sleep = [&] {
-    const double begin = seconds(2);
-    nap(kLookNanoseconds);
-    naps.push_back(seconds(2) - begin);
-  };
-  for (int i = 0; i < 401; ++i)
-    sleep();
-  std::nth_element(naps.begin(), naps.begin() + 200, naps.end());
-  const double middle = naps[200];
-  // Its core as others see it who would compute on it.
-  std::atomic<bool> over{false};
-  std::vector<std::thread> busy;
-  for (int core = 0; core < availableCores(); ++core)
-    busy.emplace_back([&] {
-      while (!over.load(std::memory_order_relaxed))
-        ;
-    });
-  const double begin = now(), core = coreSeconds();
-  for (int i = 0; i < 1000; ++i)
-    sleep();
-  const double share = (coreSeconds() - core) / (now() - begin);
-  over = true;
-  for (std::thread &thread : busy)
-    thread.join();
-  return {middle, std::min(share, 1.0)};
+double measureRing() {
+  constexpr int kRings = 201;
+  std::array<Bell, 2> bells;
+  std::atomic<double> rung{0};
+  std::atomic<bool> resting{false};
+  std::vector<double> times;
+  std::thread sleeper([&] {
+    const Doorbell door(1, {&bells[0], &bells[1]}, true);
+    for (uint32_t heard = 0; heard < kRings; ++heard) {
+      resting = true;
+      while (door.rings() == heard)
+        door.rest(heard, 1'000'000'000);
+      times.push_back(now() - rung);
+    }
+  });
+  const Doorbell door(0, {&bells[0], &bells[1]}, true);
+  for (int i = 0; i < kRings; ++i) {
+    while (!resting.exchange(false))
+      ;
+    // Long enough for its core to be idle.
+    for (const double begin = now(); now() < begin + 3e-4;)
+      ;
+    rung = now();
+    door.ring(1);
+  }
+  sleeper.join();
+  std::nth_element(times.begin(), times.begin() + kRings / 2, times.end());
+  return times[kRings / 2];
 }
 
 double measureTurn() {

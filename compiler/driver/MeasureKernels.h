@@ -46,12 +46,8 @@ plan::ProductTile productTile();
 /// What a rank does between two tasks, most of which is to read the clocks, s.
 double measureTurn();
 
-struct Nap {
-  double seconds = 0;   ///< the middle of many
-  double coreShare = 0; ///< of them that it takes from who computes
-};
-/// How a rank that waits for a message sleeps between two looks
-/// (runtime/control/Watch.cpp asks for 20 us).
-Nap measureNap();
+/// From a ring (support/Doorbell) until the rank that slept on an idle core
+/// runs, s.
+double measureRing();
 
 } // namespace pipec

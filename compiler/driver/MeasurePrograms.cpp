@@ -165,8 +165,20 @@ private:
   void *library = nullptr;
 };
 
+namespace {
+
+double middle(std::vector<double> &times) {
+  if (times.empty())
+    fail();
+  const auto at = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+  std::nth_element(times.begin(), at, times.end());
+  return *at;
+}
+
+} // namespace
+
 /// What one worker runs the program in.
-class MeasuredPrograms::Program::Rank {
+class MeasuredPrograms::Program::Rank : public Worker {
 public:
   Rank(const Program &program, int threads)
       : program(program), threads(threads) {
@@ -187,17 +199,28 @@ public:
 
   /// One step: two forwards, then backward and forward in turn.
   void step() {
-    std::memset(base(PIPEC_GRADIENTS, 0), 0,
-                static_cast<size_t>(program.bytes[PIPEC_GRADIENTS]));
+    begin();
     for (int i = 0; i < kMicrobatches + kKept - 1; ++i) {
       if (i < kMicrobatches)
-        call("forward", i);
+        forward(i);
       if (i >= kKept - 1)
-        call("backward", i - kKept + 1);
+        backward(i - kKept + 1);
     }
+    end();
+  }
+
+  void begin() override {
+    std::memset(base(PIPEC_GRADIENTS, 0), 0,
+                static_cast<size_t>(program.bytes[PIPEC_GRADIENTS]));
+  }
+  void forward(int microbatch) override { call("forward", microbatch); }
+  void backward(int microbatch) override { call("backward", microbatch); }
+  void end() override {
     call("update", 0);
     ++update;
   }
+
+  double usual(const std::string &task) override { return middle(times[task]); }
 
   std::map<std::string, std::vector<double>> times;
 
@@ -261,18 +284,6 @@ private:
   int64_t update = 0;
 };
 
-namespace {
-
-double middle(std::vector<double> &times) {
-  if (times.empty())
-    fail();
-  const auto at = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
-  std::nth_element(times.begin(), at, times.end());
-  return *at;
-}
-
-} // namespace
-
 MeasuredPrograms::MeasuredPrograms(int count) {
   MLIRContext context;
   context.disableMultithreading();
@@ -314,6 +325,13 @@ MeasuredPrograms::measure(const Workers &workers,
     }
   }
   return samples;
+}
+
+size_t MeasuredPrograms::size() const { return programs.size(); }
+
+std::unique_ptr<MeasuredPrograms::Worker>
+MeasuredPrograms::worker(size_t number) const {
+  return std::make_unique<Program::Rank>(*programs[number], 1);
 }
 
 } // namespace pipec

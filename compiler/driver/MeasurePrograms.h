@@ -4,6 +4,7 @@
 #include "compiler/driver/MeasureKernels.h"
 
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace pipec {
@@ -19,6 +20,21 @@ public:
   /// Runs their steps as ranks do, a rank a worker, and times their tasks.
   std::vector<plan::TaskSample> measure(const Workers &workers,
                                         const plan::DeviceModel &device) const;
+
+  /// What a thread runs steps of a program in, one task after the other. Of
+  /// microbatches two are kept.
+  class Worker {
+  public:
+    virtual ~Worker() = default;
+    virtual void begin() = 0; ///< of a step
+    virtual void forward(int microbatch) = 0;
+    virtual void backward(int microbatch) = 0;
+    virtual void end() = 0; ///< with the update
+    /// Core seconds of its "forward", "backward" or "update": the middle.
+    virtual double usual(const std::string &task) = 0;
+  };
+  size_t size() const;
+  std::unique_ptr<Worker> worker(size_t number) const;
 
 private:
   class Program;

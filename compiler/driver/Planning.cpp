@@ -664,6 +664,7 @@ void applyProfileFile(const CompileOptions &o, ModelFacts &facts,
   if (!profile.origin.modelSha256.empty())
     asked.modelSha256 = sha256OfFile(o.model);
   const std::string remark = plan::applyProfile(profile, asked, graph);
+  facts.topology.device.crowdFactor = 1; // its times are of tasks as they run
   if (profile.step)
     fitToStep(o, profile, graph, facts);
   if (!remark.empty() && !o.quiet && !o.again)

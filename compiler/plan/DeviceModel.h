@@ -66,12 +66,13 @@ struct DeviceModel {
   /// routines, the cost of starting one, and what share of the threads' time is
   /// not lost.
   double wakeSeconds = 0, forkSeconds = 0, forkEfficiency = 1;
-  /// What a rank waits for a message even when it was sent long before: it is
-  /// announced, and moved once both sides look; s. Calibrated CPUs alone.
-  double receiveSeconds = 0;
-  /// Share of a core that a rank takes while it waits, looking and sleeping in
-  /// turn; it counts where ranks share cores.
-  double lookShare = 0;
+  /// From the message that wakes a sleeping rank until it computes again, where
+  /// ranks outnumber the cores; s. Calibrated CPUs alone: there who receives
+  /// copies, too.
+  double ringSeconds = 0;
+  /// How much longer tasks take where ranks outnumber the cores, and find in no
+  /// core's cache what they left there.
+  double crowdFactor = 1;
   // Interconnect when no cluster file says otherwise: bytes/s, s.
   double intraBandwidth = 0, intraLatency = 0;
   double interBandwidth = 0, interLatency = 0;

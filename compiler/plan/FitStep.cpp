@@ -13,7 +13,7 @@ constexpr double kLeast = 0.05;
 
 Topology withMessages(Topology topology, double share) {
   topology.device.turnSeconds *= share;
-  topology.device.receiveSeconds *= share;
+  topology.device.ringSeconds *= share;
   for (Level &level : topology.levels) {
     level.latency *= share;
     level.bandwidth /= share;

@@ -5,6 +5,7 @@
 #include "compiler/plan/SharedWeights.h"
 #include "compiler/schedule/Generator.h"
 #include "compiler/schedule/SharedCores.h"
+#include "support/Backoff.h"
 
 #include <algorithm>
 #include <cmath>
@@ -12,6 +13,7 @@
 #include <map>
 
 #include <numeric>
+#include <set>
 
 namespace pipec::plan {
 
@@ -190,55 +192,52 @@ int64_t StepModel::effort(const std::vector<int> &replicas) const {
   return steps * stages * microbatches * 2 + layout;
 }
 
-namespace {
-
-/// What stage `s` does before a task for what it receives: it sleeps until its
-/// next look, then copies.
-struct Receipt {
-  double sleep = 0, copy = 0;
-};
-Receipt receiptOf(const Topology &topology,
-                  const std::vector<StagePlan> &stages, size_t s,
-                  bool backward) {
-  constexpr int64_t kAtOnce = 4096; // bytes that come with their announcement
-  if (backward ? s + 1 == stages.size() : s == 0)
-    return {};
-  const size_t from = backward ? s + 1 : s - 1;
-  const int64_t bytes =
-      backward ? stages[s + 1].receiveGradientBytes : stages[s].receiveBytes;
-  if (bytes <= kAtOnce || stages[from].devices == stages[s].devices ||
-      topology.device.receiveSeconds <= 0)
-    return {};
-  const Link link = boundaryLink(topology, stages[std::min(from, s)].devices,
-                                 stages[std::max(from, s)].devices);
-  return {topology.device.receiveSeconds,
-          static_cast<double>(bytes) / link.bandwidth};
+/// Whether ranks outnumber the cores of some server.
+static bool crowded(const Topology &topology,
+                    const std::vector<StagePlan> &stages) {
+  std::map<int, std::set<int>> onServer;
+  if (topology.cores > 0)
+    for (const StagePlan &stage : stages)
+      for (int device : stage.devices)
+        onServer[topology.server(device)].insert(device);
+  return std::any_of(onServer.begin(), onServer.end(), [&](const auto &one) {
+    return static_cast<int>(one.second.size()) > topology.cores;
+  });
 }
-
-} // namespace
 
 double receiveSeconds(const Topology &topology,
                       const std::vector<StagePlan> &stages, size_t s,
                       bool backward) {
-  const Receipt receipt = receiptOf(topology, stages, s, backward);
-  return topology.device.turnSeconds + receipt.sleep + receipt.copy;
+  constexpr int64_t kAtOnce = 4096; // bytes that come with their announcement
+  const double turn = topology.device.turnSeconds;
+  if (backward ? s + 1 == stages.size() : s == 0)
+    return turn;
+  const size_t from = backward ? s + 1 : s - 1;
+  const int64_t bytes =
+      backward ? stages[s + 1].receiveGradientBytes : stages[s].receiveBytes;
+  if (bytes <= kAtOnce || stages[from].devices == stages[s].devices ||
+      topology.device.ringSeconds <= 0)
+    return turn;
+  const Link link = boundaryLink(topology, stages[std::min(from, s)].devices,
+                                 stages[std::max(from, s)].devices);
+  return turn + static_cast<double>(bytes) / link.bandwidth;
 }
 
-/// How long a few bytes take to the next stage. A rank first looks for messages
-/// without a sleep: what comes soon, as between stages of small tasks, is seen
-/// at once.
+/// How long a few bytes take to the next stage. A rank with a core of its own
+/// first looks for messages without a sleep: what comes soon, as between stages
+/// of small tasks, is seen at once. Others sleep until they are woken.
 static double latencyBefore(const Topology &topology,
                             const std::vector<StagePlan> &stages, size_t s,
                             const Link &link) {
-  constexpr double kSeen = 3e-6, kEager = 40e-6;
-  if (topology.device.receiveSeconds <= 0)
-    return link.latency;
+  constexpr double kSeen = 3e-6;
+  if (crowded(topology, stages))
+    return topology.device.ringSeconds;
   double wait = 0;
   for (const StagePlan *stage : {&stages[s - 1], &stages[s]})
     wait =
         std::max({wait, stage->forwardSeconds,
                   stage->backwardInputSeconds + stage->backwardWeightSeconds});
-  return std::min(link.latency, kSeen + std::max(0.0, wait - kEager));
+  return std::min(link.latency, kSeen + std::max(0.0, wait - kEagerSeconds));
 }
 
 /// What a boundary's message is under way before its receiver can take it:
@@ -246,33 +245,18 @@ static double latencyBefore(const Topology &topology,
 static double hopSeconds(const Topology &topology,
                          const std::vector<StagePlan> &stages, size_t s,
                          const Link &link, int64_t bytes) {
-  return topology.device.receiveSeconds > 0 && bytes > 0
+  return topology.device.ringSeconds > 0 && bytes > 0
              ? latencyBefore(topology, stages, s, link)
              : transferSeconds(link, bytes);
-}
-
-/// The costs where devices share cores: who sleeps leaves its core to others,
-/// so that the sleep is part of the message's way, not of the task.
-static schedule::Costs sharedCosts(const Topology &topology,
-                                   const std::vector<StagePlan> &stages,
-                                   int slices) {
-  schedule::Costs costs = scheduleCosts(topology, stages, slices);
-  for (size_t s = 0; s < stages.size(); ++s) {
-    const double forward = receiptOf(topology, stages, s, false).sleep;
-    const double backward = receiptOf(topology, stages, s, true).sleep;
-    costs.forward[s] -= forward;
-    costs.backwardInput[s] -= backward;
-    if (s > 0)
-      costs.comm[s - 1] += forward;
-  }
-  return costs;
 }
 
 schedule::Costs scheduleCosts(const Topology &topology,
                               const std::vector<StagePlan> &stages,
                               int slices) {
   schedule::Costs costs;
-  double piece = 1.0 / slices;
+  const double slower =
+      crowded(topology, stages) ? topology.device.crowdFactor : 1;
+  const double piece = slower / slices;
   for (size_t s = 0; s < stages.size(); ++s) {
     costs.forward.push_back(piece * stages[s].forwardSeconds +
                             receiveSeconds(topology, stages, s, false));
@@ -325,7 +309,6 @@ static schedule::CoreSharing coreSharing(const Topology &topology,
                                          const std::vector<StagePlan> &stages) {
   schedule::CoreSharing sharing;
   sharing.cores = topology.cores;
-  sharing.looking = topology.device.lookShare;
   if (topology.cores == 0)
     return sharing;
   for (int d = 0; d < order.devices(); ++d) {
@@ -430,13 +413,12 @@ static double leastShared(const schedule::Schedule &order,
 StepModel::Timing
 StepModel::synchronousStep(const std::vector<StagePlan> &stages) const {
   const schedule::Schedule &order = scheduleFor(stages);
-  schedule::Costs priced = scheduleCosts(asked.topology, stages, order.slices);
+  const schedule::Costs priced =
+      scheduleCosts(asked.topology, stages, order.slices);
   // A device updates once its last backward is done and gradients are summed.
   schedule::Timeline line;
   schedule::CoreSharing sharing = coreSharing(asked.topology, order, stages);
-  if (sharing.scarce())
-    priced = sharedCosts(asked.topology, stages, order.slices);
-  else
+  if (!sharing.scarce())
     line = schedule::simulate(order, priced, {});
   const bool overlaps = overlapsReduction(asked.topology);
   std::vector<double> after = overlaps
@@ -479,9 +461,11 @@ StepModel::synchronousStep(const std::vector<StagePlan> &stages) const {
 double StepModel::steadyPeriod(const std::vector<StagePlan> &stages) const {
   double period = 0, roundTrip = 0;
   std::map<int, double> onServer; ///< work of a microbatch
+  const double slower =
+      crowded(asked.topology, stages) ? asked.topology.device.crowdFactor : 1;
   for (size_t s = stages.size(); s-- > 0;) {
     const StagePlan &stage = stages[s];
-    double load = stageSeconds(stage) + stage.allReduceSeconds +
+    double load = slower * stageSeconds(stage) + stage.allReduceSeconds +
                   updateSeconds(stage.parameterBytes) +
                   receiveSeconds(asked.topology, stages, s, false) +
                   receiveSeconds(asked.topology, stages, s, true);

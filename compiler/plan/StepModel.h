@@ -101,10 +101,9 @@ private:
   int64_t memoryLimit;
 };
 
-/// Seconds between two tasks, and that stage `s` waits for what it receives
-/// forward (or, `backward`, for the gradient of what it sends), however early
-/// it was sent (DeviceModel::receiveSeconds), and copies it; a few bytes come
-/// with their announcement.
+/// Seconds between two tasks, and that stage `s` copies what it receives
+/// forward (or, `backward`, the gradient of what it sends) where receivers do
+/// (DeviceModel::ringSeconds); a few bytes come with their announcement.
 double receiveSeconds(const Topology &topology,
                       const std::vector<StagePlan> &stages, size_t s,
                       bool backward);

@@ -72,26 +72,36 @@ Link linkInto(const Topology &topology, const PlanResult &result, size_t s) {
   return worst;
 }
 
-/// On CPUs that were timed the receiver copies what it takes.
-/// They look for it as long as 40 us without a sleep.
+/// Ranks on the fullest server, of all that the plan uses.
+int ranksOnAServer(const PlanRequest &request, const PlanResult &result);
+
+bool outnumber(const PlanRequest &request, const PlanResult &result) {
+  const int cores = request.topology.cores;
+  return cores > 0 && ranksOnAServer(request, result) > cores;
+}
+
+/// On CPUs that were timed the receiver copies what it takes. It looks for it
+/// as long as 1 ms without a sleep, or sleeps where others want its core.
 double hopOf(const PlanRequest &request, const PlanResult &result, size_t s,
              const Link &link, int64_t bytes) {
   if (bytes == 0)
     return 0;
-  if (request.topology.device.receiveSeconds <= 0)
+  const double ring = request.topology.device.ringSeconds;
+  if (ring <= 0)
     return link.latency + static_cast<double>(bytes) / link.bandwidth;
-  double longest = 40e-6;
+  if (outnumber(request, result))
+    return ring;
+  double longest = 1e-3;
   for (size_t side : {s - 1, s}) {
     const StagePlan &stage = result.stages[side];
     longest =
         std::max({longest, stage.forwardSeconds,
                   stage.backwardInputSeconds + stage.backwardWeightSeconds});
   }
-  return std::min(link.latency, longest - 40e-6 + 3e-6);
+  return std::min(link.latency, longest - 1e-3 + 3e-6);
 }
 
-/// What a stage waits for a message of stage `from`, whenever it was sent, and
-/// the copy of it.
+/// What a stage does for a message of stage `from` before its task.
 double takingOf(const PlanRequest &request, const PlanResult &result, int stage,
                 int from) {
   const double turn = request.topology.device.turnSeconds;
@@ -101,12 +111,12 @@ double takingOf(const PlanRequest &request, const PlanResult &result, int stage,
                   &other = result.stages[static_cast<size_t>(from)];
   const int64_t bytes =
       from < stage ? mine.receiveBytes : other.receiveGradientBytes;
-  const double wait = request.topology.device.receiveSeconds;
-  if (mine.devices == other.devices || bytes <= 4096 || wait <= 0)
+  if (mine.devices == other.devices || bytes <= 4096 ||
+      request.topology.device.ringSeconds <= 0)
     return turn;
   const Link link = linkInto(request.topology, result,
                              static_cast<size_t>(std::max(stage, from)));
-  return turn + wait + static_cast<double>(bytes) / link.bandwidth;
+  return turn + static_cast<double>(bytes) / link.bandwidth;
 }
 
 /// Longest paths through list order and data dependencies: walks along every
@@ -119,6 +129,8 @@ public:
         devices(order.order.size()), after(devices, 0),
         hops(result.stages.size() + 1, 0),
         ahead(schedule::forwardsAhead(order)) {
+    if (outnumber(request, result))
+      slower = request.topology.device.crowdFactor;
     for (size_t s = 1; s < result.stages.size(); ++s) {
       const Link link = linkInto(request.topology, result, s);
       hops[s] = hopOf(request, result, s, link,
@@ -144,6 +156,7 @@ public:
   }
 
   double latency = 0; ///< the longest between neighbours
+  double slower = 1;  ///< tasks, as they would be alone
 
 private:
   double &at(std::vector<double> &list, int stage, int microbatch) {
@@ -213,7 +226,7 @@ private:
     if (a.kind == schedule::Kind::B || a.kind == schedule::Kind::W)
       seconds += stage.backwardWeightSeconds;
     const double start = std::max(clock[d], ready);
-    clock[d] = start + taken + seconds / order.slices;
+    clock[d] = start + taken + slower * seconds / order.slices;
     if (!forward) {
       const bool keepsAll = a.stage == 0 || a.kind == schedule::Kind::W;
       backward[{a.stage, d}] = {keepsAll ? start : clock[d], clock[d]};
@@ -330,27 +343,22 @@ int ranksOnAServer(const PlanRequest &request, const PlanResult &result) {
 }
 
 /// The step of `order` is its longest path. Ranks that share cores take turns:
-/// no task is faster than that, but who sleeps before one may have slept while
-/// it computed another, and none slower than ranks / cores.
+/// no task is faster than that, and none slower than ranks / cores.
 void checkOrder(const schedule::Schedule &order, const PlanRequest &request,
                 const PlanResult &result) {
   Paths paths(order, request, result);
   const bool barrier = request.strategy.barrier;
-  const int ranks = ranksOnAServer(request, result);
-  const int cores = request.topology.cores;
-  if (cores == 0 || ranks <= cores) {
+  if (!outnumber(request, result)) {
     expectClose(result.stepSeconds, barrier ? paths.alone() : paths.following(),
                 "the step time");
     return;
   }
   // Without a barrier steps overlap, so that only the longest is known.
-  PlanRequest awake = request;
-  double &sleep = awake.topology.device.receiveSeconds;
-  sleep = std::min(sleep, 1e-15);
-  const double least = barrier ? Paths(order, awake, result).alone() : 0;
   const double path = paths.alone();
-  const double slowed = path * ranks / cores +
-                        (barrier ? 0 : 2 * order.devices() * paths.latency);
+  const double least = barrier ? path : 0;
+  const double slowed =
+      path * ranksOnAServer(request, result) / request.topology.cores +
+      (barrier ? 0 : 2 * order.devices() * paths.latency);
   expect(result.stepSeconds >= least * (1 - 1e-9) &&
              result.stepSeconds <= slowed * (1 + 1e-9),
          "the step time of ranks that share cores is outside its bounds");
@@ -389,6 +397,8 @@ void checkPeriod(const PlanRequest &request, const PlanResult &result) {
   const Topology &topology = request.topology;
   std::vector<double> lower; // of the period
   std::map<int, double> onServer;
+  const double slower =
+      outnumber(request, result) ? topology.device.crowdFactor : 1;
   const size_t count = result.stages.size();
   std::vector<double> there(count, 0), back(count, 0); // into a stage, and back
   for (size_t s = 1; s < count; ++s) {
@@ -402,8 +412,8 @@ void checkPeriod(const PlanRequest &request, const PlanResult &result) {
     auto load = [&](size_t of) {
       const StagePlan &one = result.stages[of];
       const int at = static_cast<int>(of);
-      return workOf(one) + one.allReduceSeconds + updateOf(request, one) +
-             takingOf(request, result, at, at - 1) +
+      return slower * workOf(one) + one.allReduceSeconds +
+             updateOf(request, one) + takingOf(request, result, at, at - 1) +
              takingOf(request, result, at, at + 1);
     };
     lower.push_back(load(s) / stage.replicas);

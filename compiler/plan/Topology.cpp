@@ -200,13 +200,12 @@ DeviceModel customDevice(const Json &device, const std::string &origin) {
   if (device.contains("threads"))
     d.threads = static_cast<int>(std::clamp(
         positive(device, "threads", origin, "\"device\""), 1.0, 1e4));
-  if (device.contains("receive_us"))
-    d.receiveSeconds =
-        number(device, "receive_us", origin, "\"device\"") * 1e-6;
-  if (device.contains("look_share")) {
-    d.lookShare = number(device, "look_share", origin, "\"device\"");
-    if (d.lookShare > 1)
-      bad(origin, "\"device\": \"look_share\" is a share, at most 1");
+  if (device.contains("ring_us"))
+    d.ringSeconds = number(device, "ring_us", origin, "\"device\"") * 1e-6;
+  if (device.contains("crowd")) {
+    d.crowdFactor = number(device, "crowd", origin, "\"device\"");
+    if (d.crowdFactor < 1)
+      bad(origin, "\"device\": \"crowd\" is a factor, at least 1");
   }
   if (device.contains("task_us"))
     d.taskSeconds = number(device, "task_us", origin, "\"device\"") * 1e-6;
@@ -253,8 +252,8 @@ void refuseUnknownMembers(const ParsedJson &file) {
           "convolution_us",
           "task_us",
           "turn_us",
-          "receive_us",
-          "look_share",
+          "ring_us",
+          "crowd",
           "threads",
           "wake_us",
           "fork_us",
@@ -419,9 +418,10 @@ std::string writeTopology(const Topology &topology) {
         {"convolution", d.convolutionEfficiency},
         {"attention", d.attentionEfficiency},
         {"memory", d.memoryEfficiency}}}};
-  if (d.receiveSeconds > 0)
-    root["device"]["receive_us"] = d.receiveSeconds * 1e6,
-    root["device"]["look_share"] = d.lookShare;
+  if (d.ringSeconds > 0)
+    root["device"]["ring_us"] = d.ringSeconds * 1e6;
+  if (d.crowdFactor > 1)
+    root["device"]["crowd"] = d.crowdFactor;
   if (!d.farKernels.empty()) {
     root["device"]["own_cache_KiB"] = d.ownCacheBytes / 1024;
     root["device"]["far_kernels_ns"] = kernelsOf(d.farKernels);

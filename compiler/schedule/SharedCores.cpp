@@ -141,8 +141,7 @@ private:
     }
     load.clear();
     for (int d = 0; d < devices; ++d)
-      load[sharing.server[d]] +=
-          copies(d) * (state[d].computing ? 1 : sharing.looking);
+      load[sharing.server[d]] += state[d].computing ? copies(d) : 0;
   }
 
   double rate(int d) const {

@@ -3,7 +3,7 @@
 // Ranks on CPUs may outnumber the cores of their server. They then take turns:
 // while more devices compute than there are cores, each is slowed alike. What
 // one device does not use, another gets, so that idle time in the order costs
-// less than on devices of their own; but for what looking for messages takes.
+// less than on devices of their own.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -18,8 +18,6 @@ struct CoreSharing {
   /// Equal devices of that server that this one stands for (replicas that do
   /// the same at the same time); empty: 1 each.
   std::vector<int> copies;
-  /// What share of a core a device takes that waits: it looks for messages.
-  double looking = 0;
 
   /// Whether devices can outnumber the cores of some server.
   bool scarce() const;

@@ -1,30 +1,9 @@
 //===- Watch.cpp - what a rank does now, and whether it may go on ---------===//
 #include "runtime/control/Watch.h"
 
-#include "support/Nap.h"
-
-#include <sched.h>
+#include "support/Backoff.h"
 
 namespace pipec {
-namespace {
-
-/// Polls eagerly at first, then leaves the core to others: on a machine with
-/// more ranks than cores a spinning rank slows the one it waits for.
-class Backoff {
-public:
-  void pause() {
-    if (++tries < 64) {
-      sched_yield();
-      return;
-    }
-    nap(tries < 20000 ? kLookNanoseconds : 10 * kLookNanoseconds);
-  }
-
-private:
-  int tries = 0;
-};
-
-} // namespace
 
 std::string describe(const Operation &operation) {
   std::string text = operation.what;
@@ -89,7 +68,7 @@ std::string Watch::explain() const {
 }
 
 void Watch::until(const std::function<bool()> &ready,
-                  const Operation &operation) {
+                  const Operation &operation, const Doorbell *bell) {
   if (ready())
     return;
   const Operation before = snapshot().operation;
@@ -97,21 +76,24 @@ void Watch::until(const std::function<bool()> &ready,
   now.waiting = true;
   enter(now);
   Backoff backoff;
-  while (!ready()) {
+  while (true) {
+    const uint32_t heard = bell ? bell->rings() : 0;
+    if (ready())
+      break;
     check();
     if (idle)
       idle();
     if (yielding) // rests by itself: here it would keep others from going on
       yielding();
     else
-      backoff.pause();
+      backoff.pause(bell, heard);
   }
   enter(before);
 }
 
 void Watch::wait(Transport &transport, Request &request,
                  const Operation &operation) {
-  until([&] { return transport.done(request); }, operation);
+  until([&] { return transport.done(request); }, operation, transport.bell());
 }
 
 Watch::Snapshot Watch::snapshot() const {

@@ -81,8 +81,10 @@ public:
   void check();
   /// The alarm's message, and what this rank was doing.
   std::string explain() const;
-  /// Returns when `ready` says so. Throws Alarmed.
-  void until(const std::function<bool()> &ready, const Operation &operation);
+  /// Returns when `ready` says so; what it waits for rings `bell`, if there is
+  /// one. Throws Alarmed.
+  void until(const std::function<bool()> &ready, const Operation &operation,
+             const Doorbell *bell = nullptr);
   /// Returns when the transfer is done. Throws Alarmed.
   void wait(Transport &transport, Request &request, const Operation &operation);
 

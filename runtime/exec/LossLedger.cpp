@@ -104,14 +104,14 @@ void LossLedger::waitFor(int64_t step) {
           poll();
           return outgoing.empty();
         },
-        operation);
+        operation, transport.bell());
   operation.step = next;
   watch.until(
       [&] {
         poll();
         return next >= step;
       },
-      operation);
+      operation, transport.bell());
 }
 
 void LossLedger::close() {

@@ -96,7 +96,7 @@ void OutputLedger::send(const Wanted &entry, int64_t number, const char *data) {
         poll();
         return outgoing.size() < kOutgoing;
       },
-      operation("waiting to send an output"));
+      operation("waiting to send an output"), transport.bell());
   Message &message = outgoing.emplace_back();
   const auto bytes = static_cast<size_t>(entry.output->bytes);
   message.bytes.resize(sizeof number + bytes);
@@ -184,7 +184,7 @@ void OutputLedger::drain() {
         poll();
         return outgoing.empty();
       },
-      operation("waiting to send an output"));
+      operation("waiting to send an output"), transport.bell());
 }
 
 void OutputLedger::finish() {
@@ -196,7 +196,7 @@ void OutputLedger::finish() {
                std::all_of(wanted.begin(), wanted.end(),
                            [](const Wanted &entry) { return !entry.missing; });
       },
-      operation("waiting for outputs"));
+      operation("waiting for outputs"), transport.bell());
 }
 
 void OutputLedger::close() {

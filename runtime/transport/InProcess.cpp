@@ -1,5 +1,6 @@
 //===- InProcess.cpp - ranks as threads of one process --------------------===//
 #include "runtime/transport/Transport.h"
+#include "support/Doorbell.h"
 
 #include <atomic>
 #include <cstring>
@@ -23,6 +24,15 @@ struct Side {
 /// first.
 class Hub {
 public:
+  explicit Hub(int ranks) : bells(static_cast<size_t>(ranks)) {}
+
+  std::vector<Bell *> allBells() {
+    std::vector<Bell *> all;
+    for (Bell &bell : bells)
+      all.push_back(&bell);
+    return all;
+  }
+
   /// Matches the side with the oldest one of the other kind and copies, or
   /// leaves it waiting.
   void meet(int from, int to, int tag, bool sending, const Side &mine) {
@@ -71,6 +81,7 @@ private:
   struct Queue {
     std::deque<Side> sends, receives;
   };
+  std::vector<Bell> bells; ///< by rank
   std::shared_mutex closing;
   bool closed = false;
   std::mutex mutex;
@@ -80,7 +91,8 @@ private:
 class InProcess : public Transport {
 public:
   InProcess(std::shared_ptr<Hub> hub, int rank, int ranks)
-      : hub(std::move(hub)), self(rank), ranks(ranks) {}
+      : hub(std::move(hub)), self(rank), ranks(ranks),
+        door(rank, this->hub->allBells(), true) {}
 
   int rank() const override { return self; }
   int size() const override { return ranks; }
@@ -89,6 +101,7 @@ public:
     const Request request = start(self, to, tag);
     char *source = const_cast<char *>(static_cast<const char *>(data));
     hub->meet(self, to, tag, true, {&transfers[request].done, source, bytes});
+    door.ring(to);
     return request;
   }
 
@@ -96,6 +109,7 @@ public:
     const Request request = start(from, self, tag);
     hub->meet(from, self, tag, false,
               {&transfers[request].done, static_cast<char *>(data), bytes});
+    door.ring(from); // whose send may be done
     return request;
   }
 
@@ -118,6 +132,8 @@ public:
       } // matched just now: the copy is being made
     finish(request);
   }
+
+  const Doorbell *bell() const override { return &door; }
 
   void close() override {}
   void abandon() override { hub->close(); }
@@ -147,6 +163,7 @@ private:
 
   std::shared_ptr<Hub> hub;
   int self, ranks;
+  Doorbell door;
   std::deque<Transfer> transfers;
   std::vector<Request> free;
 };
@@ -155,7 +172,7 @@ private:
 
 std::vector<std::unique_ptr<Transport>> openInProcess(const Meeting &meeting) {
   const int ranks = meeting.ranks;
-  auto hub = std::make_shared<Hub>();
+  auto hub = std::make_shared<Hub>(ranks);
   std::vector<std::unique_ptr<Transport>> ends;
   for (int rank = 0; rank < ranks; ++rank)
     ends.push_back(std::make_unique<InProcess>(hub, rank, ranks));

@@ -1,5 +1,7 @@
 //===- Mpi.cpp - ranks as processes connected by Open MPI -----------------===//
+#include "runtime/transport/SharedPage.h"
 #include "runtime/transport/Transport.h"
+#include "support/Doorbell.h"
 #include "support/Failure.h"
 
 #define OMPI_SKIP_MPICXX 1
@@ -15,6 +17,9 @@ namespace {
 
 /// MPI counts in int: a longer message is several, which arrive in order.
 constexpr int64_t kMaxMessage = int64_t(1) << 30;
+
+/// What is no longer goes with its announcement: its sender waits for nobody.
+constexpr int64_t kAtOnce = 1024;
 
 void check(int result, const char *what) {
   if (result == MPI_SUCCESS)
@@ -49,6 +54,7 @@ public:
     MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &bound, &found);
     if (!found || *bound < kTagLinks)
       throw Failure(Exit::Unavailable, "this MPI has too few message tags");
+    hangBells();
   }
 
   int rank() const override { return self; }
@@ -64,11 +70,14 @@ public:
             "MPI_Isend");
       next += part, bytes -= part;
     } while (bytes > 0);
+    if (door)
+      door->ring(to);
     return request;
   }
 
   Request receive(int from, int tag, void *data, int64_t bytes) override {
     const Request request = start();
+    transfers[request].tell = bytes > kAtOnce ? from : -1;
     auto *next = static_cast<char *>(data);
     do {
       const int64_t part = std::min(bytes, kMaxMessage);
@@ -85,8 +94,11 @@ public:
       return true;
     // A look that moves a message's data may say so only at the next one: who
     // would sleep between the two looks twice.
-    if (!look(transfers[request]) && !look(transfers[request]))
+    Transfer &transfer = transfers[request];
+    if (!look(transfer.parts) && !look(transfer.parts))
       return false;
+    if (door && transfer.tell >= 0)
+      door->ring(transfer.tell);
     finish(request);
     return true;
   }
@@ -94,12 +106,14 @@ public:
   void cancel(Request &request) override {
     if (request == kNoRequest)
       return;
-    for (MPI_Request &part : transfers[request])
+    for (MPI_Request &part : transfers[request].parts)
       if (part != MPI_REQUEST_NULL)
         check(MPI_Cancel(&part), "MPI_Cancel");
     while (!done(request)) {
     }
   }
+
+  const Doorbell *bell() const override { return door ? &*door : nullptr; }
 
   void close() override {
     stopEventThread();
@@ -107,6 +121,44 @@ public:
   }
 
 private:
+  struct Transfer {
+    std::vector<MPI_Request> parts;
+    int tell = -1; ///< whose send ends with it
+  };
+
+  /// Ranks of this machine share a page of bells, where that can be had.
+  void hangBells() {
+    MPI_Comm near = MPI_COMM_NULL;
+    check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0,
+                              MPI_INFO_NULL, &near),
+          "MPI_Comm_split_type");
+    int count = 0, place = 0;
+    MPI_Comm_size(near, &count);
+    MPI_Comm_rank(near, &place);
+    char name[64] = "";
+    const auto bytes = sizeof(Bell) * static_cast<size_t>(count);
+    if (place == 0)
+      page.make(bytes).copy(name, sizeof name - 1);
+    check(MPI_Bcast(name, sizeof name, MPI_BYTE, 0, near), "MPI_Bcast");
+    if (place > 0)
+      page.open(name, bytes);
+    int here = page.memory() != nullptr, everywhere = 0;
+    check(MPI_Allreduce(&here, &everywhere, 1, MPI_INT, MPI_MIN, near),
+          "MPI_Allreduce");
+    page.forget(); // nobody else is to open it
+    std::vector<int> who(static_cast<size_t>(count));
+    check(MPI_Allgather(&self, 1, MPI_INT, who.data(), 1, MPI_INT, near),
+          "MPI_Allgather");
+    MPI_Comm_free(&near);
+    if (!everywhere)
+      return;
+    std::vector<Bell *> bells(static_cast<size_t>(ranks));
+    for (size_t i = 0; i < who.size(); ++i)
+      bells[static_cast<size_t>(who[i])] =
+          static_cast<Bell *>(page.memory()) + i;
+    door.emplace(self, std::move(bells), count == ranks);
+  }
+
   Request start() {
     if (free.empty()) {
       transfers.emplace_back();
@@ -114,7 +166,8 @@ private:
     }
     const Request request = free.back();
     free.pop_back();
-    transfers[request].clear();
+    transfers[request].parts.clear();
+    transfers[request].tell = -1;
     return request;
   }
   static bool look(std::vector<MPI_Request> &parts) {
@@ -125,7 +178,7 @@ private:
     return all;
   }
   MPI_Request &more(Request request) {
-    return transfers[request].emplace_back(MPI_REQUEST_NULL);
+    return transfers[request].parts.emplace_back(MPI_REQUEST_NULL);
   }
   void finish(Request &request) {
     free.push_back(request);
@@ -133,8 +186,10 @@ private:
   }
 
   int self = 0, ranks = 1;
-  std::vector<std::vector<MPI_Request>> transfers;
+  std::vector<Transfer> transfers;
   std::vector<Request> free;
+  SharedPage page;
+  std::optional<Doorbell> door;
 };
 
 } // namespace

@@ -11,6 +11,7 @@
 #include "runtime/control/LineSocket.h"
 #include "runtime/transport/TcpMesh.h"
 #include "runtime/transport/Transport.h"
+#include "support/Doorbell.h"
 #include "support/Failure.h"
 
 #include <algorithm>
@@ -44,7 +45,8 @@ struct Header {
 class Tcp : public Transport {
 public:
   Tcp(const Rendezvous &where, double seconds)
-      : self(where.rank), peers(static_cast<size_t>(where.size)) {
+      : self(where.rank), peers(static_cast<size_t>(where.size)),
+        door(where.rank, bells(), true) {
     const std::vector<int> sockets = connectAll(where, seconds);
     for (size_t i = 0; i < peers.size(); ++i)
       peers[i].fd = sockets[i];
@@ -128,6 +130,8 @@ public:
       std::this_thread::yield();
   }
 
+  const Doorbell *bell() const override { return &door; }
+
   void close() override { stop(); }
 
   void abandon() override {
@@ -170,8 +174,17 @@ private:
     std::vector<char> buffer; ///< an unexpected small message
   };
 
+  /// The others' news come through this process's own thread.
+  std::vector<Bell *> bells() {
+    std::vector<Bell *> result(peers.size());
+    result[static_cast<size_t>(self)] = &own;
+    return result;
+  }
+
   const int self;
   std::vector<Peer> peers;
+  Bell own;
+  Doorbell door;
   std::mutex mutex;
   std::deque<std::atomic<bool>> states;
   std::vector<Request> free;
@@ -195,8 +208,10 @@ private:
     return request;
   }
   void finished(Request request) {
-    if (request != kNoRequest)
-      states[request].store(true, std::memory_order_release);
+    if (request == kNoRequest)
+      return;
+    states[request].store(true, std::memory_order_release);
+    door.ring(self);
   }
 
   void put(int to, const Outgoing &message) {

@@ -17,6 +17,8 @@
 
 namespace pipec {
 
+class Doorbell;
+
 /// A transfer under way; kNoRequest when there is none.
 using Request = int32_t;
 constexpr Request kNoRequest = -1;
@@ -43,6 +45,9 @@ public:
   /// Takes back a receive that nobody will send to. The request is then
   /// kNoRequest.
   virtual void cancel(Request &request) = 0;
+
+  /// Wakes this rank up when a transfer may be done; null: it has to look.
+  virtual const Doorbell *bell() const { return nullptr; }
 
   /// Ends the connection in good order; all ranks call it.
   virtual void close() = 0;

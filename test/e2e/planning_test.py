@@ -1,6 +1,7 @@
 """Planners, what-if tables, profiles, calibration: what `pipec` plans with, and what it says about it."""
 import importlib.util
 import json
+import os
 import re
 import unittest
 
@@ -290,7 +291,8 @@ class CalibrationTest(PipelineTest):
         cluster = json.loads(file.read_text())
         self.assertEqual([level["count"] for level in cluster["levels"]], [1, 2])
         self.assertGreater(cluster["device"]["flops"]["fp32"], 1e8)
-        self.assertGreater(cluster["device"]["receive_us"], 20)
+        self.assertGreater(cluster["device"]["ring_us"], 0)
+        self.assertNotIn("crowd", cluster["device"])
         self.assertGreater(cluster["device"]["turn_us"], 0)
         self.assertGreaterEqual(cluster["device"]["task_us"], 0)
         for costs in ("kernels_ns", "far_kernels_ns"):
@@ -307,6 +309,18 @@ class CalibrationTest(PipelineTest):
         self.assertEqual(len(run.losses), 2)
         self.assertIn("whole tasks", process.stdout)
         self.check_calls(cluster)
+
+    def test_ranks_that_outnumber_the_cores(self):
+        file = self.folder / "cluster.json"
+        ranks = len(os.sched_getaffinity(0)) + 1
+        self.check_exit(call("pipec", "calibrate", "--cpus", f"1x{ranks}", "-o", file, "--quiet"), 0)
+        device = json.loads(file.read_text())["device"]
+        self.assertGreater(device["ring_us"], 0)
+        self.assertGreaterEqual(device.get("crowd", 1), 1)
+        golden = Golden("mlp")
+        shown = call("pipec", golden.model, *golden.arguments(), "--cluster", file, "--dry-run", "--format", "json")
+        self.check_exit(shown, 0)
+        self.assertGreater(json.loads(shown.stdout)["predicted"]["step_s"], 0)
 
     def check_calls(self, cluster):
         """Every call of the code is priced, once: a call of any kind costs 1 us here, and nothing else anything."""

@@ -118,7 +118,7 @@ struct MeasuredPipeline {
     request.graph = uniformChain(8, 1e-4, 100000, 10);
     request.topology = oneServer(2, 1e9, 20e-6);
     request.topology.device.turnSeconds = 1e-6;
-    request.topology.device.receiveSeconds = 30e-6;
+    request.topology.device.ringSeconds = 30e-6;
     request.strategy = strategyFacts("1f1b");
     request.microbatches = 8;
     split.starts = {0, 4}, split.replicas = {1, 1};
@@ -160,7 +160,7 @@ TEST(FitStep, ChangesOnlyWhatWasNotMeasured) {
   EXPECT_EQ(longer.levels[0].latency, before.levels[0].latency);
   const Topology shorter = fitStep(p.request, p.split, 0.98 * modelled);
   EXPECT_LT(shorter.device.turnSeconds, before.device.turnSeconds);
-  EXPECT_LT(shorter.device.receiveSeconds, before.device.receiveSeconds);
+  EXPECT_LT(shorter.device.ringSeconds, before.device.ringSeconds);
   EXPECT_GT(shorter.levels[0].bandwidth, before.levels[0].bandwidth);
   // Less than the tasks' own time cannot be explained.
   const Topology least = fitStep(p.request, p.split, 0.1 * modelled);

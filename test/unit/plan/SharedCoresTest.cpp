@@ -42,22 +42,6 @@ schedule::CoreSharing oneServerOf(int devices, int cores) {
 
 } // namespace
 
-/// On one core the device that waits takes a tenth of it, so that the other's
-/// second takes longer; on a core each nobody is slowed.
-TEST(SharedCores, WaitingTakesAShareOfACore) {
-  Random random(5);
-  schedule::Schedule s = order("gpipe", 2, 1);
-  schedule::Costs costs = randomCosts(random, 2);
-  costs.comm = {0};
-  const double work = simulateShared(s, costs, oneServerOf(2, 1)).line.makespan;
-  schedule::CoreSharing looking = oneServerOf(2, 1);
-  looking.looking = 0.1;
-  EXPECT_NEAR(simulateShared(s, costs, looking).line.makespan, 1.1 * work,
-              1e-9);
-  looking.cores = 2;
-  EXPECT_NEAR(simulateShared(s, costs, looking).line.makespan, work, 1e-9);
-}
-
 /// A core for each device: the times are the plain simulator's.
 TEST(SharedCores, EnoughCoresChangeNothing) {
   Random random(3);

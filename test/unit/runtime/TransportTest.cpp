@@ -1,6 +1,7 @@
 //===- TransportTest.cpp - every row of transports.def --------------------===//
 #include "runtime/transport/Transport.h"
 #include "runtime/control/LineSocket.h"
+#include "runtime/transport/SharedPage.h"
 #include "runtime/transport/TcpMesh.h"
 #include "support/Failure.h"
 #include "test/unit/runtime/RunTool.h"
@@ -42,6 +43,25 @@ TEST(Transport, ListsTheNamesThereAre) {
     for (const TransportRow &row : transports())
       EXPECT_THAT(failure.what(), testing::HasSubstr(row.name));
   }
+}
+
+/// Several have one memory; its name is gone when its maker says so, and where
+/// there is none nobody ends.
+TEST(SharedPage, IsOneMemoryAndLeavesNothing) {
+  SharedPage mine, theirs, late, none;
+  const std::string name = mine.make(64);
+  ASSERT_NE(mine.memory(), nullptr);
+  theirs.open(name, 64);
+  ASSERT_NE(theirs.memory(), nullptr);
+  static_cast<char *>(mine.memory())[7] = 42;
+  EXPECT_EQ(static_cast<char *>(theirs.memory())[7], 42);
+  mine.forget();
+  late.open(name, 64);
+  EXPECT_EQ(late.memory(), nullptr);
+  EXPECT_EQ(none.make(size_t(1) << 62), ""); // no room
+  EXPECT_EQ(none.memory(), nullptr);
+  late.open("", 64);
+  EXPECT_EQ(late.memory(), nullptr);
 }
 
 /// A rank that everybody has met, and that then connects to nobody.

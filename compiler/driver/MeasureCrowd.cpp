@@ -1,0 +1,158 @@
+//===- MeasureCrowd.cpp - pipelines of more ranks than cores --------------===//
+#include "compiler/driver/MeasureCrowd.h"
+
+#include "compiler/schedule/Generator.h"
+#include "runtime/kernels/cpu/Kernels.h"
+#include "support/Backoff.h"
+#include "support/TinyNumbers.h"
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
+namespace pipec {
+namespace {
+
+using Worker = MeasuredPrograms::Worker;
+using Team = std::vector<std::unique_ptr<Worker>>;
+
+constexpr int kSteps = 16;
+
+Team teamOf(const MeasuredPrograms &programs, size_t program, int count) {
+  Team workers;
+  for (int i = 0; i < count; ++i)
+    workers.push_back(programs.worker(program));
+  return workers;
+}
+
+/// Does `work` in a thread for each worker.
+template <typename Work> void onThreads(Team &workers, Work work) {
+  std::vector<std::thread> threads;
+  for (size_t w = 0; w < workers.size(); ++w)
+    threads.emplace_back([&, w] {
+      pipec_set_threads(1);
+      flushTinyNumbers();
+      work(static_cast<int>(w), *workers[w]);
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+}
+
+double middle(std::vector<double> times) {
+  const auto at = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+  std::nth_element(times.begin(), at, times.end());
+  return *at;
+}
+
+/// What the threads of a pipeline tell each other.
+class Pipeline {
+public:
+  explicit Pipeline(int ranks)
+      : order(schedule::generate("1f1b", request(ranks))), bells(ranks),
+        forwards(ranks), backwards(ranks) {
+    for (Bell &bell : bells)
+      all.push_back(&bell);
+  }
+
+  /// All steps of a rank; the first one's are timed.
+  void run(int rank, Worker &worker, std::vector<double> &seconds) {
+    const Doorbell door(rank, all, true);
+    const int last = static_cast<int>(bells.size()) - 1;
+    for (int64_t step = 0; step < kSteps; ++step) {
+      const double begin = now();
+      if (rank > 0) // the word of rank 0
+        wait(door, started, step + 1);
+      else
+        tellAll(door, step + 1);
+      worker.begin();
+      for (const schedule::Action &action :
+           order.order[static_cast<size_t>(rank)]) {
+        const int64_t number = step * kCrowdMicrobatches + action.microbatch;
+        if (action.kind == schedule::Kind::F) {
+          if (rank > 0)
+            wait(door, forwards[static_cast<size_t>(rank) - 1], number + 1);
+          worker.forward(action.microbatch);
+          tell(door, forwards[static_cast<size_t>(rank)], rank + 1);
+        } else {
+          if (rank < last)
+            wait(door, backwards[static_cast<size_t>(rank) + 1], number + 1);
+          worker.backward(action.microbatch);
+          tell(door, backwards[static_cast<size_t>(rank)], rank - 1);
+        }
+      }
+      worker.end();
+      if (rank == 0)
+        seconds.push_back(now() - begin);
+    }
+  }
+
+private:
+  static schedule::ScheduleRequest request(int ranks) {
+    schedule::ScheduleRequest request;
+    request.devices = ranks;
+    request.microbatches = kCrowdMicrobatches;
+    return request;
+  }
+  static void wait(const Doorbell &door, const std::atomic<int64_t> &done,
+                   int64_t count) {
+    Backoff backoff;
+    while (true) {
+      const uint32_t heard = door.rings();
+      if (done >= count)
+        return;
+      backoff.pause(&door, heard);
+    }
+  }
+  void tell(const Doorbell &door, std::atomic<int64_t> &done, int rank) {
+    ++done;
+    if (rank >= 0 && rank < static_cast<int>(bells.size()))
+      door.ring(rank);
+  }
+  void tellAll(const Doorbell &door, int64_t step) {
+    started = step;
+    for (int rank = 1; rank < static_cast<int>(bells.size()); ++rank)
+      door.ring(rank);
+  }
+
+  schedule::Schedule order;
+  std::vector<Bell> bells;
+  std::vector<Bell *> all;
+  std::atomic<int64_t> started{0};
+  std::vector<std::atomic<int64_t>> forwards, backwards; ///< done, by rank
+};
+
+} // namespace
+
+std::vector<plan::CrowdSample> measureCrowd(const MeasuredPrograms &programs,
+                                            int ranks, int cores) {
+  std::vector<plan::CrowdSample> samples;
+  for (size_t program = 0; program < programs.size(); ++program) {
+    Team alone = teamOf(programs, program, cores);
+    onThreads(alone, [](int, Worker &worker) {
+      for (int step = 0; step < kSteps; ++step) {
+        worker.begin();
+        for (int i = 0; i < kCrowdMicrobatches; ++i)
+          worker.forward(i), worker.backward(i);
+        worker.end();
+      }
+    });
+    plan::CrowdSample sample;
+    for (const auto &worker : alone) {
+      sample.forward += worker->usual("forward") / cores;
+      sample.backward += worker->usual("backward") / cores;
+      sample.update += worker->usual("update") / cores;
+    }
+    alone.clear();
+    Team crowd = teamOf(programs, program, ranks);
+    Pipeline pipeline(ranks);
+    std::vector<double> seconds;
+    onThreads(crowd, [&](int rank, Worker &worker) {
+      pipeline.run(rank, worker, seconds);
+    });
+    sample.step = middle(seconds);
+    samples.push_back(sample);
+  }
+  return samples;
+}
+
+} // namespace pipec

@@ -1,0 +1,79 @@
+#include "compiler/plan/FitCrowd.h"
+
+#include "compiler/schedule/Generator.h"
+#include "compiler/schedule/SharedCores.h"
+#include "support/Failure.h"
+
+#include <cmath>
+#include <limits>
+
+namespace pipec::plan {
+
+namespace {
+
+class Pipeline {
+public:
+  Pipeline(int ranks, int cores, int microbatches, double turn)
+      : order(schedule::generate("1f1b", request(ranks, microbatches))),
+        ranks(static_cast<size_t>(ranks)), turn(turn) {
+    sharing.cores = cores;
+    sharing.server.assign(this->ranks, 0);
+  }
+
+  double step(const CrowdSample &sample, const Crowd &crowd) const {
+    schedule::Costs costs;
+    costs.forward.assign(ranks, crowd.factor * sample.forward + turn);
+    costs.backwardInput.assign(ranks, crowd.factor * sample.backward + turn);
+    costs.backwardWeight.assign(ranks, 0);
+    costs.comm.assign(ranks - 1, crowd.ringSeconds);
+    costs.memoryForward = costs.memoryInput = costs.memoryWeight =
+        std::vector<double>(ranks, 0);
+    return schedule::simulateShared(
+               order, costs, sharing,
+               std::vector<double>(ranks, crowd.factor * sample.update))
+        .finish.front();
+  }
+
+private:
+  static schedule::ScheduleRequest request(int ranks, int microbatches) {
+    schedule::ScheduleRequest request;
+    request.devices = ranks;
+    request.microbatches = microbatches;
+    return request;
+  }
+
+  schedule::Schedule order;
+  schedule::CoreSharing sharing;
+  size_t ranks;
+  double turn;
+};
+
+} // namespace
+
+Crowd fitCrowd(const std::vector<CrowdSample> &samples, int ranks, int cores,
+               int microbatches, double turnSeconds) {
+  for (const CrowdSample &s : samples)
+    if (!(s.forward > 0 && s.backward > 0 && s.step > 0))
+      throw Failure(Exit::BadModel, "a calibration time is not above 0");
+  const Pipeline pipeline(ranks, cores, microbatches, turnSeconds);
+  Crowd best;
+  double least = std::numeric_limits<double>::infinity();
+  // Relative errors, not squared: a step that was disturbed says little.
+  for (int f = 0; f <= 50; ++f)
+    for (int r = 0; r <= 30; ++r) {
+      const Crowd crowd{1 + 0.02 * f, 2e-6 * r};
+      double error = 0;
+      for (const CrowdSample &s : samples)
+        error += std::abs(std::log(pipeline.step(s, crowd) / s.step));
+      if (error < least)
+        least = error, best = crowd;
+    }
+  return best;
+}
+
+double crowdStep(const CrowdSample &sample, const Crowd &crowd, int ranks,
+                 int cores, int microbatches, double turnSeconds) {
+  return Pipeline(ranks, cores, microbatches, turnSeconds).step(sample, crowd);
+}
+
+} // namespace pipec::plan

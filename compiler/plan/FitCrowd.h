@@ -1,0 +1,36 @@
+//===- FitCrowd.h - ranks that outnumber the cores --------------*- C++ -*-===//
+//
+// Kernels do not share cores out as evenly as a simulator does: a rank that is
+// woken may queue behind one that computes while another core is idle, and
+// finds its operands in another core's cache. How much that is, pipelines of
+// that many ranks tell.
+//
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include <vector>
+
+namespace pipec::plan {
+
+/// A 1F1B pipeline of equal stages: seconds of its tasks on a core of their
+/// own, and of a step of all ranks.
+struct CrowdSample {
+  double forward = 0, backward = 0, update = 0, step = 0;
+};
+
+struct Crowd {
+  double factor = 1;      ///< DeviceModel::crowdFactor
+  double ringSeconds = 0; ///< DeviceModel::ringSeconds
+};
+
+/// What explains the samples best, of `ranks` on `cores` with so many
+/// microbatches and seconds between tasks. Deterministic. Throws
+/// Failure(Exit::BadModel) for a time that is not above 0.
+Crowd fitCrowd(const std::vector<CrowdSample> &samples, int ranks, int cores,
+               int microbatches, double turnSeconds);
+
+/// The sample's step, s, by the simulator.
+double crowdStep(const CrowdSample &sample, const Crowd &crowd, int ranks,
+                 int cores, int microbatches, double turnSeconds);
+
+} // namespace pipec::plan

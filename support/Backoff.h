@@ -1,0 +1,60 @@
+//===- Backoff.h - how a rank waits -----------------------------*- C++ -*-===//
+#pragma once
+
+#include "support/Clock.h"
+#include "support/Doorbell.h"
+
+#include <algorithm>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+namespace pipec {
+
+/// Sleeps for about so long. The kernel may put a wake-up off by a thread's
+/// timer slack, 50 us unless it is told otherwise: more than most naps ask for.
+inline void nap(long nanoseconds) {
+  static thread_local const int told = ::prctl(PR_SET_TIMERSLACK, 1000);
+  (void)told;
+  const timespec time{0, nanoseconds};
+  nanosleep(&time, nullptr);
+}
+
+/// Between two looks of a rank for a message.
+inline constexpr long kLookNanoseconds = 20000;
+
+/// How long a rank looks without a sleep that has a core to itself.
+inline constexpr double kEagerSeconds = 1e-3;
+
+/// Between two looks. A rank with a core to itself looks again at once, since
+/// who sleeps takes some 20 us to be awake; where others want the core, who
+/// waits sleeps.
+class Backoff {
+public:
+  /// `heard`: the bell's rings before the last look.
+  void pause(const Doorbell *bell, uint32_t heard) {
+    if (eager) {
+      const double begin = now();
+      sched_yield();
+      const double end = now();
+      eager = end - begin < kOthers && end - start < kEagerSeconds;
+    } else if (!bell) {
+      nap(++looks < 20000 ? kLookNanoseconds : 10 * kLookNanoseconds);
+    } else {
+      bell->rest(heard, bell->isComplete() ? length : kLookNanoseconds);
+      length = std::min(2 * length, kLongest);
+    }
+  }
+
+private:
+  /// A core that was given up and came back later than that was somebody's.
+  static constexpr double kOthers = 5e-6;
+  /// Some messages take steps of both sides of which nobody tells.
+  static constexpr long kLongest = 500'000;
+  const double start = now();
+  bool eager = true;
+  int looks = 0;
+  long length = 2 * kLookNanoseconds;
+};
+
+} // namespace pipec

@@ -1,0 +1,56 @@
+//===- FitCrowdTest.cpp - ranks that outnumber the cores ------------------===//
+#include "compiler/plan/FitCrowd.h"
+
+#include "support/Failure.h"
+
+#include <gtest/gtest.h>
+
+namespace pipec::plan {
+namespace {
+
+/// Steps that the simulator says with some factor and ring, of tasks between a
+/// microsecond and a few milliseconds.
+std::vector<CrowdSample> samplesWith(const Crowd &crowd, int ranks, int cores) {
+  std::vector<CrowdSample> samples;
+  for (int i = 0; i < 12; ++i) {
+    const double size = 2e-6 * (1 << i % 11);
+    CrowdSample s{size, 1.5 * size, 0.2 * size, 0};
+    s.step = crowdStep(s, crowd, ranks, cores, 8, 1e-6);
+    samples.push_back(s);
+  }
+  return samples;
+}
+
+TEST(FitCrowd, FindsWhatTheStepsWereMadeWith) {
+  for (const Crowd &truth : {Crowd{1, 0}, Crowd{1.2, 24e-6}, Crowd{1.5, 6e-6}})
+    for (auto [ranks, cores] : {std::pair(4, 2), std::pair(3, 2)}) {
+      const auto samples = samplesWith(truth, ranks, cores);
+      const Crowd found = fitCrowd(samples, ranks, cores, 8, 1e-6);
+      EXPECT_NEAR(found.factor, truth.factor, 0.021);
+      EXPECT_NEAR(found.ringSeconds, truth.ringSeconds, 2.1e-6);
+    }
+}
+
+/// A few steps during which something else ran change nothing.
+TEST(FitCrowd, DisturbedStepsSayLittle) {
+  const Crowd truth{1.2, 24e-6};
+  auto samples = samplesWith(truth, 4, 2);
+  samples[3].step *= 3, samples[8].step *= 2;
+  const Crowd found = fitCrowd(samples, 4, 2, 8, 1e-6);
+  EXPECT_NEAR(found.factor, truth.factor, 0.05);
+  EXPECT_NEAR(found.ringSeconds, truth.ringSeconds, 5e-6);
+}
+
+TEST(FitCrowd, TimesAreAboveZero) {
+  for (const CrowdSample &bad :
+       {CrowdSample{0, 1, 0, 1}, CrowdSample{1, 1, 0, 0}})
+    try {
+      fitCrowd({bad}, 4, 2, 8, 0);
+      FAIL();
+    } catch (const Failure &failure) {
+      EXPECT_EQ(failure.code, Exit::BadModel);
+    }
+}
+
+} // namespace
+} // namespace pipec::plan
