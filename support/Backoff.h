@@ -6,16 +6,13 @@
 
 #include <algorithm>
 #include <sched.h>
-#include <sys/prctl.h>
 #include <time.h>
 
 namespace pipec {
 
-/// Sleeps for about so long. The kernel may put a wake-up off by a thread's
-/// timer slack, 50 us unless it is told otherwise: more than most naps ask for.
+/// Sleeps for about so long.
 inline void nap(long nanoseconds) {
-  static thread_local const int told = ::prctl(PR_SET_TIMERSLACK, 1000);
-  (void)told;
+  wakeOnTime();
   const timespec time{0, nanoseconds};
   nanosleep(&time, nullptr);
 }
@@ -33,15 +30,17 @@ class Backoff {
 public:
   /// `heard`: the bell's rings before the last look.
   void pause(const Doorbell *bell, uint32_t heard) {
+    const long look =
+        ++looks < 20000 ? kLookNanoseconds : 10 * kLookNanoseconds;
     if (eager) {
       const double begin = now();
       sched_yield();
       const double end = now();
       eager = end - begin < kOthers && end - start < kEagerSeconds;
     } else if (!bell) {
-      nap(++looks < 20000 ? kLookNanoseconds : 10 * kLookNanoseconds);
+      nap(look);
     } else {
-      bell->rest(heard, bell->isComplete() ? length : kLookNanoseconds);
+      bell->rest(heard, bell->isComplete() ? length : look);
       length = std::min(2 * length, kLongest);
     }
   }

@@ -15,6 +15,7 @@ static_assert(sizeof(std::atomic<uint32_t>) == sizeof(uint32_t) &&
 
 void Doorbell::rest(uint32_t heard, long nanoseconds) const {
   const timespec time{nanoseconds / 1'000'000'000, nanoseconds % 1'000'000'000};
+  wakeOnTime();
   own.asleep.store(1, std::memory_order_seq_cst);
   // Sleeps only while the word is as `heard`. Not the private kind: processes
   // share it.

@@ -132,8 +132,7 @@ done
 # Where a rank dies of a signal mpirun ends with 128 and its number.
 if [[ $asked && $code == 138 ]]; then # USR1: it had not begun
   code=75
-elif [[ -z $asked && $code =~ ^(134|135|136|137|139|143)$ ]]; then
-  # ABRT, BUS, FPE, KILL, SEGV, TERM: to the others it is a peer lost.
+elif ((code > 128)); then # to the others it is a peer lost
   echo "mpirun.sh: a rank was killed ($code by mpirun's count)" >&2
   code=76
 fi

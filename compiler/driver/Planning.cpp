@@ -366,6 +366,15 @@ static schedule::Schedule foundOrder(const Decision &d) {
   return order;
 }
 
+/// Whether so many stages are to share devices while others have none, which
+/// nobody means who says how many stages there are.
+static bool crowdsStages(const plan::PlanRequest &request) {
+  const int chunks = std::max(1, request.strategy.chunks);
+  return request.stages && request.replicas.empty() &&
+         *request.stages / chunks <
+             std::min(*request.stages, request.topology.devices());
+}
+
 /// The fastest order for the stages' costs, over the ways to cut.
 static Decision decideSearched(const CompileOptions &o, const Decision &asked) {
   std::optional<Decision> best;
@@ -375,6 +384,8 @@ static Decision decideSearched(const CompileOptions &o, const Decision &asked) {
       Decision d = asked;
       d.request.strategy = factsOf(*asked.strategy, schedule, d.request);
       chooseShape(o, d);
+      if (o.strategy == "auto" && crowdsStages(d.request))
+        continue;
       plan::PlanResult cut = plan::makePlan(d.request);
       plan::OrderedPlan plan =
           plan::orderForCosts(d.strategy->schedule, d.request, cut);
@@ -515,6 +526,8 @@ static std::vector<Decision> contenders(const CompileOptions &o,
         d.request.strategy =
             factsOf(*row, cutFor(*row).front(), d.request, d.slices);
         chooseShape(o, d);
+        if (crowdsStages(d.request))
+          continue;
         if (!isSearched(*row) || quicklySearched(d.request))
           asked.push_back(std::move(d));
       } catch (const Failure &failure) { // stages it cannot have

@@ -243,7 +243,9 @@ int64_t limitThatFits(const CompileOptions &options, int64_t bytes,
         break;
       bytes = *peak; // which may do by itself
     } else {
-      bytes = std::max(least, bytes + bytes / 64 + 1);
+      // In strides that grow: a bound may be far from what can be had.
+      bytes =
+          std::max(least, bytes + (bytes >> std::max(0, 6 - 2 * trials)) + 1);
     }
   }
   return found;
@@ -372,10 +374,15 @@ plan::NoFit advised(const CompileOptions &options, const plan::NoFit &failure,
        {recomputation(options), otherStrategies(options),
         fewerMicrobatches(options), smallerMicrobatches(options, batch),
         fewerPieces(options), moreDevices(options, failure)})
-    for (Change change : kind) {
-      if (change.options.recompute == "auto") // the least there is
-        change.options.recompute = "full";
-      if (int64_t least = 0; tried(change.options, trial, least, kLeast)) {
+    for (const Change &change : kind) {
+      // All computed again is the least, but where a few stages alone are.
+      Change all = change;
+      if (all.options.recompute == "auto")
+        all.options.recompute = "full";
+      int64_t least = 0;
+      if (tried(all.options, trial, least, kLeast) ||
+          (all.options.recompute != change.options.recompute &&
+           tried(change.options, trial, least, kLeast))) {
         remedies.push_back({plan::Remedy::Flags, 0, change.flags});
         hint.clear(); // which only believes
         break;

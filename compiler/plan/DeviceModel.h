@@ -73,6 +73,9 @@ struct DeviceModel {
   /// How much longer tasks take where ranks outnumber the cores, and find in no
   /// core's cache what they left there.
   double crowdFactor = 1;
+  /// How much longer tasks take than was measured of them: what a profile's step
+  /// says of cores that others had (no member of cluster files).
+  double stretchFactor = 1;
   // Interconnect when no cluster file says otherwise: bytes/s, s.
   double intraBandwidth = 0, intraLatency = 0;
   double interBandwidth = 0, interLatency = 0;

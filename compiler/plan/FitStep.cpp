@@ -11,6 +11,10 @@ namespace {
 /// matter of messages, and others would be planned as if they cost nothing.
 constexpr double kLeast = 0.05;
 
+/// The most that turns are made longer, and as withMore() takes it the most
+/// that tasks are: a thousand times.
+constexpr double kMostTurns = 20e-6, kMostMore = 1000 * kMostTurns;
+
 Topology withMessages(Topology topology, double share) {
   topology.device.turnSeconds *= share;
   topology.device.ringSeconds *= share;
@@ -21,8 +25,11 @@ Topology withMessages(Topology topology, double share) {
   return topology;
 }
 
-Topology withTurns(Topology topology, double more) {
-  topology.device.turnSeconds += more;
+/// Turns that are longer; beyond what a rank may do between two tasks, longer
+/// tasks. A plan of more tasks a rank does not have the more of it.
+Topology withMore(Topology topology, double turns) {
+  topology.device.turnSeconds += std::min(turns, kMostTurns);
+  topology.device.stretchFactor = std::max(1.0, turns / kMostTurns);
   return topology;
 }
 
@@ -37,12 +44,12 @@ Topology fitStep(const PlanRequest &asked, const Split &split, double seconds) {
   };
   const bool isShort = stepWith(asked.topology) < seconds;
   // A step takes no less with longer turns or messages: halve the interval.
-  double low = isShort ? 0 : kLeast, high = isShort ? seconds : 1;
+  double low = isShort ? 0 : kLeast, high = isShort ? kMostMore : 1;
   auto at = [&](double x) {
-    return isShort ? withTurns(asked.topology, x)
+    return isShort ? withMore(asked.topology, x)
                    : withMessages(asked.topology, x);
   };
-  for (int i = 0; i < 40; ++i) {
+  for (int i = 0; i < 60; ++i) {
     const double middle = (low + high) / 2;
     (stepWith(at(middle)) < seconds ? low : high) = middle;
   }

@@ -205,6 +205,13 @@ static bool crowded(const Topology &topology,
   });
 }
 
+/// How much longer tasks take than their costs.
+static double slownessOf(const Topology &topology,
+                         const std::vector<StagePlan> &stages) {
+  return topology.device.stretchFactor *
+         (crowded(topology, stages) ? topology.device.crowdFactor : 1);
+}
+
 double receiveSeconds(const Topology &topology,
                       const std::vector<StagePlan> &stages, size_t s,
                       bool backward) {
@@ -230,6 +237,11 @@ static double latencyBefore(const Topology &topology,
                             const std::vector<StagePlan> &stages, size_t s,
                             const Link &link) {
   constexpr double kSeen = 3e-6;
+  const bool between =
+      link.level + 1 < static_cast<int>(topology.levels.size());
+  if (between) // servers
+    return link.latency +
+           (crowded(topology, stages) ? topology.device.ringSeconds : 0);
   if (crowded(topology, stages))
     return topology.device.ringSeconds;
   double wait = 0;
@@ -254,8 +266,7 @@ schedule::Costs scheduleCosts(const Topology &topology,
                               const std::vector<StagePlan> &stages,
                               int slices) {
   schedule::Costs costs;
-  const double slower =
-      crowded(topology, stages) ? topology.device.crowdFactor : 1;
+  const double slower = slownessOf(topology, stages);
   const double piece = slower / slices;
   for (size_t s = 0; s < stages.size(); ++s) {
     costs.forward.push_back(piece * stages[s].forwardSeconds +
@@ -461,8 +472,7 @@ StepModel::synchronousStep(const std::vector<StagePlan> &stages) const {
 double StepModel::steadyPeriod(const std::vector<StagePlan> &stages) const {
   double period = 0, roundTrip = 0;
   std::map<int, double> onServer; ///< work of a microbatch
-  const double slower =
-      crowded(asked.topology, stages) ? asked.topology.device.crowdFactor : 1;
+  const double slower = slownessOf(asked.topology, stages);
   for (size_t s = stages.size(); s-- > 0;) {
     const StagePlan &stage = stages[s];
     double load = slower * stageSeconds(stage) + stage.allReduceSeconds +

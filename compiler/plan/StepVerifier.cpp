@@ -80,6 +80,12 @@ bool outnumber(const PlanRequest &request, const PlanResult &result) {
   return cores > 0 && ranksOnAServer(request, result) > cores;
 }
 
+double slownessOf(const PlanRequest &request, const PlanResult &result) {
+  const DeviceModel &device = request.topology.device;
+  return outnumber(request, result) ? device.stretchFactor * device.crowdFactor
+                                    : device.stretchFactor;
+}
+
 /// On CPUs that were timed the receiver copies what it takes. It looks for it
 /// as long as 1 ms without a sleep, or sleeps where others want its core.
 double hopOf(const PlanRequest &request, const PlanResult &result, size_t s,
@@ -89,8 +95,11 @@ double hopOf(const PlanRequest &request, const PlanResult &result, size_t s,
   const double ring = request.topology.device.ringSeconds;
   if (ring <= 0)
     return link.latency + static_cast<double>(bytes) / link.bandwidth;
-  if (outnumber(request, result))
-    return ring;
+  const double awake = outnumber(request, result) ? ring : 0;
+  if (link.level < static_cast<int>(request.topology.levels.size()) - 1)
+    return link.latency + awake;
+  if (awake > 0)
+    return awake;
   double longest = 1e-3;
   for (size_t side : {s - 1, s}) {
     const StagePlan &stage = result.stages[side];
@@ -129,8 +138,7 @@ public:
         devices(order.order.size()), after(devices, 0),
         hops(result.stages.size() + 1, 0),
         ahead(schedule::forwardsAhead(order)) {
-    if (outnumber(request, result))
-      slower = request.topology.device.crowdFactor;
+    slower = slownessOf(request, result);
     for (size_t s = 1; s < result.stages.size(); ++s) {
       const Link link = linkInto(request.topology, result, s);
       hops[s] = hopOf(request, result, s, link,
@@ -397,8 +405,7 @@ void checkPeriod(const PlanRequest &request, const PlanResult &result) {
   const Topology &topology = request.topology;
   std::vector<double> lower; // of the period
   std::map<int, double> onServer;
-  const double slower =
-      outnumber(request, result) ? topology.device.crowdFactor : 1;
+  const double slower = slownessOf(request, result);
   const size_t count = result.stages.size();
   std::vector<double> there(count, 0), back(count, 0); // into a stage, and back
   for (size_t s = 1; s < count; ++s) {

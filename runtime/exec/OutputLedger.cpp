@@ -142,8 +142,9 @@ void OutputLedger::take(Wanted &entry, int64_t number, const char *data) {
     bytes = bytes / plan.training.microbatch_size * rowsOf(number);
   entry.file->write(number * output.bytes, data, bytes);
   const int64_t count = bytes / plan::dtypeBytes(output.dtype);
-  if (const int64_t nan = firstNan(output.dtype, data, count);
-      nan >= 0 && number < entry.nanIn) {
+  if (number >= entry.nanIn) // one before it is known
+    return;
+  if (const int64_t nan = firstNan(output.dtype, data, count); nan >= 0) {
     entry.nanIn = number;
     entry.nanPlace =
         output.batch_axis == 0

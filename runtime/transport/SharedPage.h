@@ -6,8 +6,9 @@
 
 namespace pipec {
 
-/// A little memory of several processes. One makes it, the others open it by
-/// its name, then its maker forgets the name: nothing stays behind.
+/// A little memory of several processes of one user. One makes it, the others
+/// open it by its name, then its maker forgets the name. It is in no folder:
+/// nothing stays behind, whoever dies.
 class SharedPage {
 public:
   SharedPage() = default;
@@ -15,8 +16,7 @@ public:
   SharedPage(const SharedPage &) = delete;
   SharedPage &operator=(const SharedPage &) = delete;
 
-  /// Memory of zeros; its name, which is empty where there is no such memory
-  /// (/dev/shm is full, or not there).
+  /// Memory of zeros; its name, which is empty where there is no such memory.
   std::string make(size_t bytes);
   void open(const std::string &name, size_t bytes);
   /// The name that make() gave is gone.
@@ -25,8 +25,8 @@ public:
   void *memory() const { return start; } ///< null: there is none
 
 private:
-  void map(int file, size_t bytes);
-  std::string made;
+  void map(int from, size_t bytes);
+  int file = -1; ///< until it is forgotten
   void *start = nullptr;
   size_t size = 0;
 };

@@ -156,6 +156,10 @@ class CompileTest(PipelineTest):
         self.assertEqual(roles["layers.0.weight"], "frozen")
         self.assertEqual(roles["layers.3.bias"], "weight")
 
+    def test_stages_that_are_asked_for_are_on_ranks_of_their_own(self):
+        plan = self.compile(self.golden.model, *self.flags("--stages", "2"))
+        self.assertEqual([len(rank["stages"]) for rank in read_plan(plan)["ranks"]], [1, 1])
+
     def test_self_contained(self):
         model = self.folder / "copy.onnx"
         model.write_bytes(self.golden.model.read_bytes())
@@ -170,7 +174,7 @@ class RunTest(PipelineTest):
     def setUp(self):
         super().setUp()
         self.golden = Golden("mlp")
-        self.plan = self.compile(self.golden.model, *self.golden.arguments(), "--cpus", "1x2")
+        self.plan = self.compile(self.golden.model, *self.golden.arguments(), "--cpus", "1x2", "--strategy", "1f1b")
 
     def refused(self, code, part, *arguments, plan=None):
         process = call("pipec-run", plan or self.plan, *arguments)

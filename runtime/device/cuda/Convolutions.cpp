@@ -197,7 +197,8 @@ Convolutions::Plan &Convolutions::planOf(const PipecConv &shape, int kind) {
     return plan;
   describe(shape, plan);
   const int status = search(kind, plan);
-  plan.widened = status && shape.dtype == PIPEC_BF16;
+  plan.widened = status && shape.dtype == PIPEC_BF16 &&
+                 kind != PIPEC_CONV_BACKWARD_WEIGHT; // whose result is wide
   if (status && !plan.widened)
     throw Failure(Exit::Unavailable,
                   "cuDNN has no deterministic algorithm for a convolution of " +

@@ -4,6 +4,7 @@
 #include "../report/SamplePlan.h"
 #include "support/Failure.h"
 
+#include <csignal>
 #include <gmock/gmock.h>
 
 #include <cstdlib>
@@ -100,6 +101,9 @@ TEST_F(LaunchFiles, GiveBackTheExitCode) {
 TEST_F(LaunchFiles, AskTheRanksToStopWhenTheyAreAsked) {
   if (run("command -v mpirun >/dev/null") != 0)
     GTEST_SKIP() << "no mpirun here";
+  // A shell cannot trap what it was started to ignore, as by nohup.
+  for (int ignored : {SIGINT, SIGHUP, SIGQUIT})
+    std::signal(ignored, SIG_DFL);
   // Rank 0 asks mpirun.sh, as a terminal or a batch system would, when all are
   // there; they are in no hurry.
   const std::string ask = "touch " + folder +

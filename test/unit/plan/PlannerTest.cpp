@@ -298,6 +298,25 @@ TEST(Planner, RanksThatOutnumberCoresAreWokenUp) {
   }
 }
 
+/// Who has a core to itself sees a neighbour's message at once, or is woken by
+/// it; between servers it takes what the network takes.
+TEST(Planner, MessagesBetweenServersTakeTheirTime) {
+  for (int cores : {0, 1}) {
+    PlanRequest r = requestFor(uniformChain(8, 1e-4, 1'000, 0), "1f1b", 4, 4);
+    r.topology.levels = {{"server", 2, 1e12, 0}, {"cpu", 2, 1e12, 20e-6}};
+    r.topology.cores = cores;
+    r.topology.device.kind = "cpu";
+    r.topology.device.ringSeconds = 20e-6;
+    r.stages = 4;
+    const double near = makePlan(r).stepSeconds;
+    r.topology.levels[0].latency = 5e-3;
+    const PlanResult far = makePlan(r);
+    verifyPlan(r, far);
+    // At least there and back.
+    EXPECT_GT(far.stepSeconds, near + 9e-3) << cores << " cores";
+  }
+}
+
 TEST(Planner, MemoryLimitMovesTheCuts) {
   // 1F1B keeps four microbatches on the first stage: with little memory it must
   // take fewer layers than the last.

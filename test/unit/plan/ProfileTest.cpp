@@ -2,6 +2,7 @@
 #include "compiler/plan/Profile.h"
 #include "RandomGraphs.h"
 #include "compiler/plan/FitStep.h"
+#include "compiler/plan/PlanVerifier.h"
 #include "support/Failure.h"
 
 #include <gtest/gtest.h>
@@ -148,6 +149,22 @@ TEST(FitStep, ExplainsTheMeasuredStep) {
           << share << " with " << cores << " cores";
     }
   }
+}
+
+/// A step that others disturbed says nothing of how many tasks it had: it is
+/// the tasks that took longer.
+TEST(FitStep, WhatIsMoreThanTurnsStretchesTasks) {
+  MeasuredPipeline p;
+  const Topology fitted =
+      fitStep(p.request, p.split, 2 * p.step(p.request.topology));
+  EXPECT_LT(fitted.device.turnSeconds,
+            p.request.topology.device.turnSeconds + 21e-6);
+  EXPECT_GT(fitted.device.stretchFactor, 1.5);
+  EXPECT_LT(fitted.device.stretchFactor, 2.5);
+  PlanRequest whole = p.request;
+  whole.topology = fitted;
+  whole.stages = 1;
+  verifyPlan(whole, makePlan(whole));
 }
 
 /// Longer steps are longer turns; shorter ones shorter messages.
