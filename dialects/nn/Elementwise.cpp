@@ -102,8 +102,11 @@ static bool isOfWeight(Value v) {
   return false;
 }
 
-/// A contraction's narrow result before it is rounded, or null.
+/// A narrow gradient before it is rounded, or null.
 static Value unrounded(NNBuilder &b, Value gradient) {
+  auto rounding = gradient.getDefiningOp<CastOp>();
+  if (rounding && tensorType(rounding.getX()).getElementType().isF32())
+    return rounding.getX();
   auto product = gradient.getDefiningOp<MatmulOp>();
   if (!product && !gradient.getDefiningOp<ConvGradWeightOp>())
     return {};
@@ -126,24 +129,11 @@ static Value widened(NNBuilder &b, Value gradient, bool ofWeight) {
   return pipec::nn::cast(b, gradient, b.getF32Type());
 }
 
-/// A weight that has been rounded, in f32 again.
-static bool isRoundedWeight(CastOp cast) {
-  auto rounding = cast.getX().getDefiningOp<CastOp>();
-  return rounding && tensorType(cast.getY()).getElementType().isF32() &&
-         tensorType(rounding.getX()).getElementType().isF32() &&
-         isOfWeight(rounding.getX());
-}
-
 void CastOp::backward(NNBuilder &b, ValueRange grads, const llvm::BitVector &,
                       Grads &out) {
   if (!isFloat(getX()) || !isFloat(getY()))
     return;
   Type element = tensorType(getX()).getElementType();
-  // The gradient of a weight is not rounded.
-  if (isRoundedWeight(*this)) {
-    out[0] = grads[0];
-    return;
-  }
   out[0] = isNarrow(getY()) && element.isF32()
                ? widened(b, grads[0], isOfWeight(getX()))
                : nn::cast(b, grads[0], element);
