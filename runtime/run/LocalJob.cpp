@@ -167,7 +167,7 @@ public:
 
   Exit supervise() {
     ErrorStream stream;
-    double troubleAt = 0;
+    double troubleAt = 0, doneAt = 0;
     int status = 0;
     while (true) {
       pollfd waiting{errors, POLLIN, 0};
@@ -180,6 +180,10 @@ public:
       if (server.trouble()) {
         troubleAt = troubleAt ? troubleAt : now();
         endLost(now() - troubleAt);
+      } else if (allDone()) {
+        doneAt = doneAt ? doneAt : now();
+        if (now() - doneAt > std::min(10.0, timeout))
+          killRanks();
       }
     }
     child = -1;
@@ -188,6 +192,14 @@ public:
   }
 
 private:
+  /// All ranks have said how they ended: one that stops after that has nothing
+  /// left to do.
+  bool allDone() const {
+    const auto ranks = server.ranks();
+    return std::all_of(ranks.begin(), ranks.end(),
+                       [](auto &rank) { return rank.code.has_value(); });
+  }
+
   /// After a failure: the ranks that were given up are killed as soon as all
   /// others have left, and everything when that takes too long.
   void endLost(double since) {
@@ -203,12 +215,18 @@ private:
       ::kill(child, SIGKILL);
   }
 
+  /// Also those that have left the server: what is in the child's session is
+  /// ours, whoever has the number of a rank that has ended.
+  void killRanks() {
+    for (auto &rank : server.ranks())
+      if (rank.pid > 0 && ::getsid(rank.pid) == child)
+        ::kill(rank.pid, SIGKILL);
+  }
+
   void killAll() {
     if (child <= 0)
       return;
-    for (auto &rank : server.ranks())
-      if (rank.connected)
-        ::kill(rank.pid, SIGKILL);
+    killRanks();
     ::kill(child, SIGKILL);
     ::waitpid(child, nullptr, 0);
   }

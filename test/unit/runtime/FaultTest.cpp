@@ -295,6 +295,21 @@ TEST(Fault, AtAnyTimeAlsoWhileACheckpointIsWritten) {
   EXPECT_EQ(run.losses, train(scenarioNamed("two"), steps).losses);
 }
 
+TEST(Fault, ARankThatStopsWhileItEndsIsNotWaitedFor) {
+  const std::string folder = freshFolder("fault");
+  writePlan(scenarioNamed("two"), folder);
+  Process process(
+      toolCommand(folder,
+                  {"--steps", "3", "--transport", "mpi", "--timeout", "3"}),
+      folder, {"LD_PRELOAD=" PIPEC_STOP_AT_EXIT, "PIPEC_TEST_STOP_AT_EXIT=1"});
+  Outcome run = process.wait(30);
+  readMetrics(folder + "/metrics.jsonl", run);
+  ASSERT_EQ(run.code, 0) << run.errors;
+  EXPECT_EQ(run.losses, train(scenarioNamed("two"), 3).losses);
+  EXPECT_TRUE(run.errors.empty()) << run.errors;
+  EXPECT_TRUE(allGone(folder));
+}
+
 TEST(Fault, RanksEndWithTheirLauncher) {
   const std::string folder = freshFolder("fault");
   writePlan(scenarioNamed("four"), folder);
