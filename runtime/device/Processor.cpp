@@ -14,6 +14,32 @@
 namespace pipec {
 namespace {
 
+/// Huge pages, whole and aligned, also for a small arena: where 4 KiB pages lie
+/// decides which of them drive each other out of the caches, and that is
+/// another matter in every process.
+constexpr size_t kHugePage = size_t(2) << 20;
+
+size_t inHugePages(int64_t bytes) {
+  return (static_cast<size_t>(bytes) + kHugePage - 1) / kHugePage * kHugePage;
+}
+
+/// MAP_FAILED where there is no memory.
+void *mapHugePages(size_t size) {
+  void *mapped = mmap(nullptr, size + kHugePage, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED)
+    return mapped;
+  char *const start = static_cast<char *>(mapped);
+  const size_t over = reinterpret_cast<uintptr_t>(start) % kHugePage;
+  const size_t before = over ? kHugePage - over : 0;
+  if (before)
+    munmap(start, before);
+  if (before < kHugePage)
+    munmap(start + before + size, kHugePage - before);
+  madvise(start + before, size, MADV_HUGEPAGE);
+  return start + before;
+}
+
 class Processor : public Device {
 public:
   char *allocate(int64_t bytes) override {
@@ -21,24 +47,21 @@ public:
     const bool known = sysinfo(&info) == 0;
     const int64_t machine =
         known ? static_cast<int64_t>(info.totalram) * info.mem_unit : INT64_MAX;
-    const auto size = static_cast<size_t>(bytes);
-    void *mapped = bytes > machine ? MAP_FAILED
-                                   : mmap(nullptr, size, PROT_READ | PROT_WRITE,
-                                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *mapped =
+        bytes > machine ? MAP_FAILED : mapHugePages(inHugePages(bytes));
     if (mapped == MAP_FAILED)
       throw Failure(Exit::NoFit,
                     "a rank needs " + std::to_string(bytes) +
                         " bytes, this machine has " + std::to_string(machine) +
                         "; compile with more stages, fewer microbatches in "
                         "flight or --recompute full");
-    madvise(mapped, size, MADV_HUGEPAGE);
     // Page faults now, not in the first step.
-    std::memset(mapped, 0, size);
+    std::memset(mapped, 0, static_cast<size_t>(bytes));
     return static_cast<char *>(mapped);
   }
 
   void release(char *memory, int64_t bytes) override {
-    munmap(memory, static_cast<size_t>(bytes));
+    munmap(memory, inHugePages(bytes));
   }
 
   void read(const char *from, int64_t bytes,
