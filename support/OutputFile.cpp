@@ -34,23 +34,10 @@ const char *remedyOf(int error) {
   }
 }
 
-/// A name beside `path` that no other writer of it has, on any machine.
-std::string temporaryOf(const std::string &path) {
+/// What is no file is written as it is.
+bool isSpecial(const std::string &path) {
   std::error_code ignored;
-  if (fs::exists(path, ignored) && !fs::is_regular_file(path, ignored))
-    return path;
-  unsigned char bytes[4] = {};
-  if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
-    cannotWrite(path);
-  std::string name = path + ".writing-";
-  for (unsigned char byte : bytes)
-    name += {"0123456789abcdef"[byte >> 4], "0123456789abcdef"[byte & 15]};
-  return name;
-}
-
-std::string folderOf(const std::string &path) {
-  const std::string folder = fs::path(path).parent_path().string();
-  return folder.empty() ? "." : folder;
+  return fs::exists(path, ignored) && !fs::is_regular_file(path, ignored);
 }
 
 } // namespace
@@ -61,6 +48,11 @@ void cannotWrite(const std::string &path, int error) {
                                        remedyOf(error));
 }
 void cannotWrite(const std::string &path) { cannotWrite(path, errno); }
+
+std::string folderOf(const std::string &path) {
+  const std::string folder = fs::path(path).parent_path().string();
+  return folder.empty() ? "." : folder;
+}
 
 void makeFolderOf(const std::string &path) {
   std::error_code error;
@@ -138,23 +130,26 @@ void OutputFile::finish() {
     cannotWrite(shown);
 }
 
-AtomicFile::AtomicFile(const std::string &path)
-    : path(path), temporary((makeFolderOf(path), temporaryOf(path)), path) {}
+AtomicFile::AtomicFile(const std::string &path) : path(path) {
+  makeFolderOf(path);
+  if (!isSpecial(path))
+    copy.emplace(path, WorkingCopy::Kind::File);
+  content.emplace(copy ? copy->path() : path, path);
+}
 
 AtomicFile::~AtomicFile() {
-  if (!committed && temporary.path != path)
-    ::unlink(temporary.path.c_str());
+  if (copy && !committed)
+    ::unlink(copy->path().c_str());
 }
 
 void AtomicFile::commit() {
-  temporary.finish();
-  if (temporary.path == path)
+  content->finish();
+  if (!copy)
     return;
-  if (::rename(temporary.path.c_str(), path.c_str()) != 0)
+  if (::rename(copy->path().c_str(), path.c_str()) != 0)
     cannotWrite(path);
   committed = true;
-  const size_t slash = path.rfind('/');
-  syncFolder(slash == std::string::npos ? "." : path.substr(0, slash + 1));
+  syncFolder(folderOf(path));
 }
 
 void writeFile(const std::string &path, const std::string &text) {

@@ -7,7 +7,10 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
+#include "support/WorkingCopy.h"
+
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace pipec {
@@ -15,6 +18,9 @@ namespace pipec {
 /// Failure(CannotWrite) that names the path, errno's reason and the remedy.
 [[noreturn]] void cannotWrite(const std::string &path);
 [[noreturn]] void cannotWrite(const std::string &path, int error);
+
+/// "." for a name alone.
+std::string folderOf(const std::string &path);
 
 /// Makes the folders that an output lies in. Failure(CannotWrite).
 void makeFolderOf(const std::string &path);
@@ -53,19 +59,20 @@ private:
   int64_t written = 0;
 };
 
-/// A file that takes its name when it is finished: written beside it under a
-/// temporary one, which is removed if it never is. Folders on the way are made.
+/// A file that takes its name when it is finished: written beside it as a
+/// WorkingCopy, which is removed if it never is. Folders on the way are made.
 /// What is there and no file (/dev/stdout, a pipe) is written as it is.
 class AtomicFile {
 public:
   explicit AtomicFile(const std::string &path);
   ~AtomicFile();
-  OutputFile &file() { return temporary; }
+  OutputFile &file() { return *content; }
   void commit();
 
 private:
   std::string path;
-  OutputFile temporary;
+  std::optional<WorkingCopy> copy;
+  std::optional<OutputFile> content;
   bool committed = false;
 };
 

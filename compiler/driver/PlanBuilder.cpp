@@ -46,6 +46,7 @@ static std::string text(DictionaryAttr d, StringRef key) {
 
 /// Integer inputs that index a table directly: their values have a range, which
 /// begins below 0 (ONNX counts from the end) unless they are labels as well.
+/// What a label has to say "not counted" would read a row all the same.
 static void limitByGathers(func::FuncOp main, std::vector<plan::Input> &list) {
   for (auto gather : main.getOps<nn::GatherOp>()) {
     Value indices = gather.getIndices();
@@ -62,8 +63,7 @@ static void limitByGathers(func::FuncOp main, std::vector<plan::Input> &list) {
     input.upper = input.upper < 0 ? rows : std::min(input.upper, rows);
     if (!main.getArgAttr(argument.getArgNumber(), "nn.upper"))
       input.lower = -input.upper;
-    if (input.ignored < -rows || input.ignored >= rows) // no row to read
-      input.ignored = INT64_MIN;
+    input.ignored = INT64_MIN;
   }
 }
 

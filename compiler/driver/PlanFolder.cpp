@@ -7,9 +7,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include <cstdio>
+#include <fcntl.h>
 #include <filesystem>
 #include <fstream>
-#include <unistd.h>
 
 namespace fs = std::filesystem;
 
@@ -42,24 +43,17 @@ PlanFolder::PlanFolder(const std::string &given)
                   "cannot write " + path +
                       ": it exists and is no plan; choose another -o");
   makeFolderOf(path);
-  std::string pattern = path + ".tmp-XXXXXX";
-  if (!mkdtemp(pattern.data()))
-    cannotWrite(path);
-  temporaryPath = pattern;
-  fs::permissions(temporaryPath,
-                  fs::perms::owner_all | fs::perms::group_read |
-                      fs::perms::group_exec | fs::perms::others_read |
-                      fs::perms::others_exec,
-                  error);
+  copy.emplace(path, WorkingCopy::Kind::Folder);
+  temporaryPath = copy->path();
 }
 
 PlanFolder::PlanFolder(const PlanFolder &outer, const std::string &name)
     : path(outer.path + "/" + name),
-      temporaryPath(outer.temporaryPath + "/" + name), inner(true) {}
+      temporaryPath(outer.temporaryPath + "/" + name) {}
 
 PlanFolder::~PlanFolder() {
   std::error_code error;
-  if (!inner && !temporaryPath.empty())
+  if (copy && !temporaryPath.empty())
     fs::remove_all(temporaryPath, error);
 }
 
@@ -180,23 +174,31 @@ void PlanFolder::rethrow(const Failure &failure) const {
 
 void PlanFolder::commit() {
   std::error_code error;
-  std::string old;
+  // With what is there under this name, whatever stops us where.
+  if (::renameat2(AT_FDCWD, temporaryPath.c_str(), AT_FDCWD, path.c_str(),
+                  RENAME_EXCHANGE) == 0) {
+    fs::remove_all(temporaryPath, error);
+    temporaryPath.clear();
+    return;
+  }
+  // There is nothing, or the file system cannot: an empty folder gives way.
+  std::optional<WorkingCopy> old;
   if (fs::exists(path, error)) {
-    old = temporaryPath + ".old";
-    fs::rename(path, old, error);
+    old.emplace(path, WorkingCopy::Kind::Folder);
+    fs::rename(path, old->path(), error);
     if (error)
       cannotWrite(path, error.value());
   }
   fs::rename(temporaryPath, path, error);
   if (error) {
     const int why = error.value();
-    if (!old.empty())
-      fs::rename(old, path, error);
+    if (old)
+      fs::rename(old->path(), path, error);
     cannotWrite(path, why);
   }
   temporaryPath.clear();
-  if (!old.empty())
-    fs::remove_all(old, error);
+  if (old)
+    fs::remove_all(old->path(), error);
 }
 
 } // namespace pipec

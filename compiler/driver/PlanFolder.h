@@ -3,8 +3,10 @@
 
 #include "runtime/program/Plan.h"
 #include "support/Failure.h"
+#include "support/WorkingCopy.h"
 
 #include <functional>
+#include <optional>
 #include <string>
 
 namespace pipec {
@@ -44,8 +46,9 @@ public:
 private:
   void addOwn(plan::File &file);
 
-  std::string path, temporaryPath;
-  bool inner = false;
+  std::string path;
+  std::optional<WorkingCopy> copy; ///< none of a plan inside another
+  std::string temporaryPath;       ///< empty when it has become the plan
 };
 
 } // namespace pipec

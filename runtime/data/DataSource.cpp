@@ -25,34 +25,58 @@ uint64_t mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
+/// The values that an input allows: of [lower, upper) all but `mark`, and
+/// `ignored`.
+struct Allowed {
+  int64_t lower, upper, ignored = INT64_MIN, mark = INT64_MIN;
+
+  bool has(int64_t value) const {
+    return value == ignored ||
+           (value >= lower && value < upper && value != mark);
+  }
+};
+
 template <class T>
-int64_t firstOutside(const char *data, int64_t count,
-                     const plan::Input &input) {
+int64_t firstOutside(const char *data, int64_t count, const Allowed &allowed) {
   for (int64_t i = 0; i < count; ++i) {
     T value;
     std::memcpy(&value, data + i * static_cast<int64_t>(sizeof(T)),
                 sizeof value);
-    const auto wide = static_cast<int64_t>(value);
-    if ((wide < input.lower || wide >= input.upper) && wide != input.ignored)
+    if (!allowed.has(static_cast<int64_t>(value)))
       return i;
   }
   return -1;
 }
 
-/// Index of the first of `count` values that the input does not allow, or -1.
+/// Index of the first of `count` values that is not allowed, or -1.
 int64_t firstOutside(const std::string &dtype, const char *data, int64_t count,
-                     const plan::Input &input) {
+                     const Allowed &allowed) {
   if (dtype == "int64")
-    return firstOutside<int64_t>(data, count, input);
+    return firstOutside<int64_t>(data, count, allowed);
   if (dtype == "int32")
-    return firstOutside<int32_t>(data, count, input);
+    return firstOutside<int32_t>(data, count, allowed);
   if (dtype == "int16")
-    return firstOutside<int16_t>(data, count, input);
+    return firstOutside<int16_t>(data, count, allowed);
   if (dtype == "int8")
-    return firstOutside<int8_t>(data, count, input);
+    return firstOutside<int8_t>(data, count, allowed);
   if (dtype == "uint8")
-    return firstOutside<uint8_t>(data, count, input);
+    return firstOutside<uint8_t>(data, count, allowed);
   return -1;
+}
+
+/// The number below 0 by which labels of the plan say that they do not count,
+/// or INT64_MIN. In ids that choose rows it is no number from the end: it has
+/// got there with the labels.
+int64_t markOf(const plan::Plan &plan) {
+  for (const plan::Input &input : plan.inputs)
+    if (input.ignored < 0 && input.ignored != INT64_MIN)
+      return input.ignored;
+  return INT64_MIN;
+}
+
+Allowed allowed(const plan::Plan &plan, const plan::Input &input) {
+  return {input.lower, input.upper, input.ignored,
+          input.lower < 0 ? markOf(plan) : INT64_MIN};
 }
 
 int64_t integerAt(const Npy &array, int64_t index) {
@@ -86,19 +110,33 @@ std::string valueAt(const Npy &array, int64_t flat) {
          " at " + indexOf(array, flat);
 }
 
+/// What to do about a value that an input does not allow.
+std::string remedyFor(const plan::Input &input, int64_t value) {
+  if (value >= 0)
+    return "";
+  if (input.lower < 0 || input.ignored != INT64_MIN)
+    return input.lower < 0
+               ? ""
+               : "; they count from 0, and " + std::to_string(input.ignored) +
+                     " marks what is not to count (--loss's ignore_index)";
+  // Labels that choose rows as well.
+  return "; the model looks up a row by each of them: pad with an id it has, "
+         "which pipec's --loss KIND:ignore_index=ID keeps from counting";
+}
+
 [[noreturn]] void outside(const Npy &array, const plan::Input &input,
                           int64_t flat) {
-  std::string remedy;
-  if (integerAt(array, flat) < 0 && input.lower == 0)
-    remedy = "; they count from 0" +
-             (input.ignored == INT64_MIN
-                  ? ""
-                  : ", and " + std::to_string(input.ignored) +
-                        " marks what is not to count (--loss's ignore_index)");
-  throw Failure(Exit::BadModel, valueAt(array, flat) + " is outside [" +
-                                    std::to_string(input.lower) + ", " +
-                                    std::to_string(input.upper) +
-                                    ") of input '" + input.name + "'" + remedy);
+  const int64_t value = integerAt(array, flat);
+  const std::string text = valueAt(array, flat);
+  if (value >= input.lower && value < input.upper)
+    throw Failure(Exit::BadModel,
+                  text + " of input '" + input.name +
+                      "' is how labels say that they do not count; here the "
+                      "model looks up a row by it: pad with an id it has");
+  throw Failure(Exit::BadModel,
+                text + " is outside [" + std::to_string(input.lower) + ", " +
+                    std::to_string(input.upper) + ") of input '" + input.name +
+                    "'" + remedyFor(input, value));
 }
 
 } // namespace
@@ -184,7 +222,8 @@ void DataSource::copyRow(int id, int64_t row, char *to) const {
   const int64_t count = input.bytes / plan::dtypeBytes(input.dtype) / parts;
   const char *from = array.data() + row * count * array.itemBytes;
   if (input.upper >= 0) {
-    const int64_t wrong = firstOutside(array.dtype, from, count, input);
+    const int64_t wrong =
+        firstOutside(array.dtype, from, count, allowed(plan, input));
     if (wrong >= 0)
       outside(array, input, row * count + wrong);
   }
@@ -239,9 +278,8 @@ std::string DataSource::countsFromEnd() const {
     const int64_t count = elements(array);
     if (count * array.itemBytes > kCheckAtOnce)
       continue;
-    plan::Input plain = input;
-    plain.lower = 0, plain.upper = INT64_MAX, plain.ignored = INT64_MIN;
-    const int64_t at = firstOutside(array.dtype, array.data(), count, plain);
+    const int64_t at =
+        firstOutside(array.dtype, array.data(), count, {0, INT64_MAX});
     if (at >= 0)
       return valueAt(array, at) + " of input '" + input.name +
              "' counts from the end, as in ONNX: it means " +
@@ -257,7 +295,8 @@ void DataSource::checkValues(int id) const {
   const int64_t count = elements(array);
   if (input.upper < 0 || count * array.itemBytes > kCheckAtOnce)
     return;
-  const int64_t wrong = firstOutside(array.dtype, array.data(), count, input);
+  const int64_t wrong =
+      firstOutside(array.dtype, array.data(), count, allowed(plan, input));
   if (wrong >= 0)
     outside(array, input, wrong);
 }

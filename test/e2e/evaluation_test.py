@@ -116,11 +116,14 @@ class EvaluationTest(PipelineTest):
         descr, shape, data = read_npy(golden.data["input_ids"])
         values, file = array.array("q"), self.fresh(".npy")
         values.frombytes(data)
-        values[2 * shape[1] + 5] = -1
-        write_npy(file, descr, shape, values.tobytes())
-        plan = self.compile(golden.model, *golden.arguments(), "--cpus", 1)
-        self.assertIn("%s: value -1 at [2, 5] is outside [0, " % file,
-                      self.evaluate(plan, {"input_ids": file}, code=BAD_MODEL))
+        # What marks labels would have a row, were it counted from the end.
+        words = ["next-token:ignore_index=-2" if word == "next-token" else word for word in golden.arguments()]
+        plan = self.compile(golden.model, *words, "--cpus", 1)
+        for value in (-2, -1):
+            values[2 * shape[1] + 5] = value
+            write_npy(file, descr, shape, values.tobytes())
+            self.assertIn("%s: value %d at [2, 5] is outside [0, " % (file, value),
+                          self.evaluate(plan, {"input_ids": file}, code=BAD_MODEL))
         # The model alone reads the row before the end.
         plan = self.compile(golden.model, "--forward-only", "--dim", "batch=4", "--cpus", 2, "--stages", 2)
         process = call("pipec-run", plan, "--data", "input_ids=%s" % file)

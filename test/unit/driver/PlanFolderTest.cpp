@@ -40,6 +40,15 @@ TEST_F(PlanFolderTest, NothingIsLeftWithoutCommit) {
   EXPECT_EQ(entries(), 0u);
 }
 
+TEST_F(PlanFolderTest, RemovesWhatAKilledCompileHasLeft) {
+  fs::create_directories(root / "a.plan.writing-01234567/stages");
+  PlanFolder folder((root / "a.plan").string());
+  EXPECT_EQ(entries(), 1u);
+  folder.writeFile("plan.json", "{}");
+  folder.commit();
+  EXPECT_EQ(entries(), 1u);
+}
+
 TEST_F(PlanFolderTest, ReplacesAPlanWhole) {
   for (const char *content : {"1", "2"}) {
     PlanFolder folder((root / "a.plan").string());

@@ -238,10 +238,12 @@ TEST(DataSource, SaysWhatNumbersBelowZeroMean) {
     return DataSource(input.plan, {{"ids", input.file}}, std::nullopt);
   };
   ids.upper = 12;
-  // Labels, and what is a label too, count from 0.
+  // What is a label too counts from 0; so do labels.
   EXPECT_EQ(failure([&] { open().checkValues(0); }).second,
             input.file + ": value -2 at [1, 0] is outside [0, 12) of input "
-                         "'ids'; they count from 0");
+                         "'ids'; the model looks up a row by each of them: "
+                         "pad with an id it has, which pipec's --loss "
+                         "KIND:ignore_index=ID keeps from counting");
   EXPECT_EQ(open().countsFromEnd(), "");
   ids.ignored = -100;
   EXPECT_THAT(failure([&] { open().checkValues(0); }).second,
@@ -254,7 +256,22 @@ TEST(DataSource, SaysWhatNumbersBelowZeroMean) {
             input.file + ": value -2 at [1, 0] of input 'ids' counts from the "
                          "end, as in ONNX: it means 10; where it marks "
                          "padding, take an id that does");
-  ids.upper = -1; // no such input
+  // But what marks labels is no row, although there is one from the end.
+  input.plan.inputs.push_back(ids);
+  input.plan.inputs[1].name = "labels";
+  input.plan.inputs[1].ignored = -2;
+  const auto [code, message] = failure([&] {
+    DataSource(input.plan, {{"ids", input.file}, {"labels", input.file}},
+               std::nullopt)
+        .checkValues(0);
+  });
+  EXPECT_EQ(code, Exit::BadModel);
+  EXPECT_EQ(message, input.file +
+                         ": value -2 at [1, 0] of input 'ids' is how labels "
+                         "say that they do not count; here the model looks up "
+                         "a row by it: pad with an id it has");
+  input.plan.inputs.pop_back();
+  input.plan.inputs[0].upper = -1; // no such input
   EXPECT_EQ(open().countsFromEnd(), "");
 }
 

@@ -1,0 +1,114 @@
+//===- WorkingCopy.cpp - what becomes an output when it is whole ----------===//
+#include "support/WorkingCopy.h"
+#include "support/OutputFile.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <fcntl.h>
+#include <filesystem>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <vector>
+
+namespace pipec {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char *kMark = ".writing-";
+constexpr size_t kDigits = 8;
+
+std::string freshName(const std::string &output) {
+  unsigned char bytes[kDigits / 2] = {};
+  if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
+    cannotWrite(output);
+  std::string name = output + kMark;
+  for (unsigned char byte : bytes)
+    name += {"0123456789abcdef"[byte >> 4], "0123456789abcdef"[byte & 15]};
+  return name;
+}
+
+/// Whether `name` is one that freshName makes for the output `stem`.
+bool isOf(const std::string &stem, const std::string &name) {
+  const std::string front = stem + kMark;
+  return name.size() == front.size() + kDigits && name.rfind(front, 0) == 0 &&
+         name.find_first_not_of("0123456789abcdef", front.size()) == name.npos;
+}
+
+/// A lock on what is there, or -1 with the reason in errno: EWOULDBLOCK where
+/// somebody has it. Not every file system has locks.
+int locked(const std::string &path) {
+  struct stat there{};
+  if (::lstat(path.c_str(), &there) != 0)
+    return -1;
+  // Over NFS a file that is locked must be open for writing.
+  const int mode = S_ISDIR(there.st_mode) ? O_RDONLY : O_RDWR;
+  const int file = ::open(path.c_str(), mode | O_CLOEXEC | O_NOFOLLOW);
+  if (file < 0 || ::flock(file, LOCK_EX | LOCK_NB) == 0)
+    return file;
+  const int why = errno;
+  ::close(file);
+  errno = why;
+  return -1;
+}
+
+/// Removes what dead writers of the output have left.
+void sweep(const std::string &output) {
+  const fs::path path(output);
+  const std::string stem = path.filename().string();
+  const fs::path folder = folderOf(output);
+  std::error_code ignored;
+  std::vector<std::string> old;
+  for (const auto &entry : fs::directory_iterator(folder, ignored))
+    if (isOf(stem, entry.path().filename().string()))
+      old.push_back(entry.path().string());
+  for (const std::string &each : old)
+    if (const int abandoned = locked(each); abandoned >= 0) {
+      fs::remove_all(each, ignored);
+      ::close(abandoned);
+    }
+}
+
+void make(const std::string &path, const std::string &output,
+          WorkingCopy::Kind kind) {
+  if (kind == WorkingCopy::Kind::Folder) {
+    if (::mkdir(path.c_str(), 0777) != 0)
+      cannotWrite(output);
+    return;
+  }
+  const int file =
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (file < 0)
+    cannotWrite(output);
+  ::close(file);
+}
+
+/// Whether who sweeps came between the making of a name and its lock.
+bool taken(int lock) {
+  struct stat mine{};
+  return lock < 0 ? errno == EWOULDBLOCK || errno == ENOENT
+                  : ::fstat(lock, &mine) == 0 && mine.st_nlink == 0;
+}
+
+} // namespace
+
+WorkingCopy::WorkingCopy(const std::string &output, Kind kind) {
+  sweep(output);
+  do {
+    if (lock >= 0)
+      ::close(lock);
+    name = freshName(output);
+    make(name, output, kind);
+    lock = locked(name);
+  } while (taken(lock));
+}
+
+WorkingCopy::~WorkingCopy() {
+  if (lock >= 0)
+    ::close(lock);
+}
+
+} // namespace pipec
