@@ -117,20 +117,27 @@ child=$!
 set +m
 
 # mpirun kills the ranks on TERM and INT, but passes USR1 on, which asks them to
-# write a checkpoint and stop. Who asks twice does not want to wait.
-asked=
+# write a checkpoint and stop. Who asks twice does not want to wait: the code is
+# then that of a program that dies of the signal.
+asked= killed=
 stop() {
   kill "$([[ $asked ]] && echo -TERM || echo -USR1)" "$child" || true
+  [[ $asked ]] && killed=$1
   asked=yes again=yes
 }
-trap stop TERM INT HUP USR1
+for signal in TERM INT HUP USR1; do
+  # shellcheck disable=SC2064
+  trap "stop $signal" $signal
+done
 again=yes
 while [[ $again ]]; do # a signal ends the wait
   again= code=0
   wait "$child" || code=$?
 done
 # Where a rank dies of a signal mpirun ends with 128 and its number.
-if [[ $asked && $code == 138 ]]; then # USR1: it had not begun
+if [[ $killed && $code != 75 ]]; then
+  code=$((128 + $(kill -l "$killed")))
+elif [[ $asked && $code == 138 ]]; then # USR1: it had not begun
   code=75
 elif ((code > 128)); then # to the others it is a peer lost
   echo "mpirun.sh: a rank was killed ($code by mpirun's count)" >&2

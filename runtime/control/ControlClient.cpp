@@ -13,7 +13,7 @@ namespace pipec {
 namespace {
 
 LineSocket dial(const std::string &address, const std::string &server,
-                double timeout, std::string &token) {
+                AwakeTime &time, double timeout, std::string &token) {
   std::istringstream words(address);
   std::string hostName, host;
   int port = 0;
@@ -23,7 +23,7 @@ LineSocket dial(const std::string &address, const std::string &server,
   if (hostName == here)
     host = "127.0.0.1";
   try {
-    return connectTo(host, port, timeout / 2);
+    return connectTo(host, port, time, timeout / 2);
   } catch (const Failure &failure) {
     throw Failure(Exit::Unavailable,
                   "cannot reach " + server + " at " + failure.what());
@@ -38,7 +38,7 @@ ControlClient::ControlClient(const std::string &address,
     : server(server), timeout(timeout), watch(watch), alarm(alarm), socket(-1),
       time(timeout) {
   std::string token;
-  socket = dial(address, server, timeout, token);
+  socket = dial(address, server, time, timeout, token);
   time.look();
   heard = time.seconds();
   say("hello " + token + " " + std::to_string(watch.rank) + " " +
@@ -84,12 +84,13 @@ void ControlClient::talk() {
       alarm.raise(Exit::PeerLost, server + " has died", -1);
     else if (now - heard > timeout / 2)
       alarm.raise(Exit::PeerLost, server + " does not answer any more", -1);
-    if (now - lastBeat >= period) {
-      lastBeat = now;
-      const Watch::Snapshot state = watch.snapshot();
-      say("beat " + std::to_string(state.progress) + " " +
-          std::to_string(state.operation.waiting) + " " +
-          describe(state.operation));
+    if (now - lastBeat >= period || asked) {
+      lastBeat = now, asked = false;
+      const auto [operation, progress] = watch.snapshot();
+      say("beat " + std::to_string(progress) + " " +
+          std::to_string(operation.waiting) + " " +
+          std::to_string(operation.peer) + " " +
+          std::to_string(operation.step) + " " + describe(operation));
       if (stopRequested() && !stopSaid)
         stopSaid = true, say("stop");
     }
@@ -119,6 +120,8 @@ void ControlClient::handle(const std::string &line) {
     alarm.raise(static_cast<Exit>(code), text, rank);
   } else if (kind == "stop") {
     requestStop();
+  } else if (kind == "where") {
+    asked = true;
   }
 }
 

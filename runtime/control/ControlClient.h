@@ -41,7 +41,7 @@ private:
   LineSocket socket;
   AwakeTime time;
   double heard = 0; ///< in that time
-  bool stopSaid = false;
+  bool stopSaid = false, asked = false;
   std::atomic<bool> ending{false}, finished{false};
   std::thread thread;
 };

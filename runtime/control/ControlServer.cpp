@@ -98,6 +98,7 @@ void ControlServer::serve() {
         closed(*client);
       client = alive ? std::next(client) : clients.erase(client);
     }
+    lookForDeath();
     lookForSilence();
     lookForStall();
     if (auto trouble = this->trouble(); trouble && !announced) {
@@ -162,7 +163,7 @@ void ControlServer::handle(Client &client, const std::string &line) {
     return text;
   };
   if (kind == "beat") {
-    words >> client.progress >> client.waiting;
+    words >> client.progress >> client.waiting >> client.peer >> client.step;
     client.operation = rest();
   } else if (kind == "fail") {
     int code = 0;
@@ -187,8 +188,8 @@ void ControlServer::closed(Client &client) {
     views[client.rank].connected = false;
     finished = views[client.rank].code.has_value();
   }
-  if (!finished)
-    lose(client.rank, "has died; " + lastHeard(client));
+  if (!finished && !dead)
+    dead = Death{client.rank, lastHeard(client), time.seconds()};
 }
 
 /// What a rank was doing, as far as it has said: more may have followed.
@@ -198,6 +199,32 @@ std::string ControlServer::lastHeard(const Client &client) const {
   if (seconds >= 0.05)
     std::snprintf(ago, sizeof ago, "%.1f s", seconds);
   return ago + (" before it was " + client.operation);
+}
+
+/// The step that has come to nothing for the want of a rank is known to those
+/// who wait for it: "rank 1 waits for it in step 7", or "".
+std::string ControlServer::waiterFor(int rank) const {
+  for (const Client &client : clients)
+    if (client.rank >= 0 && client.waiting && client.peer == rank &&
+        client.step >= 0)
+      return "rank " + std::to_string(client.rank) + " waits for it in step " +
+             std::to_string(client.step + 1);
+  return "";
+}
+
+/// A dead rank is told of as soon as one is known to wait for it, or nobody has
+/// come to that for a while.
+void ControlServer::lookForDeath() {
+  if (!dead || announced)
+    return;
+  const double patience = std::min(1.0, timeout / 20);
+  const bool alone = std::none_of(clients.begin(), clients.end(),
+                                  [](auto &each) { return each.rank >= 0; });
+  const std::string waiter = waiterFor(dead->rank);
+  if (waiter.empty() && !alone && time.seconds() - dead->since < patience)
+    return broadcast("where");
+  lose(dead->rank,
+       "has died" + (waiter.empty() ? "; " + dead->heard : ": " + waiter));
 }
 
 void ControlServer::lose(int rank, const std::string &how) {
@@ -215,8 +242,11 @@ void ControlServer::lookForSilence() {
     if (client.rank >= 0 && !all[client.rank].code &&
         now - client.heard > timeout / 2) {
       std::ostringstream text;
-      text << "has not answered for " << timeout / 2 << " s; before, it was "
-           << client.operation;
+      text << "has not answered for " << timeout / 2 << " s";
+      if (const std::string waiter = waiterFor(client.rank); !waiter.empty())
+        text << ": " << waiter;
+      else
+        text << "; before, it was " << client.operation;
       lose(client.rank, text.str());
     }
   // A rank may not have come up at all.

@@ -2,10 +2,11 @@
 //
 // One process of a job, the one that started it or else rank 0, holds a line to
 // every rank. Lines, from a rank:
-//   hello TOKEN RANK PID | beat PROGRESS WAITING OPERATION | fail CODE MESSAGE
-//   stop | done CODE
+//   hello TOKEN RANK PID | beat PROGRESS WAITING PEER STEP OPERATION
+//   fail CODE MESSAGE | stop | done CODE
 // and to a rank:
-//   beat | lost MESSAGE | fail CODE RANK MESSAGE | stop
+//   beat | where (a beat now, please) | lost MESSAGE | fail CODE RANK MESSAGE
+//   stop
 // A rank whose line closes before `done` has died; one that is silent for half
 // the timeout, which this process was awake for, has stopped; when all wait and
 // nothing moves, the job is stuck.
@@ -67,6 +68,8 @@ private:
     double heard = 0; ///< in the server's time
     uint64_t progress = 0;
     bool waiting = false;
+    int peer = -1;     ///< that it waits for
+    int64_t step = -1; ///< in which it does
     std::string operation = "starting";
   };
   void serve();
@@ -75,6 +78,8 @@ private:
   void closed(Client &client);
   void lose(int rank, const std::string &how);
   std::string lastHeard(const Client &client) const;
+  std::string waiterFor(int rank) const;
+  void lookForDeath();
   void lookForSilence();
   void lookForStall();
   void broadcast(const std::string &line);
@@ -86,6 +91,13 @@ private:
   std::string token, where;
   int listener = -1;
   std::list<Client> clients;
+  /// A rank whose line has closed, before it is told.
+  struct Death {
+    int rank;
+    std::string heard;
+    double since; ///< in the server's time
+  };
+  std::optional<Death> dead;
   AwakeTime time;
   double moved = 0; ///< at the last progress
   uint64_t lastProgress = 0;

@@ -97,7 +97,21 @@ int listenOn(bool everywhere, int &port) {
   return fd;
 }
 
-LineSocket connectTo(const std::string &host, int port, double seconds) {
+/// Waits until the socket is connected: 0, or why it is not.
+static int whenConnected(int fd, AwakeTime &time, double seconds) {
+  pollfd waiting{fd, POLLOUT, 0};
+  const double until = time.look() + seconds;
+  while (::poll(&waiting, 1, 50) != 1)
+    if (time.look() >= until)
+      return ETIMEDOUT;
+  int error = 0;
+  socklen_t size = sizeof error;
+  getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
+  return error;
+}
+
+LineSocket connectTo(const std::string &host, int port, AwakeTime &time,
+                     double seconds) {
   addrinfo hints{}, *found = nullptr;
   hints.ai_family = AF_INET;
   hints.ai_socktype = SOCK_STREAM;
@@ -105,19 +119,11 @@ LineSocket connectTo(const std::string &host, int port, double seconds) {
   if (getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found))
     throw Failure(Exit::Unavailable, where + ": no such host");
   int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  int result = ::connect(fd, found->ai_addr, found->ai_addrlen);
+  int error = 0;
+  if (::connect(fd, found->ai_addr, found->ai_addrlen) != 0)
+    error = errno == EINPROGRESS ? whenConnected(fd, time, seconds) : errno;
   freeaddrinfo(found);
-  if (result != 0 && errno == EINPROGRESS) {
-    pollfd waiting{fd, POLLOUT, 0};
-    int error = ETIMEDOUT;
-    socklen_t size = sizeof error;
-    if (::poll(&waiting, 1, static_cast<int>(seconds * 1000)) == 1)
-      getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
-    errno = error;
-    result = error;
-  }
-  if (result != 0) {
-    const int error = errno;
+  if (error != 0) {
     ::close(fd);
     throw Failure(Exit::Unavailable, where + ": " + std::strerror(error));
   }

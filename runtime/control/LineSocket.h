@@ -1,6 +1,8 @@
 //===- LineSocket.h - lines of text over TCP --------------------*- C++ -*-===//
 #pragma once
 
+#include "runtime/control/AwakeTime.h"
+
 #include <functional>
 #include <string>
 
@@ -35,7 +37,8 @@ private:
 /// the loopback alone. Failure(Unavailable).
 int listenOn(bool everywhere, int &port);
 
-/// Failure(Unavailable) when nobody answers within `seconds`.
-LineSocket connectTo(const std::string &host, int port, double seconds);
+/// Failure(Unavailable) when nobody answers within `seconds` of `time`.
+LineSocket connectTo(const std::string &host, int port, AwakeTime &time,
+                     double seconds);
 
 } // namespace pipec

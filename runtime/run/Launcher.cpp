@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <sys/prctl.h>
 #include <sys/sysinfo.h>
 
@@ -65,20 +66,38 @@ void refuseToRunAlone(const RunOptions &options) {
   const std::string variables =
       "set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT "
       "for each of them, as torchrun does, or ";
-  for (const char *name :
-       {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"})
-    if (const int size = integerVariable(name).value_or(1); size > 1)
-      throw Failure(
-          Exit::Usage,
-          std::string(name) + "=" + std::to_string(size) +
-              ": a launcher has started " + std::to_string(size) +
-              " of this process, but --transport " + options.transport +
-              " finds no rank in its environment; " + variables +
-              (options.transport == "tcp" ? "leave out --transport"
-                                          : "start them with mpirun or srun "
-                                            "--mpi=pmix (scripts are in "
-                                            "the plan's launch/)") +
-              "; each as a job of its own: --transport inproc");
+  const bool numbered = std::getenv("RANK");
+  for (const char *name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
+                           "SLURM_STEP_NUM_TASKS", "WORLD_SIZE"})
+    if (const int size = integerVariable(name).value_or(1);
+        size > 1 && (numbered || std::strcmp(name, "WORLD_SIZE") != 0))
+      throw Failure(Exit::Usage,
+                    std::string(name) + "=" + std::to_string(size) +
+                        ": a launcher has started " + std::to_string(size) +
+                        " of this process, but --transport " +
+                        options.transport +
+                        " finds no rank in its environment; " +
+                        (numbered ? "" : variables) +
+                        (numbered || options.transport == "tcp"
+                             ? "leave out --transport"
+                             : "start them with mpirun or srun "
+                               "--mpi=pmix (scripts are in "
+                               "the plan's launch/)") +
+                        "; each as a job of its own: --transport inproc");
+}
+
+/// One number alone is no job, other programs set them too; but it may have
+/// been meant as one.
+void noteHalfAJob(const plan::Plan &plan, const RunOptions &options) {
+  const char *rank = std::getenv("RANK"), *size = std::getenv("WORLD_SIZE");
+  const bool one = size && std::strcmp(size, "1") == 0;
+  if (options.quiet || options.transport != "auto" || plan.ranks.size() == 1 ||
+      !rank == !size || one)
+    return;
+  remark(std::string(rank ? "RANK=" : "WORLD_SIZE=") + (rank ? rank : size) +
+         " means nothing without " + (rank ? "WORLD_SIZE" : "RANK") +
+         ", MASTER_ADDR and MASTER_PORT: this process starts all " +
+         std::to_string(plan.ranks.size()) + " ranks, here");
 }
 
 Exit start(const plan::Plan &plan, const RunOptions &options, char **argv) {
@@ -88,6 +107,7 @@ Exit start(const plan::Plan &plan, const RunOptions &options, char **argv) {
   if (const TransportRow *row = joinedTransport(options))
     return runJoined(plan, options, *row);
   refuseToRunAlone(options);
+  noteHalfAJob(plan, options);
   const bool gpus = plan.cluster.kind == "cuda";
   if (options.transport == kNccl && !gpus)
     throw Failure(Exit::Usage,

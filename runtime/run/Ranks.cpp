@@ -3,6 +3,7 @@
 #include "runtime/control/AwakeTime.h"
 #include "runtime/control/ControlClient.h"
 #include "runtime/control/ControlServer.h"
+#include "runtime/control/Fuse.h"
 #include "runtime/device/cuda/Links.h"
 #include "runtime/run/Session.h"
 #include "support/Cores.h"
@@ -224,6 +225,7 @@ struct JoinedRank {
 
   /// No launcher of ours watches: rank 0 does.
   void watchOurselves() {
+    const Fuse fuse(watch->name, "all ranks to start", options.timeout);
     char address[1024] = "";
     if (watch->rank == 0) {
       server = std::make_unique<ControlServer>(

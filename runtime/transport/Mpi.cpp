@@ -1,4 +1,5 @@
 //===- Mpi.cpp - ranks as processes connected by Open MPI -----------------===//
+#include "runtime/control/Fuse.h"
 #include "runtime/transport/SharedPage.h"
 #include "runtime/transport/Transport.h"
 #include "support/Doorbell.h"
@@ -13,6 +14,15 @@
 #include <dlfcn.h>
 
 namespace pipec {
+
+std::optional<int> joinedMpi(bool) {
+  // mpirun, and srun --mpi=pmix or pmi2.
+  for (const char *name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"})
+    if (const std::optional<int> rank = integerVariable(name))
+      return rank;
+  return std::nullopt;
+}
+
 namespace {
 
 /// MPI counts in int: a longer message is several, which arrive in order.
@@ -43,7 +53,10 @@ void stopEventThread() {
 
 class Mpi : public Transport {
 public:
-  Mpi() {
+  explicit Mpi(double seconds) {
+    // What follows waits for all ranks, and nobody watches them yet.
+    const Fuse fuse("rank " + std::to_string(joinedMpi(true).value_or(0)),
+                    "all ranks to connect", seconds);
     int provided = 0;
     check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided),
           "MPI_Init");
@@ -194,18 +207,10 @@ private:
 
 } // namespace
 
-std::vector<std::unique_ptr<Transport>> openMpi(const Meeting &) {
+std::vector<std::unique_ptr<Transport>> openMpi(const Meeting &meeting) {
   std::vector<std::unique_ptr<Transport>> ends;
-  ends.push_back(std::make_unique<Mpi>());
+  ends.push_back(std::make_unique<Mpi>(meeting.seconds));
   return ends;
-}
-
-std::optional<int> joinedMpi(bool) {
-  // mpirun, and srun --mpi=pmix or pmi2.
-  for (const char *name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"})
-    if (const std::optional<int> rank = integerVariable(name))
-      return rank;
-  return std::nullopt;
 }
 
 std::vector<std::string> launchMpi(int ranks, const LaunchFolders &folders) {

@@ -1,8 +1,8 @@
 //===- TcpMesh.cpp - a connection between every two ranks -----------------===//
 #include "runtime/transport/TcpMesh.h"
+#include "runtime/control/AwakeTime.h"
 #include "runtime/control/LineSocket.h"
 #include "runtime/control/Stop.h"
-#include "support/Clock.h"
 #include "support/Failure.h"
 
 #include <algorithm>
@@ -46,7 +46,7 @@ std::string secondsOf(double limit) {
 /// Blocking exchanges with a deadline, while the mesh is being made.
 class Exchange {
 public:
-  explicit Exchange(double limit) : limit(limit), deadline(now() + limit) {}
+  explicit Exchange(double limit) : limit(limit), time(limit) {}
 
   /// What it is waiting for, should it come to nothing.
   std::function<std::string()> pending;
@@ -85,13 +85,14 @@ public:
   /// The other rank may come up later: tries until the deadline, and says so
   /// once.
   int connect(int rank, const std::string &host, int port, bool quiet) const {
-    const double begun = now();
+    const double begun = left();
     for (bool told = quiet;;) {
       if (stopRequested())
         stopped();
       std::string why;
       try {
-        LineSocket socket = connectTo(host, port, std::min(left(), kAttempt));
+        LineSocket socket =
+            connectTo(host, port, time, std::min(left(), kAttempt));
         const int fd = ::fcntl(socket.descriptor(), F_DUPFD_CLOEXEC, 0);
         if (fd >= 0)
           return fd;
@@ -107,7 +108,7 @@ public:
             "); does it run there, can this host reach that port, and "
             "are MASTER_ADDR and MASTER_PORT, where rank 0 listens, the "
             "same in all ranks?");
-      if (!told && now() - begun > kPatience) {
+      if (!told && begun - left() > kPatience) {
         told = true;
         std::fprintf(stderr,
                      "pipec-run: note: %s does not answer yet (%s); trying for "
@@ -119,7 +120,7 @@ public:
   }
 
 private:
-  double left() const { return deadline - now(); }
+  double left() const { return limit - time.look(); }
   [[noreturn]] void closed() const {
     unavailable(
         "a connection ended while the ranks were connecting: " + pending() +
@@ -131,15 +132,14 @@ private:
     while (true) { // a signal ends the waiting of poll, not ours
       if (stopRequested())
         stopped();
-      const double rest = left();
-      if (rest <= 0)
+      if (left() <= 0)
         unavailable("within --timeout " + secondsOf(limit) + " s " + pending());
-      if (::poll(&waiting, 1,
-                 static_cast<int>(std::min(rest, 0.2) * 1000) + 1) == 1)
+      if (::poll(&waiting, 1, 50) == 1)
         return;
     }
   }
-  double limit, deadline;
+  double limit;
+  mutable AwakeTime time;
 };
 
 /// Where a rank listens. Names of hosts have at most 253 characters.

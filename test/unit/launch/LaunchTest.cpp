@@ -124,6 +124,12 @@ TEST_F(LaunchFiles, AskTheRanksToStopWhenTheyAreAsked) {
   // One that has not begun dies of what it is told.
   ASSERT_EQ(run("rm -f " + folder + "/there*"), 0);
   EXPECT_EQ(runProgram(ask + "TERM" + work), 75) << read(folder + "/err");
+  // Asked again, and no rank in a hurry: all are killed.
+  ASSERT_EQ(run("rm -f " + folder + "/there*"), 0);
+  EXPECT_EQ(runProgram("trap '' USR1; " + ask + "INT $(cat " + folder +
+                       "/pid) && sleep 1 && kill -INT" + work),
+            128 + SIGINT)
+      << read(folder + "/err");
 }
 
 TEST_F(LaunchFiles, WantAsManyHostsAsThePlanHasServers) {

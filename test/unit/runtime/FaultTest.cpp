@@ -141,25 +141,28 @@ TEST(Fault, OverSocketsToo) {
   loseARank(kPlaces[2], SIGSTOP, 3, "tcp");
 }
 
-/// Starts the ranks as torchrun does: numbered by variables.
+/// Starts ranks as torchrun does: numbered by variables.
+std::unique_ptr<Process> numbered(const std::string &folder, int rank,
+                                  const std::vector<std::string> &arguments,
+                                  std::vector<std::string> environment = {}) {
+  const std::string own = folder + "/" + std::to_string(rank);
+  fs::create_directories(own);
+  for (const std::string &variable :
+       {"RANK=" + std::to_string(rank), std::string("WORLD_SIZE=4"),
+        std::string("MASTER_ADDR=127.0.0.1"),
+        "MASTER_PORT=" + std::to_string(20000 + getpid() % 20000)})
+    environment.push_back(variable);
+  return std::make_unique<Process>(toolCommand(folder, arguments), own,
+                                   environment);
+}
+
 std::vector<std::unique_ptr<Process>>
-numbered(const std::string &folder, const std::vector<std::string> &arguments,
-         const std::string &fault,
-         const std::vector<std::string> &variables = {}) {
+fourNumbered(const std::string &folder,
+             const std::vector<std::string> &arguments,
+             const std::vector<std::string> &environment = {}) {
   std::vector<std::unique_ptr<Process>> ranks;
-  const std::string port = std::to_string(20000 + getpid() % 20000);
-  for (int rank = 0; rank < 4; ++rank) {
-    const std::string own = folder + "/" + std::to_string(rank);
-    fs::create_directories(own);
-    std::vector<std::string> environment = {
-        "RANK=" + std::to_string(rank), "WORLD_SIZE=4", "MASTER_ADDR=127.0.0.1",
-        "MASTER_PORT=" + port};
-    environment.insert(environment.end(), variables.begin(), variables.end());
-    if (!fault.empty())
-      environment.push_back("PIPEC_TEST_FAULT=" + fault);
-    ranks.push_back(std::make_unique<Process>(toolCommand(folder, arguments),
-                                              own, environment));
-  }
+  for (int rank = 0; rank < 4; ++rank)
+    ranks.push_back(numbered(folder, rank, arguments, environment));
   return ranks;
 }
 
@@ -167,25 +170,25 @@ TEST(Fault, ProcessesThatAreOnlyNumberedFindEachOther) {
   const std::string folder = freshFolder("numbered");
   writePlan(scenarioNamed("four"), folder);
   Outcome run;
-  for (auto &rank : numbered(folder, {"--steps", "8"}, ""))
+  for (auto &rank : fourNumbered(folder, {"--steps", "8"}))
     EXPECT_EQ((run = rank->wait(60)).code, 0) << run.errors;
   readMetrics(folder + "/metrics.jsonl", run);
   EXPECT_EQ(run.losses, train(scenarioNamed("four"), 8).losses);
 
-  auto ranks =
-      numbered(folder, {"--steps", "8", "--timeout", "20"}, "2 B 3 1 9");
+  auto ranks = fourNumbered(folder, {"--steps", "8", "--timeout", "20"},
+                            {"PIPEC_TEST_FAULT=2 B 3 1 9"});
   for (int rank = 0; rank < 4; ++rank) {
     run = ranks[rank]->wait(60);
     EXPECT_EQ(run.code, rank == 2 ? 128 + SIGKILL : 76) << run.errors;
     EXPECT_LT(run.seconds, 20);
     if (rank != 2)
-      EXPECT_THAT(run.errors,
-                  testing::ContainsRegex("rank 2 \\(stage 2\\) has died; "
-                                         "(just|[0-9.]+ s) before it was "
-                                         "[a-z]+ing"));
+      EXPECT_THAT(run.errors, testing::ContainsRegex(
+                                  "rank 2 \\(stage 2\\) has died: rank [13] "
+                                  "waits for it in step 4; rank"));
   }
   // Rank 0 watches over the others; they notice when it is lost.
-  ranks = numbered(folder, {"--steps", "8", "--timeout", "20"}, "0 B 3 1 9");
+  ranks = fourNumbered(folder, {"--steps", "8", "--timeout", "20"},
+                       {"PIPEC_TEST_FAULT=0 B 3 1 9"});
   for (int rank = 1; rank < 4; ++rank) {
     run = ranks[rank]->wait(60);
     EXPECT_EQ(run.code, 76) << run.errors;
@@ -213,7 +216,7 @@ TEST(Fault, APauseOfAllProcessesIsNoLoss) {
   };
   const std::vector<double> want = train(scenarioNamed("four"), 400).losses;
   // Watched by rank 0, by the process that started them, and threads.
-  auto ranks = numbered(folder, arguments, "", slow);
+  auto ranks = fourNumbered(folder, arguments, slow);
   pause();
   Outcome run;
   for (auto &rank : ranks)
@@ -233,6 +236,50 @@ TEST(Fault, APauseOfAllProcessesIsNoLoss) {
     readMetrics(metrics, run);
     EXPECT_EQ(run.losses, want);
   }
+}
+
+TEST(Fault, APauseWhileRanksConnectIsNoLoss) {
+  const std::string folder = freshFolder("paused");
+  writePlan(scenarioNamed("four"), folder);
+  const std::vector<std::string> arguments = {"--steps", "8", "--timeout", "3"};
+  std::vector<std::unique_ptr<Process>> ranks;
+  for (int rank = 1; rank < 4; ++rank)
+    ranks.push_back(numbered(folder, rank, arguments));
+  usleep(500000); // they try to reach rank 0
+  for (int signal : {SIGSTOP, SIGCONT}) {
+    for (auto &rank : ranks)
+      kill(rank->pid(), signal);
+    if (signal == SIGSTOP)
+      usleep(4000000);
+  }
+  ranks.push_back(numbered(folder, 0, arguments));
+  for (auto &rank : ranks) {
+    const Outcome run = rank->wait(60);
+    EXPECT_EQ(run.code, 0) << run.errors;
+  }
+}
+
+TEST(Fault, ARankThatDiesBeforeAnybodyWatchesEndsTheJob) {
+  const std::string folder = freshFolder("meeting");
+  writePlan(scenarioNamed("four"), folder);
+  std::vector<std::string> command = {
+      "mpirun", "--oversubscribe",  "--allow-run-as-root", "-n",
+      "4",      "--enable-recovery"};
+  for (const std::string &word :
+       toolCommand(folder, {"--steps", "8", "--timeout", "3"}))
+    command.push_back(word);
+  const Outcome run = Process(command, folder,
+                              {"LD_PRELOAD=" PIPEC_DIE_WHILE_MEETING,
+                               "PIPEC_TEST_DIE_WHILE_MEETING=2"})
+                          .wait(30);
+  EXPECT_LT(run.seconds, 20);
+  for (const char *rank : {"0", "1", "3"})
+    EXPECT_THAT(run.errors,
+                HasSubstr(std::string("rank ") + rank +
+                          " has waited for all ranks to connect for --timeout "
+                          "3 s; one of them has died, stopped or not been "
+                          "started"));
+  EXPECT_TRUE(allGone(folder));
 }
 
 INSTANTIATE_TEST_SUITE_P(Fault, EveryPlace, testing::ValuesIn(kPlaces));

@@ -346,7 +346,32 @@ TEST(Tool, HalfAJobIsNotRunAlone) {
   // Of no meaning here: another transport is asked for, one of them alone, a
   // job of one process, an address alone.
   EXPECT_EQ(with("inproc", {"RANK=1", "WORLD_SIZE=2"}).code, 0);
-  EXPECT_EQ(with("auto", {"WORLD_SIZE=2"}).code, 0);
+  const auto loud = [&](const std::vector<std::string> &environment) {
+    std::vector<std::string> command = toolCommand(plan, {"--steps", "1"});
+    std::erase(command, "--quiet");
+    return Process(command, plan, environment).wait();
+  };
+  for (const auto &[variable, others] :
+       {std::pair("RANK=0", "WORLD_SIZE"), std::pair("WORLD_SIZE=2", "RANK")}) {
+    EXPECT_EQ(with("auto", {variable}).errors, "");
+    const Outcome alone = loud({variable});
+    EXPECT_EQ(alone.code, 0);
+    EXPECT_EQ(alone.errors, "pipec-run: note: " + std::string(variable) +
+                                " means nothing without " + others +
+                                ", MASTER_ADDR and MASTER_PORT: this process "
+                                "starts all 2 ranks, here\n");
+  }
+  EXPECT_EQ(loud({"WORLD_SIZE=1"}).errors, "");
+  // All of them, and another transport than the one they are for.
+  const Outcome other =
+      with("mpi", {"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1",
+                   "MASTER_PORT=29471"});
+  EXPECT_EQ(other.code, 64);
+  EXPECT_EQ(other.errors,
+            "pipec-run: error: WORLD_SIZE=2: a launcher has started 2 of this "
+            "process, but --transport mpi finds no rank in its environment; "
+            "leave out --transport; each as a job of its own: --transport "
+            "inproc\n");
   EXPECT_EQ(with("auto", {"RANK=0", "WORLD_SIZE=1"}).code, 0);
   EXPECT_EQ(with("tcp", {"MASTER_ADDR=127.0.0.1"}).code, 0);
 }

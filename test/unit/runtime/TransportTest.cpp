@@ -79,9 +79,10 @@ TEST(Transport, TcpNamesTheRankThatDoesNotConnect) {
       ::close(fd);
   });
   const auto comeIn = [&] {
+    AwakeTime time(20);
     while (true)
       try {
-        return connectTo("127.0.0.1", port, 20);
+        return connectTo("127.0.0.1", port, time, 20);
       } catch (const Failure &) { // rank 0 does not listen yet
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
       }

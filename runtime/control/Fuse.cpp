@@ -1,0 +1,40 @@
+//===- Fuse.cpp - an end to waiting that nobody watches -------------------===//
+#include "runtime/control/Fuse.h"
+#include "runtime/control/AwakeTime.h"
+#include "support/Failure.h"
+
+#include <chrono>
+#include <cstdio>
+#include <unistd.h>
+
+namespace pipec {
+
+Fuse::Fuse(std::string who, std::string what, double seconds)
+    : who(std::move(who)), what(std::move(what)), seconds(seconds),
+      thread([this] { burn(); }) {}
+
+Fuse::~Fuse() {
+  {
+    std::lock_guard lock(mutex);
+    out = true;
+  }
+  changed.notify_one();
+  thread.join();
+}
+
+void Fuse::burn() {
+  AwakeTime time(seconds);
+  std::unique_lock lock(mutex);
+  while (!out && time.look() <= seconds)
+    changed.wait_for(lock, std::chrono::milliseconds(50));
+  if (out)
+    return;
+  std::fprintf(stderr,
+               "pipec-run: error: %s has waited for %s for --timeout %g s; one "
+               "of them has died, stopped or not been started\n",
+               who.c_str(), what.c_str(), seconds);
+  std::fflush(nullptr);
+  _exit(static_cast<int>(Exit::PeerLost));
+}
+
+} // namespace pipec

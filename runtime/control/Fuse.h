@@ -1,0 +1,33 @@
+//===- Fuse.h - an end to waiting that nobody watches -----------*- C++ -*-===//
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <thread>
+
+namespace pipec {
+
+/// Ends the process (76) when it outlives its time, and says what was waited
+/// for: while ranks meet nobody watches them yet, and a library that waits for
+/// a rank that has died waits for ever.
+class Fuse {
+public:
+  /// `who`: "rank 2"; `what`: "all ranks to connect".
+  Fuse(std::string who, std::string what, double seconds);
+  ~Fuse();
+  Fuse(const Fuse &) = delete;
+  Fuse &operator=(const Fuse &) = delete;
+
+private:
+  void burn();
+
+  const std::string who, what;
+  const double seconds;
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool out = false;
+  std::thread thread;
+};
+
+} // namespace pipec

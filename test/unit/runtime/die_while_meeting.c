@@ -1,0 +1,19 @@
+/* Preloaded into ranks: the one that PIPEC_TEST_DIE_WHILE_MEETING names is
+   killed when it has connected, while the others wait for it in a collective
+   call of MPI. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+int MPI_Comm_split_type(void *from, int type, int key, void *info, void *to) {
+  const char *who = getenv("PIPEC_TEST_DIE_WHILE_MEETING");
+  const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+  if (who && rank && strcmp(who, rank) == 0)
+    raise(SIGKILL);
+  int (*real)(void *, int, int, void *, void *) =
+      (int (*)(void *, int, int, void *, void *))dlsym(RTLD_NEXT,
+                                                       "MPI_Comm_split_type");
+  return real(from, type, key, info, to);
+}
