@@ -4,10 +4,12 @@
 #include "compiler/driver/MeasureCrowd.h"
 #include "compiler/driver/MeasureGenerated.h"
 #include "compiler/driver/MeasureKernels.h"
+#include "compiler/driver/MeasureMessages.h"
 #include "compiler/driver/MeasurePrograms.h"
 #include "compiler/driver/Planning.h"
 #include "report/Format.h"
 #include "support/CommandLine.h"
+#include "support/Failure.h"
 #include "support/OptionChecks.h"
 #include "support/OutputFile.h"
 
@@ -148,6 +150,18 @@ private:
   }
 };
 
+/// What messages between ranks of a server take, where they can be sent.
+void timeMessages(plan::Topology &topology) try {
+  const plan::MessageCost cost =
+      plan::fitMessages(measureMessages(), topology.device.turnSeconds);
+  topology.device.takeSeconds = cost.takeSeconds;
+  topology.levels.back().bandwidth = cost.bandwidth;
+} catch (const Failure &failure) {
+  std::cerr << "pipec: note: messages between ranks are not timed, the file "
+               "has what they take on common machines: "
+            << failure.what() << "\n";
+}
+
 } // namespace
 
 int calibrateCommand(int argc, char **argv) {
@@ -199,7 +213,8 @@ int calibrateCommand(int argc, char **argv) {
     topology.device.crowdFactor = crowd.factor;
     topology.device.ringSeconds = std::max(crowd.ringSeconds, 1e-6);
   }
-  topology.levels.back().bandwidth = measureMessages();
+  if (ranks > 1)
+    timeMessages(topology);
   topology.device.name = "calibrated-cpu";
   topology.device.describe = "measured by pipec calibrate";
   const std::string text = plan::writeTopology(topology);

@@ -17,7 +17,6 @@
 #include <functional>
 #include <memory>
 #include <new>
-#include <sys/uio.h>
 #include <thread>
 #include <unistd.h>
 
@@ -432,26 +431,6 @@ double measureTurn() {
   double sum = 0;
   return timeOne([&] { sum += now() + coreSeconds() + now() + coreSeconds(); },
                  1, 0.01);
-}
-
-double measureMessages() {
-  // As Open MPI hands over what is too long to come with its announcement: the
-  // receiver has the kernel copy it out of the sender's memory, which another
-  // core has just written.
-  constexpr size_t kBytes = 256 << 10;
-  std::vector<char> from(kBytes), to(kBytes);
-  std::vector<double> times;
-  for (int i = 0; i < 101; ++i) {
-    std::thread([&] { std::fill(from.begin(), from.end(), char(i)); }).join();
-    iovec out{to.data(), kBytes}, in{from.data(), kBytes};
-    const double begin = seconds(1);
-    if (process_vm_readv(getpid(), &out, 1, &in, 1, 0) !=
-        static_cast<ssize_t>(kBytes))
-      std::memcpy(to.data(), from.data(), kBytes);
-    times.push_back(seconds(1) - begin);
-  }
-  std::nth_element(times.begin(), times.begin() + 50, times.end());
-  return static_cast<double>(kBytes) / times[50];
 }
 
 std::vector<plan::CalibrationSample> measureKernels(const Workers &workers) {

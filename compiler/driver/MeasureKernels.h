@@ -34,9 +34,6 @@ std::vector<plan::KernelSample> measureRoutines(const Workers &workers,
 double measureCalls(const std::function<std::function<void()>()> &make,
                     const Workers &workers, double budget);
 
-/// Bytes a second that a rank copies of another's on the same machine.
-double measureMessages();
-
 /// Of the cache that a core has for itself.
 int64_t ownCacheBytes();
 

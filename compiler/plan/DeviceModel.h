@@ -70,6 +70,9 @@ struct DeviceModel {
   /// ranks outnumber the cores; s. Calibrated CPUs alone: there who receives
   /// copies, too.
   double ringSeconds = 0;
+  /// What a rank does beside the copy to take bytes of another rank of its
+  /// machine, s. Where `ringSeconds` is.
+  double takeSeconds = 0;
   /// How much longer tasks take where ranks outnumber the cores, and find in no
   /// core's cache what they left there.
   double crowdFactor = 1;

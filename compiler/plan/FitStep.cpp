@@ -18,6 +18,7 @@ constexpr double kMostTurns = 20e-6, kMostMore = 1000 * kMostTurns;
 Topology withMessages(Topology topology, double share) {
   topology.device.turnSeconds *= share;
   topology.device.ringSeconds *= share;
+  topology.device.takeSeconds *= share;
   for (Level &level : topology.levels) {
     level.latency *= share;
     level.bandwidth /= share;

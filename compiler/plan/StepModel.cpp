@@ -227,7 +227,8 @@ double receiveSeconds(const Topology &topology,
     return turn;
   const Link link = boundaryLink(topology, stages[std::min(from, s)].devices,
                                  stages[std::max(from, s)].devices);
-  return turn + static_cast<double>(bytes) / link.bandwidth;
+  return turn + topology.device.takeSeconds +
+         static_cast<double>(bytes) / link.bandwidth;
 }
 
 /// How long a few bytes take to the next stage. A rank with a core of its own

@@ -101,7 +101,7 @@ private:
   int64_t memoryLimit;
 };
 
-/// Seconds between two tasks, and that stage `s` copies what it receives
+/// Seconds between two tasks, and that stage `s` takes and copies what it gets
 /// forward (or, `backward`, the gradient of what it sends) where receivers do
 /// (DeviceModel::ringSeconds); a few bytes come with their announcement.
 double receiveSeconds(const Topology &topology,

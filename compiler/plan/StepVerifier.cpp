@@ -125,7 +125,8 @@ double takingOf(const PlanRequest &request, const PlanResult &result, int stage,
     return turn;
   const Link link = linkInto(request.topology, result,
                              static_cast<size_t>(std::max(stage, from)));
-  return turn + static_cast<double>(bytes) / link.bandwidth;
+  return turn + request.topology.device.takeSeconds +
+         static_cast<double>(bytes) / link.bandwidth;
 }
 
 /// Longest paths through list order and data dependencies: walks along every

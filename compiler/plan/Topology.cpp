@@ -202,6 +202,8 @@ DeviceModel customDevice(const Json &device, const std::string &origin) {
         positive(device, "threads", origin, "\"device\""), 1.0, 1e4));
   if (device.contains("ring_us"))
     d.ringSeconds = number(device, "ring_us", origin, "\"device\"") * 1e-6;
+  if (device.contains("take_us"))
+    d.takeSeconds = number(device, "take_us", origin, "\"device\"") * 1e-6;
   if (device.contains("crowd")) {
     d.crowdFactor = number(device, "crowd", origin, "\"device\"");
     if (d.crowdFactor < 1)
@@ -253,6 +255,7 @@ void refuseUnknownMembers(const ParsedJson &file) {
           "task_us",
           "turn_us",
           "ring_us",
+          "take_us",
           "crowd",
           "threads",
           "wake_us",
@@ -420,6 +423,8 @@ std::string writeTopology(const Topology &topology) {
         {"memory", d.memoryEfficiency}}}};
   if (d.ringSeconds > 0)
     root["device"]["ring_us"] = d.ringSeconds * 1e6;
+  if (d.takeSeconds > 0)
+    root["device"]["take_us"] = d.takeSeconds * 1e6;
   if (d.crowdFactor > 1)
     root["device"]["crowd"] = d.crowdFactor;
   if (!d.farKernels.empty()) {

@@ -317,6 +317,19 @@ TEST(Planner, MessagesBetweenServersTakeTheirTime) {
   }
 }
 
+TEST(Planner, TakingAMessageCostsItsReceiver) {
+  PlanRequest r = requestFor(uniformChain(8, 1e-4, 100'000, 0), "1f1b", 2, 8);
+  r.topology.device.kind = "cpu";
+  r.topology.device.ringSeconds = 20e-6;
+  r.stages = 2;
+  const double before = makePlan(r).stepSeconds;
+  r.topology.device.takeSeconds = 50e-6;
+  const PlanResult after = makePlan(r);
+  verifyPlan(r, after);
+  // Every forward of the second stage takes one.
+  EXPECT_GT(after.stepSeconds, before + 8 * 45e-6);
+}
+
 TEST(Planner, MemoryLimitMovesTheCuts) {
   // 1F1B keeps four microbatches on the first stage: with little memory it must
   // take fewer layers than the last.

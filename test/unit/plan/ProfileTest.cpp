@@ -120,6 +120,7 @@ struct MeasuredPipeline {
     request.topology = oneServer(2, 1e9, 20e-6);
     request.topology.device.turnSeconds = 1e-6;
     request.topology.device.ringSeconds = 30e-6;
+    request.topology.device.takeSeconds = 8e-6;
     request.strategy = strategyFacts("1f1b");
     request.microbatches = 8;
     split.starts = {0, 4}, split.replicas = {1, 1};
@@ -178,6 +179,7 @@ TEST(FitStep, ChangesOnlyWhatWasNotMeasured) {
   const Topology shorter = fitStep(p.request, p.split, 0.98 * modelled);
   EXPECT_LT(shorter.device.turnSeconds, before.device.turnSeconds);
   EXPECT_LT(shorter.device.ringSeconds, before.device.ringSeconds);
+  EXPECT_LT(shorter.device.takeSeconds, before.device.takeSeconds);
   EXPECT_GT(shorter.levels[0].bandwidth, before.levels[0].bandwidth);
   // Less than the tasks' own time cannot be explained.
   const Topology least = fitStep(p.request, p.split, 0.1 * modelled);

@@ -1,0 +1,197 @@
+//===- MeasureMessages.cpp - times of messages between ranks --------------===//
+#include "compiler/driver/MeasureMessages.h"
+
+#include "support/Failure.h"
+#include "support/OutputFile.h"
+
+#include <nlohmann/json.hpp>
+#include <onnx/onnx_pb.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <filesystem>
+#include <fstream>
+#include <spawn.h>
+#include <sstream>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace pipec {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr int kWidth = 64, kLayers = 16, kMicrobatches = 8, kSteps = 40;
+/// Rows of a microbatch: 16, 64 and 256 KiB between the stages.
+constexpr std::array kRows = {64, 256, 1024};
+
+class ScratchFolder {
+public:
+  ScratchFolder() {
+    std::string pattern =
+        (fs::temp_directory_path() / "pipec-calibrate-XXXXXX").string();
+    if (!mkdtemp(pattern.data()))
+      throw Failure(Exit::Unavailable, pattern + ": " + std::strerror(errno));
+    path = pattern;
+  }
+  ~ScratchFolder() {
+    std::error_code ignored;
+    fs::remove_all(path, ignored);
+  }
+  ScratchFolder(const ScratchFolder &) = delete;
+  std::string operator/(const std::string &name) const {
+    return path + "/" + name;
+  }
+
+private:
+  std::string path;
+};
+
+std::string textOf(const std::string &path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+/// Waits for a program; what it says of a failure becomes ours.
+void call(std::vector<std::string> words, const ScratchFolder &scratch) {
+  const std::string said = scratch / "said";
+  std::vector<char *> arguments;
+  for (std::string &word : words)
+    arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  posix_spawn_file_actions_t files;
+  posix_spawn_file_actions_init(&files);
+  posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, said.c_str(),
+                                   O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  posix_spawn_file_actions_adddup2(&files, STDOUT_FILENO, STDERR_FILENO);
+  pid_t child = 0;
+  int status = posix_spawn(&child, arguments[0], &files, nullptr,
+                           arguments.data(), environ);
+  posix_spawn_file_actions_destroy(&files);
+  if (status != 0)
+    throw Failure(Exit::Unavailable, words[0] + ": " + std::strerror(status));
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+    ;
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+    return;
+  std::string why = textOf(said);
+  const size_t error = why.find("error: ");
+  why.erase(0, error == std::string::npos ? 0 : error + strlen("error: "));
+  throw Failure(Exit::Unavailable,
+                fs::path(words[0]).filename().string() +
+                    " failed: " + why.substr(0, why.find('\n')));
+}
+
+/// A chain of products, each with a relu, of which all tensors are alike.
+void writeModel(const std::string &path, int rows) {
+  onnx::ModelProto model;
+  model.set_ir_version(8);
+  model.add_opset_import()->set_version(17);
+  onnx::GraphProto &graph = *model.mutable_graph();
+  graph.set_name("messages");
+  auto declare = [&](onnx::ValueInfoProto &value, const char *name) {
+    value.set_name(name);
+    auto *type = value.mutable_type()->mutable_tensor_type();
+    type->set_elem_type(onnx::TensorProto::FLOAT);
+    for (int size : {rows, kWidth})
+      type->mutable_shape()->add_dim()->set_dim_value(size);
+  };
+  declare(*graph.add_input(), "input");
+  declare(*graph.add_output(), "logits");
+  auto add = [&](const char *kind, std::vector<std::string> from,
+                 const std::string &to) {
+    onnx::NodeProto &node = *graph.add_node();
+    node.set_op_type(kind), node.set_name(to);
+    for (const std::string &name : from)
+      node.add_input(name);
+    node.add_output(to);
+  };
+  std::string last = "input";
+  for (int layer = 0; layer < kLayers; ++layer) {
+    const std::string number = std::to_string(layer);
+    onnx::TensorProto &weight = *graph.add_initializer();
+    weight.set_name("weight" + number);
+    weight.set_data_type(onnx::TensorProto::FLOAT);
+    weight.add_dims(kWidth), weight.add_dims(kWidth);
+    for (int i = 0; i < kWidth * kWidth; ++i)
+      weight.add_float_data(static_cast<float>((7 * i + layer) % 13 - 6) / 64);
+    add("MatMul", {last, weight.name()}, "product" + number);
+    last = layer + 1 < kLayers ? "relu" + number : "logits";
+    add("Relu", {"product" + number}, last);
+  }
+  writeFile(path, model.SerializeAsString());
+}
+
+/// Numbers of a row-major array in numpy's format.
+template <typename T>
+void writeArray(const std::string &path, const char *kind,
+                const std::string &shape, size_t count) {
+  std::string header = std::string("{'descr': '") + kind +
+                       "', 'fortran_order': False, 'shape': " + shape + ", }";
+  header.resize((header.size() + 11 + 63) / 64 * 64 - 11, ' ');
+  header += '\n';
+  std::string bytes = std::string("\x93NUMPY\x01\0", 8);
+  bytes += static_cast<char>(header.size() % 256);
+  bytes += static_cast<char>(header.size() / 256);
+  bytes += header;
+  std::vector<T> values(count);
+  for (size_t i = 0; i < count; ++i)
+    values[i] = static_cast<T>(i % 7);
+  bytes.append(reinterpret_cast<const char *>(values.data()),
+               count * sizeof(T));
+  writeFile(path, bytes);
+}
+
+/// What a plan sends in a microbatch: forward, backward.
+std::array<int64_t, 2> bytesOf(const std::string &plan) {
+  std::array<int64_t, 2> bytes = {0, 0};
+  const nlohmann::json json = nlohmann::json::parse(plan);
+  for (const auto &edge : json.at("edges"))
+    bytes[edge.at("backward").get<bool>()] += edge.at("bytes").get<int64_t>();
+  return bytes;
+}
+
+} // namespace
+
+std::vector<plan::MessageGap> measureMessages() try {
+  const fs::path self = fs::read_symlink("/proc/self/exe");
+  const std::string runtime = self.parent_path() / "pipec-run";
+  const ScratchFolder scratch;
+  const std::string model = scratch / "model.onnx", plan = scratch / "plan",
+                    input = scratch / "input.npy",
+                    labels = scratch / "labels.npy",
+                    trace = scratch / "trace.json";
+  std::vector<plan::MessageGap> gaps;
+  for (int rows : kRows) {
+    const auto samples = static_cast<size_t>(rows * kMicrobatches);
+    writeModel(model, rows);
+    writeArray<float>(input, "<f4",
+                      "(" + std::to_string(samples) + ", " +
+                          std::to_string(kWidth) + ")",
+                      samples * kWidth);
+    writeArray<int64_t>(labels, "<i8", "(" + std::to_string(samples) + ",)",
+                        samples);
+    call({self, model, "--cpus", "1x2", "--stages", "2", "--strategy", "1f1b",
+          "--microbatches", std::to_string(kMicrobatches), "--loss",
+          "cross-entropy", "--quiet", "-o", plan},
+         scratch);
+    call({runtime, plan, "--data", "input=" + input, "--data",
+          "labels=" + labels, "--steps", std::to_string(kSteps), "--threads",
+          "1", "--trace", trace, "--quiet"},
+         scratch);
+    const auto bytes = bytesOf(textOf(plan + "/plan.json"));
+    for (const plan::MessageGap &gap :
+         plan::messageGaps(textOf(trace), bytes[0], bytes[1]))
+      gaps.push_back(gap);
+  }
+  return gaps;
+} catch (const fs::filesystem_error &error) {
+  throw Failure(Exit::Unavailable, error.what());
+}
+
+} // namespace pipec

@@ -1,0 +1,13 @@
+//===- MeasureMessages.h - times of messages between ranks ------*- C++ -*-===//
+#pragma once
+
+#include "compiler/plan/FitMessages.h"
+
+namespace pipec {
+
+/// Compiles little models for two ranks of this machine, runs them with the
+/// pipec-run that lies beside this program and reads their traces. Takes some
+/// seconds. Failure(Exit::Unavailable) says what cannot be run here.
+std::vector<plan::MessageGap> measureMessages();
+
+} // namespace pipec

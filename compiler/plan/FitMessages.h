@@ -1,0 +1,43 @@
+//===- FitMessages.h - what taking a message costs --------------*- C++ -*-===//
+//
+// Between two tasks of a rank lie its own turn and, where the second needs
+// bytes of another rank of its machine, what it takes to fetch them:
+//
+//   gap = turn + take + bytes / bandwidth
+//
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace pipec::plan {
+
+/// From the end of a task to the begin of the next, for which a message had
+/// come already.
+struct MessageGap {
+  int64_t bytes = 0;
+  double seconds = 0;
+};
+
+struct MessageCost {
+  double takeSeconds = 0; ///< DeviceModel::takeSeconds
+  double bandwidth = 0;   ///< bytes/s of the copy
+};
+
+/// The line of least relative errors through the gaps, of at least two sizes;
+/// neither part of it is below zero. Failure(Exit::BadModel) without them.
+MessageCost fitMessages(const std::vector<MessageGap> &gaps,
+                        double turnSeconds);
+
+/// The gaps in a trace of pipec-run (--trace) before tasks of a two-stage
+/// pipeline that take `forwardBytes` from the first stage or `backwardBytes`
+/// from the second: those alone whose message was sent long enough before.
+/// The middle of each direction; none where there are few.
+/// Failure(Exit::BadModel) for what is no such trace.
+std::vector<MessageGap> messageGaps(const std::string &trace,
+                                    int64_t forwardBytes,
+                                    int64_t backwardBytes);
+
+} // namespace pipec::plan
