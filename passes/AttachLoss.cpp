@@ -37,6 +37,34 @@ struct LossBuilder {
   NNBuilder &b;
   func::FuncOp main;
   const LossOptions &options;
+  IntegerAttr samplesOn; ///< the axis of the output, where it is not the first
+
+  /// Samples of a microbatch; -1 when no input counts them.
+  int64_t samples() {
+    for (unsigned i = 0; i < main.getNumArguments(); ++i)
+      if (auto axis = main.getArgAttrOfType<IntegerAttr>(i, "nn.batch_axis"))
+        if (auto type = tensorType(main.getArgument(i));
+            axis.getInt() == 0 && type.getRank() > 0)
+          return type.getDimSize(0);
+    return -1;
+  }
+
+  /// A label has an entry for each sample, and the shape of what it is for.
+  LogicalResult checkSamples(StringRef kind, RankedTensorType type) {
+    const int64_t wanted = samples();
+    if (!samplesOn &&
+        (wanted < 0 || (type.getRank() > 0 && type.getDimSize(0) == wanted)))
+      return success();
+    auto error = main.emitError("--loss ")
+                 << kind << " needs an output whose axis 0 counts the "
+                 << wanted << " samples of a microbatch, not " << type;
+    if (samplesOn)
+      error << " with the samples on axis " << samplesOn.getInt();
+    return error << "; name another with --logits"
+                 << (type.getRank() == 0
+                         ? ", or say --loss output if it is the loss"
+                         : ", or reshape it in the model");
+  }
 
   /// The argument called `name`, added when missing.
   Value argument(StringRef name, RankedTensorType type) {
@@ -82,9 +110,10 @@ struct LossBuilder {
     return div(b, sum, count ? count : splatLike(b, sum, n));
   }
 
-  /// The terms of each of `samples` samples and how much they count, [samples,
-  /// 2]. Null where axis 0 is not that of the samples.
-  Value lossOfSamples(const Terms &of, int64_t samples) {
+  /// The terms of each sample and how much they count, [samples, 2]. Null where
+  /// axis 0 is not that of the samples.
+  Value lossOfSamples(const Terms &of) {
+    const int64_t samples = this->samples();
     if (of.scalar || tensorType(of.terms).getShape().front() != samples)
       return {};
     auto sum = [&](Value x) {
@@ -166,6 +195,9 @@ struct LossBuilder {
     int64_t rank = type.getRank();
     if (kind == "output")
       return output(y);
+    if (kind == "mse" || kind == "bce")
+      if (failed(checkSamples(kind, type)))
+        return failure();
     if (kind == "mse") {
       Value d = sub(b, y, argument(labelOr("targets"), type));
       return Terms{mul(b, d, d), {}, {}};
@@ -182,7 +214,8 @@ struct LossBuilder {
       return main.emitError(
                  "cross-entropy needs logits with a class axis, not ")
              << type;
-    if (failed(checkClassWeights(type.getDimSize(axis))))
+    if (failed(checkClassWeights(type.getDimSize(axis))) ||
+        failed(checkSamples(kind, type)))
       return failure();
     SmallVector<int64_t> rows(type.getShape());
     rows.erase(rows.begin() + axis);
@@ -283,29 +316,21 @@ struct AttachLossPass : public pipec::impl::AttachLossBase<AttachLossPass> {
     Value y = ret.getOperand(index);
     if (tensorType(y).getElementTypeBitWidth() < 32)
       y = nn::cast(b, y, b.getF32Type());
-    LossBuilder builder{b, main, options};
+    LossBuilder builder{
+        b, main, options,
+        main.getResultAttrOfType<IntegerAttr>(index, "nn.samples_on")};
     FailureOr<Terms> terms = builder.build(kind, y);
     if (failed(terms))
       return signalPassFailure();
     Value samples;
     if (!perSample.empty())
-      samples = builder.lossOfSamples(*terms, samplesIn(main));
+      samples = builder.lossOfSamples(*terms);
     if (samples)
       pipe::OutputOp::create(b, samples, b.getStringAttr(perSample),
                              b.getI64IntegerAttr(0));
     replaceOutputs(main, ret,
                    samples ? Value()
                            : nn::cast(b, builder.loss(*terms), b.getF32Type()));
-  }
-
-  /// Of a microbatch; -1 when no input counts them.
-  int64_t samplesIn(func::FuncOp main) {
-    for (unsigned i = 0; i < main.getNumArguments(); ++i)
-      if (auto axis = main.getArgAttrOfType<IntegerAttr>(i, "nn.batch_axis"))
-        if (auto type = tensorType(main.getArgument(i));
-            axis.getInt() == 0 && type.getRank() > 0)
-          return type.getDimSize(0);
-    return -1;
   }
 
   void replaceOutputs(func::FuncOp main, func::ReturnOp ret, Value loss) {

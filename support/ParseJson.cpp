@@ -129,8 +129,10 @@ ParsedJson parseJson(const std::string &text, const std::string &origin,
   try {
     return {Json::parse(text, watch), origin, &text};
   } catch (const Json::parse_error &e) {
+    const std::string reason =
+        e.byte > text.size() ? "it ends where more is to come" : reasonOf(e);
     throw fail(linesBefore(text, e.byte ? e.byte - 1 : 0),
-               "not JSON: " + reasonOf(e));
+               "not JSON: " + reason);
   } catch (const Json::out_of_range &e) {
     throw fail(lineOfValue(text, values), reasonOf(e));
   }

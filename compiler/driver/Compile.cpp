@@ -3,6 +3,7 @@
 
 #include "compiler/driver/CompileOptions.h"
 #include "compiler/driver/CostModel.h"
+#include "compiler/driver/EmittedCode.h"
 #include "compiler/driver/Extras.h"
 #include "compiler/driver/FoldedTensors.h"
 #include "compiler/driver/LossSettings.h"
@@ -161,9 +162,9 @@ public:
         !lowerToTasks())
       return false;
     PlanFolder folder(outer, plan::kEvaluationFolder);
-    std::string noText;
+    std::vector<std::string> none;
     std::vector<int64_t> workspace;
-    if (!compileStages(&folder, workspace, noText))
+    if (!compileStages(&folder, workspace, none))
       return false;
     plan::Plan plan = planFor(workspace);
     folder.writeFolded(plan, foldedTensors(*original));
@@ -398,15 +399,10 @@ private:
   // Results
   //===--------------------------------------------------------------------===//
 
-  int emit(const std::string &text) {
-    if (options.output.empty()) {
-      std::cout << text;
-      return 0;
-    }
-    writeFile(options.output, text);
+  int emitText(ModuleOp m) {
+    writeCode(options.emit, options.output, {textOf(m)});
     return 0;
   }
-  int emitText(ModuleOp m) { return emit(textOf(m)); }
 
   int64_t microbatchSize() {
     for (const plan::Input &input : planInputs(*module))
@@ -416,7 +412,7 @@ private:
   }
 
   bool compileStages(PlanFolder *folder, std::vector<int64_t> &workspace,
-                     std::string &text);
+                     std::vector<std::string> &codes);
   std::string cubinOf(const target::StageCode &code);
   int generate();
   int generate(PlanFolder &folder);
@@ -513,10 +509,10 @@ std::string Compiler::cubinOf(const target::StageCode &code) {
   return found->second;
 }
 
-/// Code of all stages: shared objects in `folder`, or as text without one.
+/// Code of all stages: shared objects in `folder`, or what --emit asks for.
 bool Compiler::compileStages(PlanFolder *folder,
                              std::vector<int64_t> &workspace,
-                             std::string &text) {
+                             std::vector<std::string> &codes) {
   if (folder)
     folder->writeFile("stages/.keep", "");
   workspace.assign(decision.result.stages.size() * decision.slices, 0);
@@ -529,10 +525,8 @@ bool Compiler::compileStages(PlanFolder *folder,
     targetOptions.gpuCode = targetOptions.GpuLlvm;
   else if (options.emit == "ptx")
     targetOptions.gpuCode = targetOptions.GpuPtx;
-  if (options.emit == "cubin" && workspace.size() > 1)
-    throw Failure(Exit::Usage, "--emit cubin writes one stage, this plan has " +
-                                   std::to_string(workspace.size()) +
-                                   ": give --stages 1");
+  codes.resize(workspace.size());
+  checkCodeFiles(options.emit, options.output, workspace.size());
   for (auto stage : module->getOps<ModuleOp>()) {
     int64_t id = stage->getAttrOfType<IntegerAttr>(pipe::kStageAttr).getInt();
     target::StageCode code;
@@ -544,16 +538,11 @@ bool Compiler::compileStages(PlanFolder *folder,
       return false;
     for (const target::TaskCode &task : code.tasks)
       workspace[id] = std::max(workspace[id], task.workspaceBytes);
-    text += code.kernels + code.llvm + code.object;
-    // As text to read: PTX has no more than one module in a file.
-    if (options.emit == "ptx" && workspace.size() > 1)
-      text += "// Stage " + std::to_string(id) + " of " +
-              std::to_string(workspace.size()) +
-              ": cut here, ptxas takes one stage a file\n";
+    codes[id] = code.kernels + code.llvm + code.object;
     if (options.emit == "ptx")
-      text += code.ptx;
+      codes[id] += code.ptx;
     if (options.emit == "cubin")
-      text += cubinOf(code);
+      codes[id] += cubinOf(code);
     if ((folder || options.emit == "object") && forGpus() &&
         code.cubins.empty() && !id && purpose != Purpose::Evaluate)
       std::cerr << "pipec: note: no ptxas on this machine: the code is PTX "
@@ -567,9 +556,12 @@ bool Compiler::compileStages(PlanFolder *folder,
 
 int Compiler::generate() {
   if (!options.emit.empty()) {
-    std::string text;
+    std::vector<std::string> codes;
     std::vector<int64_t> workspace;
-    return compileStages(nullptr, workspace, text) ? emit(text) : report();
+    if (!compileStages(nullptr, workspace, codes))
+      return report();
+    writeCode(options.emit, options.output, codes);
+    return 0;
   }
   std::string output = options.output;
   if (output.empty())
@@ -583,12 +575,12 @@ int Compiler::generate() {
 }
 
 int Compiler::generate(PlanFolder &folder) {
-  std::string noText;
+  std::vector<std::string> none;
   std::vector<int64_t> workspace;
   if (!findWorkspace(workspace))
     return report();
   planFor(workspace); // too large: known before code is made
-  if (!compileStages(&folder, workspace, noText))
+  if (!compileStages(&folder, workspace, none))
     return report();
   plan::Plan plan = planFor(workspace);
   folder.writeFolded(plan, foldedTensors(*original));

@@ -70,6 +70,7 @@ private:
   void signUnsignedOps();
   llvm::DenseSet<mlir::Value> valuesThatCountSamples();
   int64_t outputBatchAxis(const ValueInfo &output, mlir::Value value);
+  int64_t samplesElsewhere(const ValueInfo &output) const;
   void declareParameters();
   void removeDeadOps();
   bool isMerged(size_t i) const;

@@ -64,8 +64,23 @@ bool Importer::makeOutputs(const Scope &scope) {
         counted.contains(values[i]) ? outputBatchAxis(output, values[i]) : -1;
     if (options.forwardOnly)
       function.setResultAttr(i, "nn.batch_axis", b.getI64IntegerAttr(axis));
+    if (const int64_t other = samplesElsewhere(output); other > 0)
+      function.setResultAttr(i, "nn.samples_on", b.getI64IntegerAttr(other));
   }
   return true;
+}
+
+/// The axis, if it is not the first, that the file calls as it calls the one of
+/// the inputs that counts samples; or -1.
+int64_t Importer::samplesElsewhere(const ValueInfo &output) const {
+  const std::string batch = batchSymbol();
+  if (batch.empty() || !output.shape)
+    return -1;
+  for (size_t axis = 0; axis < output.shape->size(); ++axis)
+    if (const Dim &dim = (*output.shape)[axis];
+        !dim.value && dim.symbol == batch)
+      return axis == 0 ? -1 : static_cast<int64_t>(axis);
+  return -1;
 }
 
 /// What depends on an input that counts samples.

@@ -6,14 +6,12 @@
 //===----------------------------------------------------------------------===//
 #include "runtime/program/Plan.h"
 #include "support/Failure.h"
+#include "support/ParseJson.h"
+#include "support/ReadFile.h"
 
-#include <cerrno>
 #include <cmath>
-#include <cstring>
-#include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 namespace pipec::plan {
 namespace {
@@ -305,18 +303,20 @@ std::string toJson(const Plan &plan) {
 
 Plan readPlan(const std::string &directory) {
   const std::string path = directory + "/plan.json";
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  if (!file || !(text << file.rdbuf()))
-    throw Failure(Exit::NoInput, path + ": " +
-                                     std::strerror(errno ? errno : EIO) +
-                                     "; give the folder that pipec wrote");
+  std::string text;
+  try {
+    text = readFile(path, "the plan's");
+  } catch (const Failure &failure) {
+    throw Failure(failure.code,
+                  failure.what() + std::string("; give the folder that pipec "
+                                               "wrote"));
+  }
   Json json;
   try {
-    json = Json::parse(text.str());
-  } catch (const Json::exception &error) {
-    throw Failure(Exit::BadPlan, path + ": not JSON: " + error.what());
+    json = parseJson(text, path, Exit::BadPlan).root;
+  } catch (const Failure &failure) {
+    throw Failure(failure.code,
+                  failure.what() + std::string("; compile again"));
   }
   if (!json.is_object())
     throw Failure(Exit::BadPlan, path + ": must be a JSON object");

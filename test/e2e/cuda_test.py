@@ -34,17 +34,28 @@ class GpuCode(PipelineTest):
         self.check_exit(process, 0)
         return output
 
+    def stages(self, output):
+        """The text of a file for each of two stages."""
+        files = sorted(output.parent.glob("%s.stage*%s" % (output.stem, output.suffix)))
+        self.assertEqual([file.name for file in files],
+                         ["%s.stage%d%s" % (output.stem, i, output.suffix) for i in range(2)])
+        self.assertFalse(output.exists())
+        return [file.read_text() for file in files]
+
     def test_ptx_of_every_model(self):
         for name, optimizer in CASES:
             with self.subTest(name, optimizer=optimizer):
-                text = self.emit(name, "ptx", optimizer=optimizer).read_text()
-                # PTX of two stages, one after the other, each under a line that says which.
-                self.assertEqual(re.findall(r"^// Stage (\d) of 2: cut here", text, re.M), ["0", "1"])
-                self.assertTrue(text.startswith("// Stage 0 "))
-                stages = [".version" + part for part in text.split(".version")[1:]]
-                self.assertEqual(len(stages), 2)
-                for stage in stages:
-                    self.check_ptx(stage, name in ATTEND)
+                for text in self.stages(self.emit(name, "ptx", optimizer=optimizer)):
+                    self.assertEqual(text.count(".version"), 1)
+                    self.check_ptx(text, name in ATTEND)
+
+    def test_ptx_to_read(self):
+        """Without a name the stages follow one another, each under a line that says which."""
+        golden = Golden("mlp")
+        process = call("pipec", golden.model, *golden.arguments("sgd"), "--gpus", "2", "--stages", "2", "--emit", "ptx")
+        self.check_exit(process, 0)
+        self.assertEqual(re.findall(r"^// Stage (\d) of 2: cut here", process.stdout, re.M), ["0", "1"])
+        self.assertEqual(process.stdout.count(".version"), 2)
 
     def check_ptx(self, text, attends):
         self.assertIn(".target sm_80", text)
@@ -101,9 +112,7 @@ class GpuCode(PipelineTest):
 
     def test_attention_of_bf16(self):
         """By the tensor cores, whose operands shared memory hands out by the matrix."""
-        source = self.emit("gpt", "ptx", "--precision", "bf16")
-        text = source.read_text()
-        for part in (".version" + part for part in text.split(".version")[1:]):
+        for part in self.stages(self.emit("gpt", "ptx", "--precision", "bf16")):
             self.check_ptx(part, True)
             self.assertIn("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", part)
             for form in ("x4", "x4.trans"):
@@ -123,7 +132,7 @@ class GpuCode(PipelineTest):
     def test_refusals(self):
         golden = Golden("mlp")
         plan = self.folder / "plan"
-        for words, part in ((("--gpus", "2", "--stages", "2", "--emit", "cubin"), "one stage, this plan has 2"),
+        for words, part in ((("--gpus", "2", "--stages", "2", "--emit", "cubin"), "writes a file a stage, this plan has 2: give -o FILE, or"),
                             (("--gpus", "1", "--target-gpu", "sm_80", "-o", plan), "the chip of --emit cubin"),
                             (("--cpus", "1", "--device", "cpu", "--emit", "ptx"), "is for GPUs"),
                             (("--cpus", "1", "--device", "h100-sxm", "-o", plan), "is a GPU"),

@@ -8,6 +8,9 @@
 // RUN: pipec-opt %t/integers.mlir --nn-attach-loss -verify-diagnostics
 // RUN: pipec-opt %t/name.mlir --nn-attach-loss=logits=scores -verify-diagnostics
 // RUN: pipec-opt %t/weights.mlir --nn-attach-loss=class-weights=1,2 -verify-diagnostics
+// RUN: pipec-opt %t/elsewhere.mlir --nn-attach-loss -verify-diagnostics
+// RUN: pipec-opt %t/rows.mlir --nn-attach-loss -verify-diagnostics
+// RUN: pipec-opt %t/mean.mlir --nn-attach-loss=kind=mse -verify-diagnostics
 // RUN: not pipec-opt %t/nomain.mlir --nn-attach-loss 2>&1 | FileCheck %s
 
 //--- rank1.mlir
@@ -54,6 +57,21 @@ func.func @main(%x: tensor<4xi64>) -> tensor<4xi64> {
 // expected-error@+1 {{the model has no output 'scores' for --logits}}
 func.func @main(%x: tensor<4xf32>) -> (tensor<4xf32> {nn.name = "logits"}) {
   return %x : tensor<4xf32>
+}
+//--- elsewhere.mlir
+// expected-error@+1 {{--loss cross-entropy needs an output whose axis 0 counts the 4 samples of a microbatch, not 'tensor<4x4xf32>' with the samples on axis 1; name another with --logits, or reshape it in the model}}
+func.func @main(%x: tensor<4x4xf32> {nn.batch_axis = 0 : i64}) -> (tensor<4x4xf32> {nn.samples_on = 1 : i64}) {
+  return %x : tensor<4x4xf32>
+}
+//--- rows.mlir
+// expected-error@+1 {{--loss cross-entropy needs an output whose axis 0 counts the 2 samples of a microbatch, not 'tensor<6x4xf32>'; name another with --logits, or reshape it in the model}}
+func.func @main(%x: tensor<2x3x4xf32> {nn.batch_axis = 0 : i64}, %y: tensor<6x4xf32>) -> tensor<6x4xf32> {
+  return %y : tensor<6x4xf32>
+}
+//--- mean.mlir
+// expected-error@+1 {{--loss mse needs an output whose axis 0 counts the 2 samples of a microbatch, not 'tensor<f32>'; name another with --logits, or say --loss output if it is the loss}}
+func.func @main(%x: tensor<2x3x4xf32> {nn.batch_axis = 0 : i64}, %y: tensor<f32>) -> tensor<f32> {
+  return %y : tensor<f32>
 }
 //--- nomain.mlir
 func.func @other() {

@@ -273,6 +273,32 @@ TEST(Plan, SurvivesDamagedFiles) {
   }
 }
 
+TEST(Plan, SaysWhereItIsCutOff) {
+  const std::string folder = freshFolder("cut");
+  writePlan(scenarioNamed("two"), folder);
+  const std::string path = folder + "/plan.json", text = read(path);
+  const size_t third =
+      text.find('\n', text.find('\n', text.find('\n') + 1) + 1);
+  for (const auto &[wrong, part] :
+       {std::pair(text.substr(0, third - 1),
+                  path + ":3: not JSON: it ends where more is to come; compile "
+                         "again"),
+        std::pair(std::string(), path + ":1: not JSON: it ends where more is "
+                                        "to come; compile again"),
+        std::pair(text.substr(0, third) + " x" + text.substr(third),
+                  path + ":3: not JSON: ")}) {
+    std::ofstream(path) << wrong;
+    try {
+      plan::readPlan(folder);
+      ADD_FAILURE() << part;
+    } catch (const Failure &failure) {
+      EXPECT_EQ(failure.code, Exit::BadPlan);
+      EXPECT_THAT(failure.what(), testing::StartsWith(part));
+      EXPECT_THAT(failure.what(), testing::Not(testing::HasSubstr("json.")));
+    }
+  }
+}
+
 TEST(Plan, SaysWhenThereIsNone) {
   try {
     plan::readPlan(freshFolder("empty"));

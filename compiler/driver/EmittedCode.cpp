@@ -1,0 +1,62 @@
+//===- EmittedCode.cpp - the code of stages as files ----------------------===//
+#include "compiler/driver/EmittedCode.h"
+
+#include "support/Failure.h"
+#include "support/OutputFile.h"
+
+#include <filesystem>
+#include <iostream>
+
+namespace fs = std::filesystem;
+
+namespace pipec {
+
+static bool isBinary(const std::string &phase) {
+  return phase == "object" || phase == "cubin";
+}
+
+/// "out/gpt.stage1.ptx" of "out/gpt.ptx".
+static std::string nameOf(const std::string &output, size_t stage) {
+  const fs::path path(output);
+  const std::string name = path.stem().string() + ".stage" +
+                           std::to_string(stage) + path.extension().string();
+  return (path.parent_path() / name).string();
+}
+
+/// /dev/null, a pipe: all there is goes there.
+static bool isSpecial(const std::string &output) {
+  std::error_code ignored;
+  return fs::exists(output, ignored) && !fs::is_regular_file(output, ignored) &&
+         !fs::is_directory(output, ignored);
+}
+
+void checkCodeFiles(const std::string &phase, const std::string &output,
+                    size_t stages) {
+  if (stages > 1 && output.empty() && isBinary(phase))
+    throw Failure(Exit::Usage,
+                  "--emit " + phase + " writes a file a stage, this plan has " +
+                      std::to_string(stages) + ": give -o FILE, or --stages 1");
+}
+
+void writeCode(const std::string &phase, const std::string &output,
+               const std::vector<std::string> &stages) {
+  if (!output.empty() && stages.size() > 1 && !isSpecial(output)) {
+    for (size_t i = 0; i < stages.size(); ++i)
+      writeFile(nameOf(output, i), stages[i]);
+    return;
+  }
+  std::string all;
+  for (size_t i = 0; i < stages.size(); ++i) {
+    if (phase == "ptx" && stages.size() > 1) // has one module in a file
+      all += "// Stage " + std::to_string(i) + " of " +
+             std::to_string(stages.size()) +
+             ": cut here, ptxas takes one stage a file\n";
+    all += stages[i];
+  }
+  if (output.empty())
+    std::cout << all;
+  else
+    writeFile(output, all);
+}
+
+} // namespace pipec
