@@ -188,7 +188,8 @@ static std::string remedy(const plan::Plan &plan, const MeasuredRun &run) {
   const std::string grid = std::to_string(plan.cluster.servers) + "x" +
                            std::to_string(plan.cluster.devices_per_server);
   return "nobody has timed these cores: pipec calibrate --cpus " + grid +
-         " -o cluster.json, then compile with --cluster cluster.json\n";
+         " -o cluster.json, then compile with --cluster "
+         "cluster.json instead of --cpus\n";
 }
 
 std::string runSummary(const plan::Plan &plan, const MeasuredRun &run) {

@@ -48,3 +48,4 @@ PYTHON
 cp "$out/plan/report.html" "$out/report.html"
 echo "$out/trained.onnx   the model with its trained weights"
 echo "$out/report.html    the plan and the run, as a page"
+echo "$build/bin/pipec inspect $out/plan    the same here, and more of it"

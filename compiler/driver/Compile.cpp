@@ -399,6 +399,12 @@ private:
   // Results
   //===--------------------------------------------------------------------===//
 
+  std::string outputFolder() const {
+    return options.output.empty()
+               ? std::filesystem::path(options.model).stem().string() + ".plan"
+               : options.output;
+  }
+
   int emitText(ModuleOp m) {
     writeCode(options.emit, options.output, {textOf(m)});
     return 0;
@@ -563,10 +569,7 @@ int Compiler::generate() {
     writeCode(options.emit, options.output, codes);
     return 0;
   }
-  std::string output = options.output;
-  if (output.empty())
-    output = std::filesystem::path(options.model).stem().string() + ".plan";
-  PlanFolder folder(output);
+  PlanFolder folder(outputFolder());
   try {
     return generate(folder);
   } catch (const Failure &failure) {
@@ -602,6 +605,8 @@ int Compiler::generate(PlanFolder &folder) {
   writeExtras(plan, decision.schedule, folder.temporary());
   folder.commit();
   showPlan(plan);
+  if (!options.quiet && options.format == "text")
+    printNext(plan, outputFolder());
   return 0;
 }
 

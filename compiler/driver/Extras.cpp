@@ -5,6 +5,7 @@
 #include "compiler/driver/Terminal.h"
 #include "compiler/schedule/Csv.h"
 #include "report/Report.h"
+#include "runtime/program/Sequence.h"
 #include "support/OutputFile.h"
 
 #include <nlohmann/json.hpp>
@@ -38,6 +39,21 @@ void printPlan(const plan::Plan &plan, bool json, const plan::PlanResult *own,
                                {"replicas", row.shape},
                                {"note", row.note}});
   std::cout << root.dump(1) << "\n";
+}
+
+void printNext(const plan::Plan &plan, const std::string &folder) {
+  std::string data;
+  for (size_t i = 0; i < plan.inputs.size(); ++i)
+    if (plan.reads(static_cast<int>(i)))
+      data += " --data " + plan.inputs[i].name + "=FILE.npy";
+  std::string aim = " --steps 100";
+  if (plan::forwardOnly(plan)) {
+    aim.clear();
+    for (const plan::Output &output : plan.outputs)
+      aim += " --output " + output.name + "=FILE.npy";
+  }
+  std::cout << "\nwritten    " << folder << " (pipec inspect, report.html)\n"
+            << "run it     pipec-run " << folder << data << aim << "\n";
 }
 
 } // namespace pipec

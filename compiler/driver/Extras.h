@@ -20,4 +20,7 @@ void printPlan(const plan::Plan &plan, bool json,
                const plan::PlanResult *own = nullptr,
                const std::vector<plan::WhatIfRow> &rows = {});
 
+/// What to type next: where the plan is, how to look at it, how to run it.
+void printNext(const plan::Plan &plan, const std::string &folder);
+
 } // namespace pipec

@@ -134,6 +134,18 @@ class CompileTest(PipelineTest):
         self.assertTrue(all(rank["peak_bytes"] > 0 for rank in plan["ranks"]))
         self.assertEqual(list(self.folder.iterdir()), [])
 
+    def test_says_where_the_plan_is_and_how_to_run_it(self):
+        for words, run in (((), "--data input=FILE.npy --data labels=FILE.npy --steps 100"),
+                           (("--forward-only",), "--data input=FILE.npy --output logits=FILE.npy")):
+            plan = self.fresh(".plan")
+            flags = ("--dim", "batch=4", "--cpus", "1", *words, "-o", plan)
+            process = self.pipec(*flags)
+            self.check_exit(process, 0)
+            self.assertTrue(process.stdout.endswith("\nwritten    %s (pipec inspect, report.html)\nrun it     pipec-run "
+                                                    "%s %s\n" % (plan, plan, run)), process.stdout)
+            self.assertNotIn("written", self.pipec(*flags, "--dry-run").stdout)
+            self.assertEqual(self.pipec(*flags, "--quiet").stdout, "")
+
     def test_emits_every_phase(self):
         for phase, part in (("nn", "nn.matmul"), ("pipe", "pipe.load"), ("kernels", "func.func"),
                             ("llvm", "define")):

@@ -108,9 +108,10 @@ TEST(RunSummary, SaysWhatMakesAPredictionTrue) {
     run.step_s = measured * plan.predicted.step_s;
     return runSummary(plan, run);
   };
-  const auto remedy = HasSubstr(
-      "\nnobody has timed these cores: pipec calibrate --cpus "
-      "2x4 -o cluster.json, then compile with --cluster cluster.json\n");
+  const auto remedy =
+      HasSubstr("\nnobody has timed these cores: pipec calibrate --cpus "
+                "2x4 -o cluster.json, then compile with --cluster "
+                "cluster.json instead of --cpus\n");
   EXPECT_THAT(said("native", 1.16), remedy);
   EXPECT_THAT(said("native", 0.84), remedy);
   EXPECT_THAT(said("native", 1.14), Not(HasSubstr("calibrate")));

@@ -100,5 +100,35 @@ TEST(Backoff, EndsWithABellAndWithout) {
   }
 }
 
+/// Seconds of as many pauses, at the least of some tries: other programs make
+/// it longer. `early`: the bell has rung before each.
+double pauses(const Doorbell &door, int count, bool early) {
+  double least = 1e9;
+  for (int tries = 0; tries < 5; ++tries) {
+    Backoff backoff;
+    const double eager = now();
+    while (now() - eager < 2 * kEagerSeconds) // then it sleeps
+      backoff.pause(&door, door.rings() - 1);
+    const double begin = now();
+    for (int i = 0; i < count; ++i)
+      backoff.pause(&door, door.rings() - (early ? 1 : 0));
+    least = std::min(least, now() - begin);
+  }
+  return least;
+}
+
+/// Where all messages ring, who waits sleeps until then; where some come from
+/// ranks that cannot, it looks again soon.
+TEST(Backoff, SleepsLongOnlyWhereEverybodyRings) {
+  std::array<Bell, 2> bells;
+  const Doorbell all(0, {&bells[0], &bells[1]}, true);
+  const Doorbell some(0, {&bells[0], &bells[1], nullptr}, false);
+  constexpr int kPauses = 100;
+  EXPECT_GT(pauses(all, kPauses, false), kPauses * 400e-6);
+  EXPECT_LT(pauses(all, kPauses, true), kPauses * 100e-6);
+  EXPECT_LT(pauses(some, kPauses, false), kPauses * 200e-6);
+  EXPECT_GT(pauses(some, kPauses, false), kPauses * 15e-6);
+}
+
 } // namespace
 } // namespace pipec

@@ -1,6 +1,7 @@
-/* Preloaded into ranks: the one that PIPEC_TEST_DIE_WHILE_MEETING names is
+/* Preloaded into ranks. The one that PIPEC_TEST_DIE_WHILE_MEETING names is
    killed when it has connected, while the others wait for it in a collective
-   call of MPI. */
+   call of MPI. PIPEC_TEST_RANKS_OF_A_HOST: so many ranks after one another are
+   taken to be on a machine of their own. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <signal.h>
@@ -9,9 +10,15 @@
 
 int MPI_Comm_split_type(void *from, int type, int key, void *info, void *to) {
   const char *who = getenv("PIPEC_TEST_DIE_WHILE_MEETING");
+  const char *hosts = getenv("PIPEC_TEST_RANKS_OF_A_HOST");
   const char *rank = getenv("OMPI_COMM_WORLD_RANK");
   if (who && rank && strcmp(who, rank) == 0)
     raise(SIGKILL);
+  if (hosts && rank) {
+    int (*split)(void *, int, int, void *) =
+        (int (*)(void *, int, int, void *))dlsym(RTLD_NEXT, "MPI_Comm_split");
+    return split(from, atoi(rank) / atoi(hosts), key, to);
+  }
   int (*real)(void *, int, int, void *, void *) =
       (int (*)(void *, int, int, void *, void *))dlsym(RTLD_NEXT,
                                                        "MPI_Comm_split_type");
