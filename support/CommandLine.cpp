@@ -12,21 +12,35 @@
 namespace pipec {
 namespace {
 
-/// ", did you mean --stages?" where an option's name is close to the first
-/// argument that is none.
-std::string suggestion(const CLI::App &app) {
-  for (const std::string &argument : app.remaining()) {
-    if (argument.size() < 4 || argument[0] != '-')
-      continue;
-    const std::string name = argument.substr(0, argument.find('='));
-    std::vector<std::string> known;
-    for (const CLI::Option *option : app.get_options())
-      for (const std::string &one : option->get_lnames())
-        known.push_back("--" + one);
-    const std::string best = nearestName(name, known);
-    return best.empty() ? "" : ", did you mean " + best + "?";
-  }
+/// What an argument that is none may have meant: ", did you mean --stages?"
+std::string suggestion(const CLI::App &app, const std::string &name) {
+  if (name.size() < 4)
+    return "";
+  std::vector<std::string> known;
+  for (const CLI::Option *option : app.get_options())
+    for (const std::string &one : option->get_lnames())
+      known.push_back("--" + one);
+  const std::string best = nearestName(name, known);
+  return best.empty() ? "" : ", did you mean " + best + "?";
+}
+
+/// "there is no option --step, did you mean --steps?", or "" where all options
+/// are known. What follows one was meant as its value.
+std::string unknownOption(const CLI::App &app) {
+  for (const std::string &argument : app.remaining())
+    if (argument.size() > 1 && argument[0] == '-') {
+      const std::string name = argument.substr(0, argument.find('='));
+      return "there is no option " + name + suggestion(app, name);
+    }
   return "";
+}
+
+/// Words that are no option's value and more than the command takes.
+std::string unexpected(const CLI::App &app) {
+  std::string words;
+  for (const std::string &argument : app.remaining())
+    words += " '" + argument + "'";
+  return "unexpected:" + words;
 }
 
 /// "--loss: At Most 1 required but received 2" and "--loss: 1 required TEXT
@@ -51,15 +65,14 @@ std::optional<int> parseCommandLine(CLI::App &app, const std::string &command,
     app.parse(argc, argv);
   } catch (const CLI::Success &done) {
     return app.exit(done, std::cout, std::cerr);
-  } catch (const CLI::ExtrasError &error) {
-    throw Failure(Exit::Usage, error.what() + suggestion(app) + "; see " +
-                                   command + " --help");
-  } catch (const CLI::ArgumentMismatch &error) {
-    throw Failure(Exit::Usage,
-                  mismatch(error.what()) + "; see " + command + " --help");
   } catch (const CLI::ParseError &error) {
-    throw Failure(Exit::Usage,
-                  std::string(error.what()) + "; see " + command + " --help");
+    // One that is not known may be why another one is missing.
+    std::string text = unknownOption(app);
+    if (text.empty())
+      text = dynamic_cast<const CLI::ExtrasError *>(&error)
+                 ? unexpected(app)
+                 : mismatch(error.what());
+    throw Failure(Exit::Usage, text + "; see " + command + " --help");
   }
   return std::nullopt;
 }

@@ -43,7 +43,7 @@ class LaunchTest(PipelineTest):
             return process.stderr
 
         self.assertEqual(message(3, "--step=3"),
-                         "pipec-run: error: The following argument was not expected: --step=3, did you "
+                         "pipec-run: error: there is no option --step, did you "
                          "mean --steps?; see pipec-run --help\n")
         self.assertEqual(message(2, "--steps", "3"),
                          "pipec-run: error: the plan has 3 ranks, the launcher has started 2 (it was "
