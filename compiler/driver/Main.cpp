@@ -41,6 +41,10 @@ void checkFirstWord(const std::string &word) {
                   "give the path of an ONNX model, or a command: " +
                       listed(commands) + "; see pipec --help");
   std::error_code ignored;
+  if (std::filesystem::exists(word + "/plan.json", ignored))
+    throw Failure(Exit::Usage,
+                  word + " is a plan: run it with pipec-run " + word +
+                      ", or look at it with pipec inspect " + word);
   if (word[0] == '-' || std::filesystem::exists(word, ignored))
     return;
   const std::string nearest = nearestName(word, commands);

@@ -305,7 +305,7 @@ Plan readPlan(const std::string &directory) {
   const std::string path = directory + "/plan.json";
   std::string text;
   try {
-    text = readFile(path, "the plan's");
+    text = readFile(path, "the plan");
   } catch (const Failure &failure) {
     throw Failure(failure.code,
                   failure.what() + std::string("; give the folder that pipec "

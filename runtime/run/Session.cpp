@@ -1,5 +1,6 @@
 //===- Session.cpp - one rank, from loading to the summary ----------------===//
 #include "runtime/run/Session.h"
+#include "report/Format.h"
 #include "report/Report.h"
 #include "runtime/control/Stop.h"
 #include "runtime/program/Sequence.h"
@@ -28,10 +29,8 @@ std::string headline(const Summary &summary) {
   if (summary.hasLoss)
     std::snprintf(loss, sizeof loss, ", %sloss %.6g",
                   summary.samples ? "" : "final ", summary.final_loss);
-  return std::to_string(summary.samples ? summary.samples : summary.steps) +
-         (summary.samples == 1 ? " sample"
-          : summary.samples    ? " samples"
-                               : " steps") +
+  return (summary.samples ? report::plural(summary.samples, "sample")
+                          : report::plural(summary.steps, "step")) +
          loss;
 }
 

@@ -1,5 +1,6 @@
 //===- Verify.cpp - the pipeline against the oracle -----------------------===//
 #include "runtime/run/Verify.h"
+#include "report/Format.h"
 #include "runtime/control/Stop.h"
 #include "runtime/program/Sequence.h"
 #include "runtime/run/LearningRate.h"
@@ -112,11 +113,11 @@ void verify(const plan::Plan &plan, const RunOptions &options,
   const double promised = promisedDifference(plan);
   char text[512];
   std::snprintf(text, sizeof text,
-                "verified %lld steps against the oracle: largest relative "
+                "verified %s against the oracle: largest relative "
                 "difference of a loss %.3g (%s), of a tensor %.3g (%s); "
                 "promised %.3g",
-                static_cast<long long>(steps), loss.value, loss.name.c_str(),
-                tensor.value, tensor.name.c_str(), promised);
+                report::plural(steps, "step").c_str(), loss.value,
+                loss.name.c_str(), tensor.value, tensor.name.c_str(), promised);
   std::printf("%s\n", text);
   std::fflush(stdout);
   if (!(loss.value <= promised && tensor.value <= promised))
@@ -166,10 +167,9 @@ Exit runOracle(const plan::Plan &plan, const RunOptions &options) {
   if (options.json)
     std::printf("%s\n", toJson(summary).c_str());
   else
-    std::printf("%lld steps without a pipeline, final loss %.6g, %.6g s a "
-                "step\n",
-                static_cast<long long>(summary.steps), summary.final_loss,
-                summary.step_s);
+    std::printf("%s without a pipeline, final loss %.6g, %s a step\n",
+                report::plural(summary.steps, "step").c_str(),
+                summary.final_loss, report::seconds(summary.step_s).c_str());
   return stopped ? Exit::Stopped : Exit::Ok;
 }
 
