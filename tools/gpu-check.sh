@@ -63,8 +63,8 @@ pack() {
     "$root/test/bench/gpu_torch.py" "$root/test/bench/large_models.py" "$target"
   python3 "$root/test/bench/gpu_check.py" pack "$target" "$root" "$build" "${@:2}"
   sanitizer "$target"
-  # Plans repeat each other: together they are a quarter.
-  (cd "$target" && tar czf plans.tgz plans data gpt2 resnet && rm -r plans data gpt2 resnet)
+  # Plans repeat each other, and all of it has to be carried.
+  (cd "$target" && tar czf plans.tgz --remove-files $(ls -d plans data gpt2 resnet sanitizer 2>/dev/null))
   du -sh "$target" >&2
 }
 
@@ -87,7 +87,7 @@ pack)
 run)
   [[ -d $here/plans ]] || tar xzf "$here/plans.tgz" -C "$here"
   folders=$(nvidia_folders)
-  export LD_LIBRARY_PATH=$here/lib:$folders${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+  export GPU_CHECK_LIBRARIES=$folders
   exec python3 "$here/gpu_check.py" run "$here" "${@:2}"
   ;;
 *) usage ;;

@@ -50,6 +50,7 @@ class Carried(GpuTest):
         self.assertEqual(check.wrong, [])
         for file in ("results.json", "machine.txt"):
             self.assertTrue((out / file).exists())
+        self.environments(gpu_check, target, out)
         # PyTorch is a process of its own, which may end as it likes.
         shutil.copy(MODELS.parent / "bench/gpu_torch.py", target)
         self.assertIsNone(check.torch("no model", "fp32", False))
@@ -60,6 +61,19 @@ class Carried(GpuTest):
         (target / "cases.json").write_text(json.dumps(packed))
         self.assertEqual(check.all(), 1)
         self.assertIn("from PyTorch's", check.wrong[0])
+
+    def environments(self, gpu_check, target, out):
+        """What pipec-run needs is not put upon programs of the machine, and what is there twice is there once."""
+        with mock.patch.dict(os.environ, GPU_CHECK_LIBRARIES="/nvidia", LD_LIBRARY_PATH="/own"):
+            check = gpu_check.Check(target, out, None, 1)
+        check.say = lambda text: None
+        with mock.patch.object(gpu_check.subprocess, "run", side_effect=subprocess.TimeoutExpired("", 1)) as run:
+            check.torch("gpt2", "fp32", False)
+            self.assertNotIn("env", run.call_args.kwargs)
+            check.run(target / "plans" / "mlp-1-1f1b-fp32", [], target, 1)
+            self.assertEqual(run.call_args.kwargs["env"]["LD_LIBRARY_PATH"], "%s/lib:/nvidia:/own" % target)
+        models = [target / "plans" / name / "model/model.onnx" for name in ("mlp-1-1f1b-fp32", "mlp-1-1f1b-bf16")]
+        self.assertTrue(models[0].samefile(models[1]))
 
     def old_system(self, gpu_check, target):
         """What does not start by itself starts with the C library that was packed."""
@@ -119,8 +133,8 @@ class Carried(GpuTest):
         self.assertIn("KeyError: 'broken'", failed.wrong[0])
         self.assertEqual(len(failed.results["losses"]), 4)
         code, failed, said = check(minutes=0.1)
-        self.assertEqual(len(failed.results["left out"]), 7)
-        self.assertIn("left out, there was no time: sanitizer", said)
+        self.assertEqual(len(failed.results["left out"]), 8)
+        self.assertIn("left out, there was no time: sanitizer of mlp-1-1f1b-fp32", said)
 
     def test_torch(self):
         """The models that are timed beside ours, tiny and on the processor."""

@@ -376,6 +376,15 @@ class Failures(GpuTest):
                 _, seconds = self.fails(*words, "--timeout", 4, code=0, slow=50)
                 self.assertGreater(seconds / 3, 2)
 
+    def test_a_long_task(self):
+        """Its calls end, some at a time."""
+        golden = Golden("gpt")
+        words = golden.arguments("sgd:lr=0.05")
+        words[words.index("--microbatches") + 1] = "1"
+        with mock.patch.object(golden, "arguments", lambda optimizer: words):
+            plan = self.compile_for(golden, "1", "--strategy", "1f1b", "--stages", "1")
+        self.run_gpu(plan, golden, "--steps", 1, "--timeout", 8, slow=120)
+
     def test_no_communicator(self):
         """The others wait in NCCL, which tells them nothing."""
         for rank in (0, 1):

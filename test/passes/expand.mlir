@@ -1,5 +1,5 @@
 // Row kernels need no softmax, cumsum or sum of padded parts of their own.
-// RUN: pipec-opt %s --cpu-expand | FileCheck %s
+// RUN: pipec-opt %s --fusion-expand | FileCheck %s
 
 // The maximum first, so that no exponential overflows; one reciprocal a row.
 // CHECK-LABEL: @softmax

@@ -1,5 +1,5 @@
 // A kept tensor that its only reader would copy is kept in the reader's order.
-// RUN: pipec-opt %s --cpu-stash -split-input-file | FileCheck %s
+// RUN: pipec-opt %s --fusion-stash -split-input-file | FileCheck %s
 
 // CHECK: %[[T:.*]] = nn.transpose
 // CHECK: %[[R:.*]] = nn.reshape %[[T]]

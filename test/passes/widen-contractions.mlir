@@ -1,5 +1,5 @@
 // Products of f16 are exact in f32; those of bf16 have kernels, which do not round their sums.
-// RUN: pipec-opt %s --pass-pipeline='builtin.module(func.func(cpu-widen-contractions))' | FileCheck %s
+// RUN: pipec-opt %s --pass-pipeline='builtin.module(func.func(fusion-widen-contractions))' | FileCheck %s
 
 // CHECK-LABEL: func.func @f16
 // CHECK:      %[[A:.*]] = nn.cast %{{.*}} : (tensor<4x8xf16>) -> tensor<4x8xf32>

@@ -6,11 +6,14 @@
 //===----------------------------------------------------------------------===//
 #include "runtime/device/cuda/CublasLt.h"
 #include "runtime/kernels/cpu/Kernels.h"
+#include "runtime/program/Memory.h"
 #include "test/standin/Machine.h"
 #include "test/unit/target/Multiply.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 
 using namespace pipec::standin;
 using namespace pipec::cublas;
@@ -165,7 +168,12 @@ int cublasLtMatmulAlgoGetHeuristic(void *, void *desc, void *a, void *b, void *,
                 *static_cast<Layout *>(b), *static_cast<Layout *>(d), shape))
     return InvalidValue;
   const auto &limits = *static_cast<Preference *>(preference);
-  if (limits.workspace < kNeededWorkspace ||
+  // An algorithm that relies on more than every arena has would be another one
+  // where something else is in memory: other bits.
+  const bool isByChance =
+      std::any_of(std::begin(limits.alignments), std::end(limits.alignments),
+                  [](uint32_t one) { return one > pipec::plan::kAlignment; });
+  if (limits.workspace < kNeededWorkspace || isByChance ||
       limits.reductions != kReduceInComputeType)
     return NotSupported;
   Found result{};

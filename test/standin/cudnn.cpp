@@ -2,8 +2,10 @@
 //
 // Convolutions by the CPU's kernels, which the program exports. Each search
 // offers faster algorithms first, which nothing may run: one that is not
-// deterministic, one that does not take the shape, and one that works in more
-// memory than there is.
+// deterministic, one that does not take the shape, one that works in more
+// memory than there is, and one that is refused when it is run. An algorithm
+// runs with the products that the search has named, which are not those that it
+// was asked for where numbers are of bf16.
 //
 //===----------------------------------------------------------------------===//
 #include "runtime/device/cuda/Cudnn.h"
@@ -22,7 +24,8 @@ namespace {
 
 // cudnnStatus_t.
 enum Status { Success = 0, BadParameter = 2000, NotSupported = 3000 };
-constexpr int kUnordered = 0, kOrdered = 1, kLarge = 2; // algorithms
+constexpr int kUnordered = 0, kOrdered = 1, kLarge = 2,
+              kRefused = 3; // algorithms
 constexpr size_t kNeededWorkspace = 8192, kLargeWorkspace = size_t(1) << 40;
 
 struct Tensor {
@@ -36,9 +39,9 @@ struct Convolution {
 struct Handle {
   void *stream = nullptr;
 };
-/// False when the descriptors do not go together.
+/// False when the descriptors do not go together. `narrowMath`: that of bf16.
 bool describe(const Tensor &x, const Tensor &w, const Convolution &conv,
-              const Tensor &y, PipecConv &shape) {
+              const Tensor &y, int narrowMath, PipecConv &shape) {
   shape = {};
   const size_t rank = conv.pads.size();
   if (rank < 2 || rank > 3 || x.sizes.size() != rank + 2 ||
@@ -47,10 +50,10 @@ bool describe(const Tensor &x, const Tensor &w, const Convolution &conv,
        conv.math != kTensorMath) ||
       w.type != x.type || y.type != x.type)
     return false;
-  // Sums of bf16 are of f32, and on tensor cores.
+  // Sums of bf16 are of f32.
   const bool isNarrow = x.type == kBfloat16;
   if (conv.type != (isNarrow ? kFloat : x.type) ||
-      isNarrow != (conv.math == kTensorMath))
+      (isNarrow ? conv.math != narrowMath : conv.math == kTensorMath))
     return false;
   shape.dtype = isNarrow               ? PIPEC_BF16
                 : conv.type == kDouble ? PIPEC_F64
@@ -87,20 +90,24 @@ bool isSetting(const char *name, const char *value) {
 int search(const void *x, const void *w, const void *conv, const void *y,
            int wanted, int *found, void *results) {
   PipecConv shape;
-  if (wanted < 4 || !describe(*static_cast<const Tensor *>(x),
-                              *static_cast<const Tensor *>(w),
-                              *static_cast<const Convolution *>(conv),
-                              *static_cast<const Tensor *>(y), shape))
+  if (wanted < 5 ||
+      !describe(*static_cast<const Tensor *>(x),
+                *static_cast<const Tensor *>(w),
+                *static_cast<const Convolution *>(conv),
+                *static_cast<const Tensor *>(y), kTensorMath, shape))
     return BadParameter;
   if (shape.dtype == PIPEC_BF16 && isSetting("PIPEC_STANDIN_NARROW", "none"))
     return NotSupported;
-  Found four[4] = {
-      {kUnordered, 0, 1, 0, 0, kFmaMath, {}},
-      {kOrdered, NotSupported, -1, 0, kDeterministic, kFmaMath, {}},
-      {kLarge, 0, 1.5, kLargeWorkspace, kDeterministic, kFmaMath, {}},
-      {kOrdered, 0, 2, kNeededWorkspace, kDeterministic, kFmaMath, {}}};
-  std::memcpy(results, four, sizeof four);
-  *found = 4;
+  const int math = static_cast<const Convolution *>(conv)->math,
+            own = math == kTensorMath ? kDefaultMath : math;
+  Found five[5] = {
+      {kUnordered, 0, 1, 0, 0, own, {}},
+      {kOrdered, NotSupported, -1, 0, kDeterministic, own, {}},
+      {kLarge, 0, 1.5, kLargeWorkspace, kDeterministic, own, {}},
+      {kRefused, 0, 1.8F, kNeededWorkspace, kDeterministic, own, {}},
+      {kOrdered, 0, 2, kNeededWorkspace, kDeterministic, own, {}}};
+  std::memcpy(results, five, sizeof five);
+  *found = 5;
   return Success;
 }
 
@@ -130,7 +137,7 @@ int run(void *handle, int kind, const void *alpha, const void *x, const void *w,
   if (!describe(*static_cast<const Tensor *>(x),
                 *static_cast<const Tensor *>(w),
                 *static_cast<const Convolution *>(conv),
-                *static_cast<const Tensor *>(y), shape) ||
+                *static_cast<const Tensor *>(y), kDefaultMath, shape) ||
       workspaceBytes < kNeededWorkspace ||
       !isOurs(static_cast<Handle *>(handle)->stream) ||
       !Machine::get().isDevice(workspace, static_cast<int64_t>(workspaceBytes)))
@@ -149,6 +156,7 @@ int run(void *handle, int kind, const void *alpha, const void *x, const void *w,
     return NotSupported;
   shape.accumulate = adds;
   const bool mayRound =
+      shape.dtype == PIPEC_F32 &&
       static_cast<const Convolution *>(conv)->math == kDefaultMath;
   Machine::get().log(shape.dtype == PIPEC_BF16 ? "convolve bf16" : "convolve");
   queueWork(static_cast<Handle *>(handle)->stream, [=] {

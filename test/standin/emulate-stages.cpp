@@ -40,7 +40,8 @@ static bool emulate(ModuleOp stage, const std::string &folder) {
   if (failed(target::compileStage("cuda", stage, options, "", code)))
     return false;
   const std::string library = folder + "/" + keyOf(code.ptx) + ".so";
-  test::buildDeviceCode(code.llvm, library);
+  if (!std::filesystem::exists(library)) // equal stages of other plans
+    test::buildDeviceCode(code.llvm, library);
   for (auto &[chip, cubin] : code.cubins) {
     const std::string link = folder + "/" + keyOf(cubin) + ".so";
     std::error_code exists;

@@ -1,6 +1,7 @@
 //===- main.cpp - pipec-opt: the passes alone -----------------------------===//
 #include "compiler/target/cpu/Passes.h"
 #include "compiler/target/cuda/Passes.h"
+#include "compiler/target/fusion/Passes.h"
 #include "dialects/nn/NN.h"
 #include "dialects/pipe/Pipe.h"
 #include "passes/Passes.h"
@@ -17,6 +18,7 @@ int main(int argc, char **argv) {
   pipec::registerPipecPasses();
   pipec::cpu::registerCpuTargetPasses();
   pipec::cuda::registerCudaTargetPasses();
+  pipec::fusion::registerFusionPasses();
   mlir::registerCanonicalizerPass();
   mlir::registerCSEPass();
   return mlir::asMainReturnCode(

@@ -1,8 +1,6 @@
 //===- Passes.cpp - the CPU target's steps as passes ----------------------===//
 #include "compiler/target/cpu/Passes.h"
 #include "compiler/target/cpu/Cpu.h"
-#include "compiler/target/fusion/Expand.h"
-#include "compiler/target/fusion/WidenContractions.h"
 #include "dialects/nn/NN.h"
 #include "dialects/pipe/Pipe.h"
 
@@ -13,9 +11,6 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 namespace pipec::cpu {
-#define GEN_PASS_DEF_CPUEXPAND
-#define GEN_PASS_DEF_CPUSTASH
-#define GEN_PASS_DEF_CPUWIDENCONTRACTIONS
 #define GEN_PASS_DEF_CPUKERNELS
 #include "compiler/target/cpu/Passes.h.inc"
 } // namespace pipec::cpu
@@ -24,24 +19,6 @@ using namespace mlir;
 using namespace pipec::cpu;
 
 namespace {
-struct CpuExpand : public pipec::cpu::impl::CpuExpandBase<CpuExpand> {
-  void runOnOperation() override {
-    pipec::fusion::expandComposedOps(getOperation());
-  }
-};
-
-struct CpuWidenContractions
-    : public pipec::cpu::impl::CpuWidenContractionsBase<CpuWidenContractions> {
-  void runOnOperation() override {
-    pipec::fusion::widenContractions(getOperation(),
-                                     pipec::fusion::Bf16Products::Sums);
-  }
-};
-
-struct CpuStash : public pipec::cpu::impl::CpuStashBase<CpuStash> {
-  void runOnOperation() override { pipec::fusion::settleStash(getOperation()); }
-};
-
 struct CpuKernels : public pipec::cpu::impl::CpuKernelsBase<CpuKernels> {
   using CpuKernelsBase::CpuKernelsBase;
   void runOnOperation() override {

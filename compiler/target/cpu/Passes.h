@@ -9,6 +9,6 @@ namespace pipec::cpu {
 #define GEN_PASS_REGISTRATION
 #include "compiler/target/cpu/Passes.h.inc"
 
-/// Makes cpu-expand, cpu-stash and cpu-kernels known to pipec-opt.
+/// Makes cpu-kernels known to pipec-opt.
 inline void registerCpuTargetPasses() { registerPipecCpuPasses(); }
 } // namespace pipec::cpu

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace pipec::cuda {
@@ -48,8 +49,10 @@ std::vector<int> axes(std::vector<int> leading, const int64_t *spatial,
 
 struct Convolutions::Plan {
   void *x = nullptr, *w = nullptr, *y = nullptr, *conv = nullptr;
-  Found algorithm{};
-  bool widened = false; ///< cuDNN has none of bf16
+  /// The first is the one that is run; those that were refused are gone.
+  std::vector<Found> algorithms;
+  int status = 0;           ///< of the last search or run that failed
+  bool wantsMemory = false; ///< an algorithm did not get it
 };
 
 namespace {
@@ -62,16 +65,29 @@ struct Scratch {
     if (memory)
       Driver::get().release(memory);
   }
-  void reserve(size_t wanted) {
+  /// False when there is not that much; it stays as it was.
+  bool reserve(size_t wanted) {
     if (wanted <= bytes)
-      return;
+      return true;
+    const size_t before = std::exchange(bytes, 0);
+    if (const Address old = std::exchange(memory, 0)) // waits for the device
+      Driver::get().check(Driver::get().release(old), "cuMemFree");
+    if (allocate(wanted))
+      return true;
+    if (before)
+      allocate(before);
+    return false;
+  }
+
+private:
+  bool allocate(size_t wanted) {
     const Driver &cuda = Driver::get();
-    if (memory) // waits for the device
-      cuda.check(cuda.release(memory), "cuMemFree");
-    memory = 0;
-    bytes = 0;
-    cuda.check(cuda.allocate(&memory, wanted), "memory for cuDNN");
+    const int result = cuda.allocate(&memory, wanted);
+    if (result == kOutOfMemory)
+      return false;
+    cuda.check(result, "memory for cuDNN");
     bytes = wanted;
+    return true;
   }
 };
 
@@ -153,36 +169,50 @@ void Convolutions::describe(const PipecConv &shape, Plan &plan) {
         "cudnnSetConvolutionMathType");
 }
 
-/// Finds the plan's algorithm; the status, or -1 where none will do.
-int Convolutions::search(int kind, Plan &plan) {
+/// Finds the plan's algorithms, those that do not take too much first, in the
+/// order of expected speed.
+void Convolutions::search(int kind, Plan &plan) {
   const Entries &dnn = entries();
   Found found[kMostAlgorithms];
-  int count = 0, status = 0;
+  int count = 0;
   if (kind == PIPEC_CONV_FORWARD)
-    status = dnn.searchForward(library->handle, plan.x, plan.w, plan.conv,
-                               plan.y, kMostAlgorithms, &count, found);
+    plan.status = dnn.searchForward(library->handle, plan.x, plan.w, plan.conv,
+                                    plan.y, kMostAlgorithms, &count, found);
   else if (kind == PIPEC_CONV_BACKWARD_INPUT)
-    status = dnn.searchData(library->handle, plan.w, plan.y, plan.conv, plan.x,
-                            kMostAlgorithms, &count, found);
+    plan.status = dnn.searchData(library->handle, plan.w, plan.y, plan.conv,
+                                 plan.x, kMostAlgorithms, &count, found);
   else
-    status = dnn.searchFilter(library->handle, plan.x, plan.y, plan.conv,
-                              plan.w, kMostAlgorithms, &count, found);
-  if (status)
-    return status;
-  // The first that does not take too much, else the one that takes the least.
-  const Found *chosen = nullptr;
-  for (const Found *next = found; next < found + count; ++next) {
-    if (next->status || next->determinism != kDeterministic)
-      continue;
-    if (!chosen ||
-        (chosen->bytes > kMostWorkspace && next->bytes < chosen->bytes))
-      chosen = next;
+    plan.status = dnn.searchFilter(library->handle, plan.x, plan.y, plan.conv,
+                                   plan.w, kMostAlgorithms, &count, found);
+  if (plan.status)
+    return;
+  auto excess = [](const Found &one) {
+    return one.bytes > kMostWorkspace ? one.bytes : 0;
+  };
+  auto comesFirst = [&](const Found &one, const Found &other) {
+    return excess(one) < excess(other);
+  };
+  auto &all = plan.algorithms;
+  for (const Found *next = found; next < found + count; ++next)
+    if (!next->status && next->determinism == kDeterministic)
+      all.insert(std::upper_bound(all.begin(), all.end(), *next, comesFirst),
+                 *next);
+}
+
+/// Prepares the plan's first algorithm. An algorithm is one with the products
+/// that it was found with: cuDNN offers several for one descriptor, and refuses
+/// others or runs another kernel. Where TF32 would round it is not taken.
+void Convolutions::choose(const PipecConv &shape, Plan &plan) {
+  auto &left = plan.algorithms;
+  while (!left.empty() && !library->workspace.reserve(left.front().bytes)) {
+    plan.wantsMemory = true;
+    left.erase(left.begin());
   }
-  if (!chosen)
-    return -1;
-  plan.algorithm = *chosen;
-  library->workspace.reserve(chosen->bytes);
-  return 0;
+  if (left.empty())
+    return;
+  const bool isExact = shape.dtype == PIPEC_F32 && !shape.narrow;
+  check(entries().setMath(plan.conv, isExact ? kFmaMath : left.front().math),
+        "cudnnSetConvolutionMathType");
 }
 
 Convolutions::Plan &Convolutions::planOf(const PipecConv &shape, int kind) {
@@ -196,16 +226,8 @@ Convolutions::Plan &Convolutions::planOf(const PipecConv &shape, int kind) {
   if (!isNew)
     return plan;
   describe(shape, plan);
-  const int status = search(kind, plan);
-  plan.widened = status && shape.dtype == PIPEC_BF16 &&
-                 kind != PIPEC_CONV_BACKWARD_WEIGHT; // whose result is wide
-  if (status && !plan.widened)
-    throw Failure(Exit::Unavailable,
-                  "cuDNN has no deterministic algorithm for a convolution of " +
-                      std::to_string(shape.c) + " to " +
-                      std::to_string(shape.o) + " channels (status " +
-                      std::to_string(std::max(status, 0)) +
-                      "); install a newer cuDNN");
+  search(kind, plan);
+  choose(shape, plan);
   return plan;
 }
 
@@ -221,7 +243,7 @@ int Convolutions::queue(const PipecConv &shape, int kind, const Plan &plan,
   const Entries &dnn = entries();
   auto *workspace = reinterpret_cast<void *>(library->workspace.memory);
   const size_t bytes = library->workspace.bytes;
-  const int algorithm = plan.algorithm.algorithm;
+  const int algorithm = plan.algorithms.front().algorithm;
   if (kind == PIPEC_CONV_FORWARD)
     return dnn.forward(library->handle, alpha, plan.x, first, plan.w, second,
                        plan.conv, algorithm, workspace, bytes, beta, plan.y,
@@ -245,8 +267,9 @@ void Convolutions::convolveWidened(const PipecConv &shape, int kind,
                 resultCount = isForward ? sizes.y : sizes.x,
                 secondAt = aligned(firstCount * sizeof(float)),
                 resultAt = secondAt + aligned(sizes.w * sizeof(float));
-  library->widened.reserve(
-      static_cast<size_t>(resultAt + resultCount * sizeof(float)));
+  if (!library->widened.reserve(
+          static_cast<size_t>(resultAt + resultCount * sizeof(float))))
+    Driver::get().check(kOutOfMemory, "memory for cuDNN");
   char *wide = reinterpret_cast<char *>(library->widened.memory);
   convert(/*widens=*/true, wide, first, firstCount);
   convert(/*widens=*/true, wide + secondAt, second, sizes.w);
@@ -262,16 +285,24 @@ void Convolutions::convolve(const PipecConv &shape, int kind, const char *first,
   if (!library)
     library = std::make_unique<Library>(stream);
   Plan &plan = planOf(shape, kind);
-  if (!plan.widened) {
-    const int status = queue(shape, kind, plan, first, second, result);
-    if (!status)
+  // A search may promise what cannot be run; the first step finds out.
+  while (!plan.algorithms.empty()) {
+    plan.status = queue(shape, kind, plan, first, second, result);
+    if (!plan.status)
       return;
-    // A search may promise what cannot be run; the first step finds out.
-    if (shape.dtype != PIPEC_BF16)
-      return check(status, "cuDNN's convolution");
-    plan.widened = true;
+    plan.algorithms.erase(plan.algorithms.begin());
+    choose(shape, plan);
   }
-  convolveWidened(shape, kind, first, second, result);
+  // Gradients of weights are wide.
+  if (shape.dtype == PIPEC_BF16 && kind != PIPEC_CONV_BACKWARD_WEIGHT)
+    return convolveWidened(shape, kind, first, second, result);
+  if (plan.wantsMemory)
+    Driver::get().check(kOutOfMemory, "memory for cuDNN");
+  throw Failure(Exit::Unavailable,
+                "cuDNN has no deterministic algorithm for a convolution of " +
+                    std::to_string(shape.c) + " to " + std::to_string(shape.o) +
+                    " channels (status " + std::to_string(plan.status) +
+                    "); install a newer cuDNN");
 }
 
 } // namespace pipec::cuda

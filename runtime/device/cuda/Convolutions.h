@@ -37,7 +37,8 @@ private:
   struct Plan;
   Plan &planOf(const PipecConv &shape, int kind);
   void describe(const PipecConv &shape, Plan &plan);
-  int search(int kind, Plan &plan);
+  void search(int kind, Plan &plan);
+  void choose(const PipecConv &shape, Plan &plan);
   int queue(const PipecConv &shape, int kind, const Plan &plan,
             const char *first, const char *second, char *result);
   void convolveWidened(const PipecConv &shape, int kind, const char *first,

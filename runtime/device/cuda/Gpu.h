@@ -99,12 +99,15 @@ private:
   Stream streamOf(Queue queue) const {
     return queue == Queue::Compute ? compute : communication;
   }
-  /// A task has made a call.
+  /// A task has made a call. A long one is no standstill, either.
   void called() {
-    ++calls;
+    if (++calls % kCallsOfPulse == 0)
+      pulse(Queue::Compute);
     if (looking)
       looking(calls);
   }
+  /// So few that a pulse costs nothing beside them.
+  static constexpr int64_t kCallsOfPulse = 32;
   Function helper(const char *name) const;
   /// Numbers of bf16 as f32 (`widens`), or rounded to bf16.
   void convert(bool widens, char *to, const char *from, int64_t count);

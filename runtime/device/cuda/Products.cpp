@@ -2,6 +2,7 @@
 #include "runtime/device/cuda/Products.h"
 #include "runtime/device/cuda/CublasLt.h"
 #include "runtime/device/cuda/Library.h"
+#include "runtime/program/Memory.h"
 #include "support/Failure.h"
 
 #include <algorithm>
@@ -31,9 +32,11 @@ const Entries &entries() {
 
 void check(int status, const char *what) { entries().check(status, what); }
 
-/// The largest power of two that divides an address, up to 256.
+/// The largest power of two that divides an address, as far as every arena has
+/// it: an algorithm that wants more would depend on what else is in memory, and
+/// with it the bits of a sum on where stages are cut.
 uint32_t alignmentOf(const char *address) {
-  uint32_t alignment = 256;
+  uint32_t alignment = plan::kAlignment;
   while (reinterpret_cast<uintptr_t>(address) % alignment)
     alignment /= 2;
   return alignment;

@@ -85,8 +85,10 @@ bool Gpu::StageCode::multiplyBiased(const PipecMatmul &shape, const char *a,
   if (!adds)
     return false;
   guarded([&] { return nameOf(shape) + " + bias"; },
-          [&] { gpu.products->multiplyBiased(shape, a, b, bias, c); });
-  gpu.called(); // the second of the two that it stands for
+          [&] {
+            gpu.products->multiplyBiased(shape, a, b, bias, c);
+            gpu.called(); // the first of the two that it stands for
+          });
   return true;
 }
 
