@@ -201,15 +201,24 @@ std::string ControlServer::lastHeard(const Client &client) const {
   return ago + (" before it was " + client.operation);
 }
 
-/// The step that has come to nothing for the want of a rank is known to those
-/// who wait for it: "rank 1 waits for it in step 7", or "".
-std::string ControlServer::waiterFor(int rank) const {
+/// Who waits for a rank, first of all in a step; or null.
+const ControlServer::Client *ControlServer::waiterFor(int rank) const {
+  const Client *found = nullptr;
   for (const Client &client : clients)
     if (client.rank >= 0 && client.waiting && client.peer == rank &&
-        client.step >= 0)
-      return "rank " + std::to_string(client.rank) + " waits for it in step " +
-             std::to_string(client.step + 1);
-  return "";
+        (!found || found->step < 0))
+      found = &client;
+  return found;
+}
+
+/// The step that has come to nothing for the want of a rank is known to who
+/// waits for it: ": rank 1 waits for it in step 7". Otherwise `heard`.
+std::string ControlServer::lossOf(int rank, const std::string &heard) const {
+  const Client *waiter = waiterFor(rank);
+  if (!waiter || waiter->step < 0)
+    return "; " + heard;
+  return ": rank " + std::to_string(waiter->rank) + " waits for it in step " +
+         std::to_string(waiter->step + 1);
 }
 
 /// A dead rank is told of as soon as one is known to wait for it, or nobody has
@@ -220,11 +229,10 @@ void ControlServer::lookForDeath() {
   const double patience = std::min(1.0, timeout / 20);
   const bool alone = std::none_of(clients.begin(), clients.end(),
                                   [](auto &each) { return each.rank >= 0; });
-  const std::string waiter = waiterFor(dead->rank);
-  if (waiter.empty() && !alone && time.seconds() - dead->since < patience)
+  if (!waiterFor(dead->rank) && !alone &&
+      time.seconds() - dead->since < patience)
     return broadcast("where");
-  lose(dead->rank,
-       "has died" + (waiter.empty() ? "; " + dead->heard : ": " + waiter));
+  lose(dead->rank, "has died" + lossOf(dead->rank, dead->heard));
 }
 
 void ControlServer::lose(int rank, const std::string &how) {
@@ -242,11 +250,8 @@ void ControlServer::lookForSilence() {
     if (client.rank >= 0 && !all[client.rank].code &&
         now - client.heard > timeout / 2) {
       std::ostringstream text;
-      text << "has not answered for " << timeout / 2 << " s";
-      if (const std::string waiter = waiterFor(client.rank); !waiter.empty())
-        text << ": " << waiter;
-      else
-        text << "; before, it was " << client.operation;
+      text << "has not answered for " << timeout / 2 << " s"
+           << lossOf(client.rank, "before, it was " + client.operation);
       lose(client.rank, text.str());
     }
   // A rank may not have come up at all.

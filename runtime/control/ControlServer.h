@@ -78,7 +78,8 @@ private:
   void closed(Client &client);
   void lose(int rank, const std::string &how);
   std::string lastHeard(const Client &client) const;
-  std::string waiterFor(int rank) const;
+  const Client *waiterFor(int rank) const;
+  std::string lossOf(int rank, const std::string &heard) const;
   void lookForDeath();
   void lookForSilence();
   void lookForStall();

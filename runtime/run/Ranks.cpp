@@ -207,9 +207,9 @@ struct JoinedRank {
 
   void meet(const TransportRow &row) {
     const auto count = static_cast<int>(plan.ranks.size());
-    transport = std::move(
-        row.open({count, options.timeout, jobOf(options.plan), options.quiet})
-            .front());
+    transport = std::move(row.open({count, options.timeout, jobOf(options.plan),
+                                    options.quiet, client != nullptr})
+                              .front());
     alarm.beforeRaise([this] {
       transport->abandon();
       if (links)

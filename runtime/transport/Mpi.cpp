@@ -53,10 +53,11 @@ void stopEventThread() {
 
 class Mpi : public Transport {
 public:
-  explicit Mpi(double seconds) {
-    // What follows waits for all ranks, and nobody watches them yet.
-    const Fuse fuse("rank " + std::to_string(joinedMpi(true).value_or(0)),
-                    "all ranks to connect", seconds);
+  explicit Mpi(const Meeting &meeting) {
+    std::optional<Fuse> fuse; // what follows waits for all ranks, for ever
+    if (!meeting.watched)
+      fuse.emplace("rank " + std::to_string(joinedMpi(true).value_or(0)),
+                   "all ranks to connect", meeting.seconds);
     int provided = 0;
     check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided),
           "MPI_Init");
@@ -209,7 +210,7 @@ private:
 
 std::vector<std::unique_ptr<Transport>> openMpi(const Meeting &meeting) {
   std::vector<std::unique_ptr<Transport>> ends;
-  ends.push_back(std::make_unique<Mpi>(meeting.seconds));
+  ends.push_back(std::make_unique<Mpi>(meeting));
   return ends;
 }
 

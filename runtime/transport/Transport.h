@@ -68,6 +68,7 @@ struct Meeting {
   double seconds = 60; ///< to wait for the others
   uint64_t job = 0;    ///< the same in all processes of a job, if in any
   bool quiet = false;  ///< no note about others that are late
+  bool watched = true; ///< somebody ends this process when others do not come
 };
 
 /// A row of transports.def.

@@ -392,7 +392,7 @@ TEST(Fault, EndsUnderAnotherLauncher) {
   std::vector<std::string> command = {"mpirun", "--oversubscribe",
                                       "--allow-run-as-root", "-n", "4"};
   for (const std::string &word :
-       toolCommand(folder, {"--steps", "8", "--timeout", "3"}))
+       toolCommand(folder, {"--steps", "8", "--timeout", "10"}))
     command.push_back(word);
   Outcome run = Process(command, folder).wait(30);
   readMetrics(folder + "/metrics.jsonl", run);
