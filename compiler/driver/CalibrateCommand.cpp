@@ -9,6 +9,7 @@
 #include "compiler/driver/Planning.h"
 #include "report/Format.h"
 #include "support/CommandLine.h"
+#include "support/Cores.h"
 #include "support/Failure.h"
 #include "support/OptionChecks.h"
 #include "support/OutputFile.h"
@@ -152,8 +153,10 @@ private:
 
 /// What messages between ranks of a server take, where they can be sent.
 void timeMessages(plan::Topology &topology) try {
+  const MessageTimes times = measureMessages();
   const plan::MessageCost cost =
-      plan::fitMessages(measureMessages(), topology.device.turnSeconds);
+      plan::fitMessages(times.gaps, topology.device.turnSeconds);
+  topology.device.stepSeconds = times.stepEnd;
   topology.device.takeSeconds = cost.takeSeconds;
   topology.levels.back().bandwidth = cost.bandwidth;
 } catch (const Failure &failure) {
@@ -213,7 +216,7 @@ int calibrateCommand(int argc, char **argv) {
     topology.device.crowdFactor = crowd.factor;
     topology.device.ringSeconds = std::max(crowd.ringSeconds, 1e-6);
   }
-  if (ranks > 1)
+  if (availableCores() > 1)
     timeMessages(topology);
   topology.device.name = "calibrated-cpu";
   topology.device.describe = "measured by pipec calibrate";

@@ -25,8 +25,9 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr int kWidth = 64, kLayers = 16, kMicrobatches = 8, kSteps = 40;
-/// Rows of a microbatch: 16, 64 and 256 KiB between the stages.
-constexpr std::array kRows = {64, 256, 1024};
+/// Rows of a microbatch: 16, 64 and 256 KiB between the stages; and a step in
+/// which little is computed, of which the end can be seen.
+constexpr std::array kRows = {1, 64, 256, 1024};
 
 class ScratchFolder {
 public:
@@ -158,7 +159,7 @@ std::array<int64_t, 2> bytesOf(const std::string &plan) {
 
 } // namespace
 
-std::vector<plan::MessageGap> measureMessages() try {
+MessageTimes measureMessages() try {
   const fs::path self = fs::read_symlink("/proc/self/exe");
   const std::string runtime = self.parent_path() / "pipec-run";
   const ScratchFolder scratch;
@@ -166,7 +167,7 @@ std::vector<plan::MessageGap> measureMessages() try {
                     input = scratch / "input.npy",
                     labels = scratch / "labels.npy",
                     trace = scratch / "trace.json";
-  std::vector<plan::MessageGap> gaps;
+  MessageTimes times;
   for (int rows : kRows) {
     const auto samples = static_cast<size_t>(rows * kMicrobatches);
     writeModel(model, rows);
@@ -184,12 +185,16 @@ std::vector<plan::MessageGap> measureMessages() try {
           "labels=" + labels, "--steps", std::to_string(kSteps), "--threads",
           "1", "--trace", trace, "--quiet"},
          scratch);
+    if (rows == 1) {
+      times.stepEnd = plan::stepEnd(textOf(trace));
+      continue;
+    }
     const auto bytes = bytesOf(textOf(plan + "/plan.json"));
     for (const plan::MessageGap &gap :
          plan::messageGaps(textOf(trace), bytes[0], bytes[1]))
-      gaps.push_back(gap);
+      times.gaps.push_back(gap);
   }
-  return gaps;
+  return times;
 } catch (const fs::filesystem_error &error) {
   throw Failure(Exit::Unavailable, error.what());
 }

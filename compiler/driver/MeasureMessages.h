@@ -5,9 +5,14 @@
 
 namespace pipec {
 
+struct MessageTimes {
+  std::vector<plan::MessageGap> gaps;
+  double stepEnd = 0; ///< s
+};
+
 /// Compiles little models for two ranks of this machine, runs them with the
 /// pipec-run that lies beside this program and reads their traces. Takes some
 /// seconds. Failure(Exit::Unavailable) says what cannot be run here.
-std::vector<plan::MessageGap> measureMessages();
+MessageTimes measureMessages();
 
 } // namespace pipec

@@ -70,6 +70,9 @@ struct DeviceModel {
   /// ranks outnumber the cores; s. Calibrated CPUs alone: there who receives
   /// copies, too.
   double ringSeconds = 0;
+  /// What the end of a step takes beside updates: losses, the word to go on, a
+  /// line of metrics; s.
+  double stepSeconds = 0;
   /// What a rank does beside the copy to take bytes of another rank of its
   /// machine, s. Where `ringSeconds` is.
   double takeSeconds = 0;

@@ -4,10 +4,16 @@
 #include "compiler/schedule/SharedCores.h"
 #include "support/Failure.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
 namespace pipec::plan {
+
+double crowdedHop(double ringSeconds, double longestTask, double ranksPerCore) {
+  constexpr double kSeen = 3e-6;
+  return std::min(ringSeconds, kSeen + longestTask * ranksPerCore);
+}
 
 namespace {
 
@@ -25,7 +31,10 @@ public:
     costs.forward.assign(ranks, crowd.factor * sample.forward + turn);
     costs.backwardInput.assign(ranks, crowd.factor * sample.backward + turn);
     costs.backwardWeight.assign(ranks, 0);
-    costs.comm.assign(ranks - 1, crowd.ringSeconds);
+    costs.comm.assign(ranks - 1,
+                      crowdedHop(crowd.ringSeconds,
+                                 std::max(sample.forward, sample.backward),
+                                 static_cast<double>(ranks) / sharing.cores));
     costs.memoryForward = costs.memoryInput = costs.memoryWeight =
         std::vector<double>(ranks, 0);
     return schedule::simulateShared(

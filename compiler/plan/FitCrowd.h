@@ -23,6 +23,11 @@ struct Crowd {
   double ringSeconds = 0; ///< DeviceModel::ringSeconds
 };
 
+/// From a message until its receiver computes, s: who waits looks again
+/// whenever the others of its core let it, and sleeps, to be woken within
+/// `ringSeconds`, only where their tasks are longer than such a turn.
+double crowdedHop(double ringSeconds, double longestTask, double ranksPerCore);
+
 /// What explains the samples best, of `ranks` on `cores` with so many
 /// microbatches and seconds between tasks. Deterministic. Throws
 /// Failure(Exit::BadModel) for a time that is not above 0.

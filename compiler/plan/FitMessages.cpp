@@ -122,4 +122,34 @@ std::vector<MessageGap> messageGaps(const std::string &trace,
   throw Failure(Exit::BadModel, std::string("no trace: ") + error.what());
 }
 
+double stepEnd(const std::string &trace) try {
+  std::map<int64_t, std::pair<double, double>> spans; // of steps, us
+  const nlohmann::json json = nlohmann::json::parse(trace);
+  for (const auto &event : json.at("traceEvents")) {
+    if (event.at("ph") != "X" || event.at("tid") != 0 || event.at("pid") != 0)
+      continue;
+    const auto begin = event.at("ts").get<double>();
+    const double end = begin + event.at("dur").get<double>();
+    const auto [span, fresh] = spans.emplace(
+        event.at("args").at("step").get<int64_t>(), std::pair(begin, end));
+    if (!fresh)
+      span->second = {std::min(span->second.first, begin),
+                      std::max(span->second.second, end)};
+  }
+  std::vector<double> gaps;
+  double last = -1;
+  for (const auto &[step, span] : spans) {
+    if (last >= 0)
+      gaps.push_back(std::max(0., span.first - last));
+    last = span.second;
+  }
+  if (gaps.size() < 4)
+    throw Failure(Exit::BadModel, "a trace of too few steps");
+  const auto middle = gaps.begin() + static_cast<ptrdiff_t>(gaps.size() / 2);
+  std::nth_element(gaps.begin(), middle, gaps.end());
+  return *middle * 1e-6;
+} catch (const nlohmann::json::exception &error) {
+  throw Failure(Exit::BadModel, std::string("no trace: ") + error.what());
+}
+
 } // namespace pipec::plan

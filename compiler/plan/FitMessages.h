@@ -40,4 +40,9 @@ std::vector<MessageGap> messageGaps(const std::string &trace,
                                     int64_t forwardBytes,
                                     int64_t backwardBytes);
 
+/// From the last task of a step to the first of the next on rank 0 of such a
+/// trace, s; the middle of all. Failure(Exit::BadModel) as before, and where
+/// there are fewer than five steps.
+double stepEnd(const std::string &trace);
+
 } // namespace pipec::plan

@@ -1,6 +1,7 @@
 #include "compiler/plan/StepModel.h"
 
 #include "compiler/plan/Collective.h"
+#include "compiler/plan/FitCrowd.h"
 #include "compiler/plan/ReduceOverlap.h"
 #include "compiler/plan/SharedWeights.h"
 #include "compiler/schedule/Generator.h"
@@ -14,6 +15,7 @@
 
 #include <numeric>
 #include <set>
+#include <span>
 
 namespace pipec::plan {
 
@@ -77,13 +79,14 @@ StepModel::StepModel(const PlanRequest &request, const IntervalCosts &costs)
     : asked(request), costs(costs), memoryLimit(memoryLimitOf(request)) {}
 
 double StepModel::updateSeconds(int64_t parameterBytes) const {
+  const double end = asked.topology.device.stepSeconds;
   if (asked.graph.updateSecondsPerByte > 0)
-    return asked.graph.updateSecondsPerByte *
-           static_cast<double>(parameterBytes);
+    return end + asked.graph.updateSecondsPerByte *
+                     static_cast<double>(parameterBytes);
   // Read weight, gradient and state; write weight and state.
   double traffic = static_cast<double>(parameterBytes) *
                    (3 + 2 * asked.optimizerBytesPerParameterByte);
-  return traffic / (0.8 * asked.topology.device.memoryBandwidth);
+  return end + traffic / (0.8 * asked.topology.device.memoryBandwidth);
 }
 
 /// Whether the stage is on the device that learns the gradients' norm first.
@@ -192,17 +195,34 @@ int64_t StepModel::effort(const std::vector<int> &replicas) const {
   return steps * stages * microbatches * 2 + layout;
 }
 
-/// Whether ranks outnumber the cores of some server.
-static bool crowded(const Topology &topology,
-                    const std::vector<StagePlan> &stages) {
+/// Ranks that share a core of the fullest server.
+static double ranksPerCore(const Topology &topology,
+                           const std::vector<StagePlan> &stages) {
   std::map<int, std::set<int>> onServer;
   if (topology.cores > 0)
     for (const StagePlan &stage : stages)
       for (int device : stage.devices)
         onServer[topology.server(device)].insert(device);
-  return std::any_of(onServer.begin(), onServer.end(), [&](const auto &one) {
-    return static_cast<int>(one.second.size()) > topology.cores;
-  });
+  size_t most = 0;
+  for (const auto &[server, ranks] : onServer)
+    most = std::max(most, ranks.size());
+  return topology.cores > 0 ? static_cast<double>(most) / topology.cores : 0;
+}
+
+/// Whether ranks outnumber the cores of some server.
+static bool crowded(const Topology &topology,
+                    const std::vector<StagePlan> &stages) {
+  return ranksPerCore(topology, stages) > 1;
+}
+
+/// The longest of a rank's waits for one task of these stages.
+static double longestTask(std::span<const StagePlan> stages) {
+  double longest = 0;
+  for (const StagePlan &stage : stages)
+    longest =
+        std::max({longest, stage.forwardSeconds,
+                  stage.backwardInputSeconds + stage.backwardWeightSeconds});
+  return longest;
 }
 
 /// How much longer tasks take than their costs.
@@ -240,16 +260,15 @@ static double latencyBefore(const Topology &topology,
   constexpr double kSeen = 3e-6;
   const bool between =
       link.level + 1 < static_cast<int>(topology.levels.size());
+  const double sharers = ranksPerCore(topology, stages);
+  const double woken = sharers > 1 ? crowdedHop(topology.device.ringSeconds,
+                                                longestTask(stages), sharers)
+                                   : 0;
   if (between) // servers
-    return link.latency +
-           (crowded(topology, stages) ? topology.device.ringSeconds : 0);
-  if (crowded(topology, stages))
-    return topology.device.ringSeconds;
-  double wait = 0;
-  for (const StagePlan *stage : {&stages[s - 1], &stages[s]})
-    wait =
-        std::max({wait, stage->forwardSeconds,
-                  stage->backwardInputSeconds + stage->backwardWeightSeconds});
+    return link.latency + woken;
+  if (sharers > 1)
+    return woken;
+  const double wait = longestTask({&stages[s - 1], 2});
   return std::min(link.latency, kSeen + std::max(0.0, wait - kEagerSeconds));
 }
 

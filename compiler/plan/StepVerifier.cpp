@@ -23,10 +23,11 @@ double workOf(const StagePlan &stage) {
 
 double updateOf(const PlanRequest &request, const StagePlan &stage) {
   const auto bytes = static_cast<double>(stage.parameterBytes);
+  const double end = request.topology.device.stepSeconds;
   if (request.graph.updateSecondsPerByte > 0)
-    return request.graph.updateSecondsPerByte * bytes;
-  return bytes * (3 + 2 * request.optimizerBytesPerParameterByte) /
-         (0.8 * request.topology.device.memoryBandwidth);
+    return end + request.graph.updateSecondsPerByte * bytes;
+  return end + bytes * (3 + 2 * request.optimizerBytesPerParameterByte) /
+                   (0.8 * request.topology.device.memoryBandwidth);
 }
 
 /// The better of a ring over all replicas and, where servers hold equally many,
@@ -95,7 +96,16 @@ double hopOf(const PlanRequest &request, const PlanResult &result, size_t s,
   const double ring = request.topology.device.ringSeconds;
   if (ring <= 0)
     return link.latency + static_cast<double>(bytes) / link.bandwidth;
-  const double awake = outnumber(request, result) ? ring : 0;
+  double awake = 0;
+  if (outnumber(request, result)) {
+    double task = 0;
+    for (const StagePlan &stage : result.stages)
+      task =
+          std::max({task, stage.forwardSeconds,
+                    stage.backwardInputSeconds + stage.backwardWeightSeconds});
+    awake = std::min(ring, 3e-6 + task * ranksOnAServer(request, result) /
+                                      request.topology.cores);
+  }
   if (link.level < static_cast<int>(request.topology.levels.size()) - 1)
     return link.latency + awake;
   if (awake > 0)

@@ -202,6 +202,8 @@ DeviceModel customDevice(const Json &device, const std::string &origin) {
         positive(device, "threads", origin, "\"device\""), 1.0, 1e4));
   if (device.contains("ring_us"))
     d.ringSeconds = number(device, "ring_us", origin, "\"device\"") * 1e-6;
+  if (device.contains("step_us"))
+    d.stepSeconds = number(device, "step_us", origin, "\"device\"") * 1e-6;
   if (device.contains("take_us"))
     d.takeSeconds = number(device, "take_us", origin, "\"device\"") * 1e-6;
   if (device.contains("crowd")) {
@@ -255,6 +257,7 @@ void refuseUnknownMembers(const ParsedJson &file) {
           "task_us",
           "turn_us",
           "ring_us",
+          "step_us",
           "take_us",
           "crowd",
           "threads",
@@ -423,6 +426,8 @@ std::string writeTopology(const Topology &topology) {
         {"memory", d.memoryEfficiency}}}};
   if (d.ringSeconds > 0)
     root["device"]["ring_us"] = d.ringSeconds * 1e6;
+  if (d.stepSeconds > 0)
+    root["device"]["step_us"] = d.stepSeconds * 1e6;
   if (d.takeSeconds > 0)
     root["device"]["take_us"] = d.takeSeconds * 1e6;
   if (d.crowdFactor > 1)

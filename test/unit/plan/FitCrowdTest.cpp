@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 namespace pipec::plan {
 namespace {
 
@@ -12,8 +14,8 @@ namespace {
 /// microsecond and a few milliseconds.
 std::vector<CrowdSample> samplesWith(const Crowd &crowd, int ranks, int cores) {
   std::vector<CrowdSample> samples;
-  for (int i = 0; i < 12; ++i) {
-    const double size = 2e-6 * (1 << i % 11);
+  for (int i = 0; i < 20; ++i) {
+    const double size = 2e-6 * std::exp2(i / 2.);
     CrowdSample s{size, 1.5 * size, 0.2 * size, 0};
     s.step = crowdStep(s, crowd, ranks, cores, 8, 1e-6);
     samples.push_back(s);
@@ -39,6 +41,12 @@ TEST(FitCrowd, DisturbedStepsSayLittle) {
   const Crowd found = fitCrowd(samples, 4, 2, 8, 1e-6);
   EXPECT_NEAR(found.factor, truth.factor, 0.05);
   EXPECT_NEAR(found.ringSeconds, truth.ringSeconds, 5e-6);
+}
+
+TEST(FitCrowd, WhoWaitsForAShortTaskDoesNotSleep) {
+  EXPECT_EQ(crowdedHop(30e-6, 1e-3, 2), 30e-6);
+  EXPECT_NEAR(crowdedHop(30e-6, 2e-6, 2), 7e-6, 1e-12);
+  EXPECT_EQ(crowdedHop(1e-6, 2e-6, 2), 1e-6);
 }
 
 TEST(FitCrowd, TimesAreAboveZero) {

@@ -88,6 +88,14 @@ TEST(FitMessages, WhatWasWaitedForIsNoGap) {
   EXPECT_TRUE(messageGaps(traceOf(12, 295), 1000, 2000).empty());
 }
 
+TEST(FitMessages, AStepEndsWhereTheNextBegins) {
+  // Steps of rank 0 last until 200 or 400 us of 1,000.
+  EXPECT_NEAR(stepEnd(traceOf(12, 200)), 800e-6, 201e-6);
+  EXPECT_NEAR(stepEnd(traceOf(12, 400)), 600e-6, 1e-9);
+  EXPECT_THROW(stepEnd(R"({"traceEvents": []})"), Failure);
+  EXPECT_THROW(stepEnd("[]"), Failure);
+}
+
 TEST(FitMessages, WhatIsNoTraceIsRefused) {
   for (const char *text : {"", "{}", "[1]", R"({"traceEvents": [{}]})",
                            R"({"traceEvents": [{"ph": 1, "tid": 0}]})"})

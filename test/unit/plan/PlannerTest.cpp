@@ -317,6 +317,31 @@ TEST(Planner, MessagesBetweenServersTakeTheirTime) {
   }
 }
 
+TEST(Planner, RanksThatTakeShortTurnsDoNotSleep) {
+  PlanRequest r = requestFor(uniformChain(8, 1e-6, 1'000, 0), "1f1b", 4, 2);
+  r.topology = oneServer(4, 1e15, 0);
+  r.topology.cores = 2;
+  r.topology.device.kind = "cpu";
+  r.stages = 4;
+  r.topology.device.ringSeconds = 1e-3;
+  const PlanResult plan = makePlan(r);
+  verifyPlan(r, plan);
+  EXPECT_LT(plan.stepSeconds, 1e-3);
+}
+
+TEST(Planner, TheEndOfAStepIsCounted) {
+  for (const char *strategy : {"1f1b", "zb-h1", "pipedream"}) {
+    PlanRequest r = requestFor(uniformChain(8, 1e-4, 1'000, 0), strategy, 2,
+                               std::string(strategy) == "pipedream" ? 1 : 4);
+    r.stages = 2;
+    const double before = makePlan(r).stepSeconds;
+    r.topology.device.stepSeconds = 1e-3;
+    const PlanResult after = makePlan(r);
+    verifyPlan(r, after);
+    EXPECT_NEAR(after.stepSeconds, before + 1e-3, 1e-5) << strategy;
+  }
+}
+
 TEST(Planner, TakingAMessageCostsItsReceiver) {
   PlanRequest r = requestFor(uniformChain(8, 1e-4, 100'000, 0), "1f1b", 2, 8);
   r.topology.device.kind = "cpu";
