@@ -126,6 +126,8 @@ public:
     addValues(main);
     addWeights(*copy, main);
     addStashes(main);
+    addInputs(main);
+    addHandovers(main);
     addPins(main);
     graph.forwardTaskSeconds = device.taskSeconds;
     graph.backwardTaskSeconds = trains ? device.taskSeconds : 0;
@@ -293,6 +295,10 @@ private:
         value.consumers.assign(readers.begin(), readers.end());
         if (trains && isFloat(v))
           value.gradientBytes = value.bytes;
+        for (Operation *user : v.getUsers())
+          if (isBackward(user) && nodeOf(user) >= static_cast<int64_t>(i))
+            value.keptFrom =
+                std::min(value.keptFrom, static_cast<size_t>(nodeOf(user)));
         if (!value.consumers.empty())
           graph.values.push_back(value);
       }
@@ -328,8 +334,8 @@ private:
     }
   }
 
-  /// A kept tensor stays on the stage that made it and on those that received
-  /// and read it again.
+  /// A kept tensor stays on the stage that made it, where that reads it again,
+  /// and with what was received on those that received it.
   void addStashes(func::FuncOp main) {
     for (Operation *op : nodes)
       for (Value v : op->getResults()) {
@@ -339,10 +345,67 @@ private:
             users.insert(nodeOf(user));
         if (users.empty())
           continue;
-        users.insert(nodeOf(op));
-        graph.stashes.push_back(
-            {byteSize(v.getType()), {users.begin(), users.end()}});
+        graph.stashes.push_back({byteSize(v.getType()),
+                                 {users.begin(), users.end()},
+                                 static_cast<size_t>(nodeOf(op))});
       }
+  }
+
+  /// A stage has a slot of the data that one of its tasks reads.
+  void addInputs(func::FuncOp main) {
+    for (Value input : main.getArguments()) {
+      std::set<size_t> users;
+      for (Operation *user : input.getUsers())
+        if (nodeOf(user) >= 0)
+          users.insert(nodeOf(user));
+      if (!users.empty())
+        graph.inputs.push_back(
+            {byteSize(input.getType()), {users.begin(), users.end()}});
+    }
+  }
+
+  /// What a stage computes before it sends its gradients, as SplitStages has
+  /// it: what gradients of earlier nodes are made of, not the backward of a
+  /// node as a whole.
+  llvm::DenseSet<Operation *> madeForInputs(func::FuncOp main) {
+    const llvm::DenseSet<int64_t> ofWeights = weightNodes();
+    llvm::DenseSet<Operation *> made;
+    for (Operation &op : llvm::reverse(main.front())) {
+      if (!isBackward(&op))
+        continue;
+      for (Operation *user : op.getUsers()) {
+        const int64_t node = nodeOf(user);
+        if (made.contains(user) ||
+            (isBackward(user) && node >= 0 && node < nodeOf(&op) &&
+             !ofWeights.contains(node)))
+          made.insert(&op);
+      }
+    }
+    return made;
+  }
+
+  /// What is made for input gradients and read for those of weights.
+  void addHandovers(func::FuncOp main) {
+    const llvm::DenseSet<Operation *> forInputs = madeForInputs(main);
+    for (Operation &op : main.front()) {
+      const int64_t maker = nodeOf(&op);
+      if (!forInputs.contains(&op) || maker < 0)
+        continue;
+      for (Value v : op.getResults()) {
+        int64_t nearest = INT64_MAX; // of the nodes that read it
+        for (Operation *user : v.getUsers()) {
+          const int64_t node = nodeOf(user) < 0 ? maker : nodeOf(user);
+          if (isBackward(user) && !forInputs.contains(user) &&
+              std::abs(node - maker) < std::abs(nearest - maker))
+            nearest = node;
+        }
+        if (nearest < INT64_MAX)
+          graph.handovers.push_back(
+              {static_cast<size_t>(std::min(nearest, maker)),
+               static_cast<size_t>(std::max(nearest, maker)),
+               byteSize(v.getType())});
+      }
+    }
   }
 
   /// Readers of one nn.weight op came from one model operator: one stage.

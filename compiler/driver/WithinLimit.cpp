@@ -76,11 +76,19 @@ int64_t needOf(const plan::NoFit &failure) {
 }
 
 /// What the planner is given after a plan that is over the limit: less than it
-/// was, and than it took the plan for, or that would come again. Quarters of
-/// powers of two, the same ones whatever the limit, so that a plan found under
-/// one is found under another.
+/// took the plan for, or that would come again, and by what it took it for too
+/// little: mostly what the tasks work in, which most plans need alike.
 int64_t givenAfter(const OverLimit &over, int64_t given) {
-  return nextLower(over.planned > 0 ? std::min(over.planned, given) : given);
+  if (over.planned <= 0)
+    return nextLower(given);
+  const int64_t beside = std::max<int64_t>(0, over.bytes - over.planned);
+  // Where the estimate is far off that would be too little, or nothing.
+  const double share =
+      static_cast<double>(over.limit) / static_cast<double>(over.bytes);
+  const auto least =
+      static_cast<int64_t>(0.75 * share * static_cast<double>(over.planned));
+  return std::max<int64_t>(1, std::min(std::min(over.planned, given) - 1,
+                                       std::max(over.limit - beside, least)));
 }
 
 /// What the planner is given, try after try.

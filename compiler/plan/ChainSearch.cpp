@@ -88,6 +88,15 @@ bool ChainSearch::recomputes(const ByteRates &bytes, const Keeps &keeps,
   return bytes.total(keeps, true) <= limit;
 }
 
+/// Whether a stage that does not fit may with more nodes, which send less.
+bool ChainSearch::mayFitLonger(const ByteRates &bytes, const Keeps &keeps,
+                               int64_t limit) const {
+  const Recompute wanted = model.request().recompute;
+  const bool again = wanted != Recompute::None;
+  return bytes.least(keeps, again) <= limit ||
+         (wanted == Recompute::Auto && bytes.least(keeps, false) <= limit);
+}
+
 Pace ChainSearch::extend(const Pace &suffix, const StageCost &cost,
                          const Slots &slots, size_t stage,
                          bool recompute) const {
@@ -162,17 +171,22 @@ ChainSearch::pack(const Slots &slots, double seconds, int64_t limit) const {
     cuts.push_back(starts[first]);
     size_t lastEnd = n - (count - s - 1); // exclusive, as an index into starts
     IntervalCosts::Sweep sweep(model.intervals(), starts[first]);
-    size_t end = first;
-    while (end < lastEnd) {
-      size_t bound = end + 1 < n ? starts[end + 1] : model.intervals().nodes();
+    size_t end = first, next = first;
+    while (next < lastEnd) {
+      size_t bound =
+          next + 1 < n ? starts[next + 1] : model.intervals().nodes();
       const StageCost &cost = sweep.growTo(bound - 1);
+      const ByteRates bytes = model.byteRates(cost);
       bool recompute = false;
-      if (!recomputes(model.byteRates(cost), slots.keeps[s], limit, recompute))
+      const bool fits = recomputes(bytes, slots.keeps[s], limit, recompute);
+      if (!fits && !mayFitLonger(bytes, slots.keeps[s], limit))
         break;
       double load = cost.seconds() + (recompute ? cost.forwardSeconds : 0);
       if (load > seconds * slots.replicas[s])
         break;
-      ++end;
+      ++next;
+      if (fits)
+        end = next;
     }
     if (end == first)
       return std::nullopt;
@@ -347,8 +361,10 @@ void ChainSearch::extendSuffixes(size_t i, Table &table) const {
         continue;
       }
       bool recompute = false;
-      if (!recomputes(bytes, place.keeps[stage], limit, recompute))
+      if (!recomputes(bytes, place.keeps[stage], limit, recompute)) {
+        open |= mayFitLonger(bytes, place.keeps[stage], limit);
         continue;
+      }
       // The least any plan with this stage costs, whatever the others do.
       Pace alone = extend({}, cost, place, stage, recompute);
       alone.fill = std::max(alone.fill, total);

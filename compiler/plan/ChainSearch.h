@@ -63,6 +63,8 @@ private:
   Slots slots(const std::vector<int> &replicas, bool inside) const;
   bool recomputes(const ByteRates &bytes, const Keeps &keeps, int64_t limit,
                   bool &recompute) const;
+  bool mayFitLonger(const ByteRates &bytes, const Keeps &keeps,
+                    int64_t limit) const;
   std::optional<std::vector<size_t>> pack(const Slots &slots, double seconds,
                                           int64_t limit) const;
   std::optional<Split> greedy(const Slots &slots) const;

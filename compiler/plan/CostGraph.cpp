@@ -66,10 +66,20 @@ void checkCostGraph(const CostGraph &graph) {
     if (weight.bytes < 0)
       bad("weight '" + weight.name + "' has a negative size");
   }
-  for (size_t s = 0; s < graph.stashes.size(); ++s) {
-    checkUsers(graph.stashes[s].users, n, "stash " + std::to_string(s));
-    if (graph.stashes[s].bytes < 0)
-      bad("stash " + std::to_string(s) + " has a negative size");
+  const auto checkKept = [&](const std::vector<CostStash> &kept,
+                             const std::string &kind) {
+    for (size_t s = 0; s < kept.size(); ++s) {
+      checkUsers(kept[s].users, n, kind + std::to_string(s));
+      if (kept[s].bytes < 0)
+        bad(kind + std::to_string(s) + " has a negative size");
+    }
+  };
+  checkKept(graph.stashes, "stash ");
+  checkKept(graph.inputs, "input ");
+  for (const CostHandover &handover : graph.handovers) {
+    checkUsers({handover.first, handover.last}, n, "a handover");
+    if (handover.first > handover.last || handover.bytes < 0)
+      bad("a handover goes backwards, or has a negative size");
   }
   for (const auto &group : graph.pinTogether)
     checkUsers(group, n, "a pinned group");

@@ -47,6 +47,10 @@ struct CostValue {
   int64_t gradientBytes =
       0; ///< 0 for integer values and what needs no gradient
   std::vector<size_t> consumers;
+  /// The first node whose backward reads it: a stage that has it and the
+  /// producer sends it from where it keeps it. Past the end: none does.
+  size_t keptFrom = kNone;
+  static constexpr size_t kNone = static_cast<size_t>(-1);
 };
 
 /// A weight and its users. Every stage with a user holds a copy; trainable
@@ -58,10 +62,21 @@ struct CostWeight {
   bool trainable = true;
 };
 
-/// A tensor kept from forward to backward by every stage with a user.
+/// A tensor kept from forward to backward by every stage with a user; but for
+/// that of its producer, where it is known, they have received it, and keep
+/// what they receive anyway.
 struct CostStash {
   int64_t bytes = 0;
   std::vector<size_t> users;
+  size_t producer = CostValue::kNone;
+};
+
+/// What the backward makes at one of the nodes for the gradients that others
+/// wait for, and reads at the other one for those of weights: where the two are
+/// separate tasks a stage with both nodes hands it from the one to the other.
+struct CostHandover {
+  size_t first = 0, last = 0;
+  int64_t bytes = 0;
 };
 
 /// The model in program order. Node indices everywhere are positions in
@@ -71,6 +86,8 @@ struct CostGraph {
   std::vector<CostValue> values;
   std::vector<CostWeight> weights;
   std::vector<CostStash> stashes;
+  std::vector<CostStash> inputs; ///< data that nodes read, of a microbatch
+  std::vector<CostHandover> handovers;
   /// Groups of nodes that must share a stage.
   std::vector<std::vector<size_t>> pinTogether;
   /// Measured time of the optimizer's update; 0: the device model's.

@@ -1,8 +1,12 @@
 #include "compiler/plan/IntervalCosts.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace pipec::plan {
+
+/// The previous touch of what begins here: in every interval.
+static constexpr size_t kBefore = std::numeric_limits<size_t>::max();
 
 IntervalCosts::IntervalCosts(const CostGraph &graph)
     : forwardTask(graph.forwardTaskSeconds),
@@ -18,11 +22,12 @@ IntervalCosts::IntervalCosts(const CostGraph &graph)
 
   std::vector<std::vector<Touch>> at(n);
   auto touchAll = [&](Tensor tensor, std::vector<size_t> users, int64_t bytes,
-                      int64_t gradientBytes, size_t before) {
+                      int64_t gradientBytes, size_t before,
+                      size_t from = CostValue::kNone) {
     std::sort(users.begin(), users.end());
     users.erase(std::unique(users.begin(), users.end()), users.end());
     for (size_t user : users) {
-      at[user].push_back({tensor, before, bytes, gradientBytes});
+      at[user].push_back({tensor, before, bytes, gradientBytes, from});
       before = user + 1;
     }
   };
@@ -30,12 +35,30 @@ IntervalCosts::IntervalCosts(const CostGraph &graph)
     touchAll(weight.trainable ? Tensor::Parameter : Tensor::State, weight.users,
              weight.bytes, 0, 0);
   for (const CostStash &stash : graph.stashes)
-    touchAll(Tensor::Stash, stash.users, stash.bytes, 0, 0);
+    touchAll(Tensor::Stash, stash.users, stash.bytes, 0, 0, stash.producer);
+  for (const CostStash &input : graph.inputs)
+    touchAll(Tensor::Input, input.users, input.bytes, 0, 0);
   // The producer is the value's first touch: an interval that holds it receives
   // nothing.
   for (const CostValue &value : graph.values)
     touchAll(Tensor::Value, value.consumers, value.bytes, value.gradientBytes,
              value.producer + 1);
+  // From the producer on a value is sent, to where nobody behind reads it; and
+  // from `out` to where it is kept.
+  for (const CostValue &value : graph.values) {
+    if (value.consumers.empty())
+      continue;
+    const size_t end =
+        *std::max_element(value.consumers.begin(), value.consumers.end());
+    const size_t made = value.producer, kept = std::min(value.keptFrom, end);
+    at[made].push_back(
+        {Tensor::Sent, kBefore, value.bytes, value.gradientBytes});
+    at[kept].push_back({Tensor::Sent, made + 1, -value.bytes, 0});
+    at[end].push_back({Tensor::Sent, made + 1, 0, -value.gradientBytes});
+  }
+  for (const CostHandover &handover : graph.handovers)
+    at[handover.last].push_back(
+        {Tensor::Handover, handover.first + 1, handover.bytes, 0});
 
   offsets.assign(1, 0);
   for (const auto &list : at) {
@@ -55,7 +78,10 @@ const StageCost &IntervalCosts::Sweep::grow() {
   sum.workspaceBytes = std::max(sum.workspaceBytes, node.workspaceBytes);
   for (size_t t = costs.offsets[next]; t < costs.offsets[next + 1]; ++t) {
     const Touch &touch = costs.touches[t];
-    if (touch.previous > first)
+    const bool isBefore = touch.previous > first;
+    const bool isOfTwo =
+        touch.tensor == Tensor::Sent || touch.tensor == Tensor::Handover;
+    if (isBefore != isOfTwo)
       continue;
     switch (touch.tensor) {
     case Tensor::Parameter:
@@ -65,7 +91,17 @@ const StageCost &IntervalCosts::Sweep::grow() {
       sum.stateBytes += touch.bytes;
       break;
     case Tensor::Stash:
-      sum.stashBytes += touch.bytes;
+      sum.stashBytes += touch.from >= first ? touch.bytes : 0;
+      break;
+    case Tensor::Input:
+      sum.inputBytes += touch.bytes;
+      break;
+    case Tensor::Sent:
+      sum.sendBytes += touch.bytes;
+      sum.sendGradientBytes += touch.gradientBytes;
+      break;
+    case Tensor::Handover:
+      sum.handoverBytes += touch.bytes;
       break;
     case Tensor::Value:
       sum.receiveBytes += touch.bytes;

@@ -16,6 +16,10 @@ struct StageCost {
   int64_t workspaceBytes = 0;
   int64_t receiveBytes = 0;         ///< values from earlier stages
   int64_t receiveGradientBytes = 0; ///< their gradients, sent back
+  int64_t inputBytes = 0;           ///< data that is read
+  int64_t sendBytes = 0;            ///< values for later stages, not kept here
+  int64_t sendGradientBytes = 0;    ///< gradients that later stages send back
+  int64_t handoverBytes = 0;        ///< from input to weight gradients
 
   double seconds() const {
     return forwardSeconds + backwardInputSeconds + backwardWeightSeconds;
@@ -56,14 +60,25 @@ public:
   }
 
 private:
-  enum class Tensor : unsigned char { Parameter, State, Stash, Value };
+  enum class Tensor : unsigned char {
+    Parameter,
+    State,
+    Stash,
+    Input,
+    Value,
+    Sent,
+    Handover
+  };
   /// A node touches a tensor: it counts for an interval when the touch before
-  /// it lies outside, and, for a value, its producer too. `previous` is one
-  /// more than the node of that touch, 0 for none.
+  /// it lies outside, and, for a value, its producer too; what is sent and
+  /// handed over when it lies inside. `previous` is one more than the node of
+  /// that touch, 0 for none. What was made before `from` is not kept: it is
+  /// received.
   struct Touch {
     Tensor tensor;
     size_t previous;
     int64_t bytes, gradientBytes;
+    size_t from = CostValue::kNone;
   };
   double forwardTask = 0, backwardTask = 0;
   std::vector<CostNode> own; ///< per-node parts (ids empty)

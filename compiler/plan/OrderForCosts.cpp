@@ -9,8 +9,14 @@ namespace pipec::plan {
 
 namespace {
 
-double stashPerMicrobatch(const StagePlan &stage) {
-  return static_cast<double>(stage.memory.stash) / std::max(1, stage.inFlight);
+/// Bytes of each microbatch in flight, and more of it between the halves of
+/// its backward.
+double perMicrobatch(const StagePlan &stage) {
+  return static_cast<double>(stage.memory.stash) / std::max(1, stage.inFlight) +
+         static_cast<double>(stage.receiveBytes);
+}
+double perHalf(const StagePlan &stage) {
+  return static_cast<double>(stage.memory.handover) / stage.betweenHalves;
 }
 
 /// Times, transfers and activations of the stages, and what each device has
@@ -27,21 +33,25 @@ schedule::ScheduleRequest requestFor(const PlanRequest &asked,
   schedule::Costs costs = scheduleCosts(asked.topology, stages);
   schedule::DeviceCosts &devices = request.costs;
   devices.memoryForward.assign(request.devices, 0);
+  devices.memoryInput.assign(request.devices, 0);
   std::vector<double> rest(request.devices, 0);
   for (size_t s = 0; s < stages.size(); ++s) {
-    double stash = stashPerMicrobatch(stages[s]);
+    const double stash = perMicrobatch(stages[s]), half = perHalf(stages[s]);
     // A stage without arithmetic still takes its turn.
     costs.forward[s] = std::max(costs.forward[s], 1e-9);
     costs.memoryForward[s] = stash;
-    costs.memoryWeight[s] = -stash;
+    costs.memoryInput[s] = half;
+    costs.memoryWeight[s] = -stash - half;
     for (int d : stages[s].devices) {
       devices.memoryForward[d] += stash;
-      rest[d] += static_cast<double>(stages[s].memory.total() -
-                                     stages[s].memory.stash);
+      devices.memoryInput[d] += half;
+      rest[d] += static_cast<double>(stages[s].memory.total()) -
+                 stash * stages[s].inFlight - half * stages[s].betweenHalves;
     }
   }
-  for (double held : devices.memoryForward)
-    devices.memoryWeight.push_back(-held);
+  for (int d = 0; d < request.devices; ++d)
+    devices.memoryWeight.push_back(-devices.memoryForward[d] -
+                                   devices.memoryInput[d]);
   auto limit = static_cast<double>(memoryLimitOf(asked));
   constexpr double kNoLimit = 1e15;
   if (limit < kNoLimit)

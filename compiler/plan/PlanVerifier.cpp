@@ -45,9 +45,10 @@ void checkCoverage(const PlanRequest &request, const PlanResult &result) {
 }
 
 struct Totals {
-  double forward = 0, input = 0, weight = 0;
+  double forward = 0, backwardInput = 0, weight = 0;
   int64_t parameters = 0, state = 0, stash = 0, workspace = 0, receive = 0,
-          receiveGradient = 0;
+          receiveGradient = 0, input = 0, send = 0, sendGradient = 0,
+          handover = 0;
 };
 
 /// What each stage costs: a tensor counts in every stage that touches it, a
@@ -57,14 +58,15 @@ std::vector<Totals> addUp(const CostGraph &graph,
   std::vector<Totals> totals(stages.size());
   std::vector<size_t> stageOf(graph.nodes.size());
   for (Totals &t : totals)
-    t.forward = graph.forwardTaskSeconds, t.input = graph.backwardTaskSeconds;
+    t.forward = graph.forwardTaskSeconds,
+    t.backwardInput = graph.backwardTaskSeconds;
   for (size_t s = 0; s < stages.size(); ++s)
     for (size_t i = stages[s].firstNode; i <= stages[s].lastNode; ++i) {
       const CostNode &n = graph.nodes[i];
       Totals &t = totals[s];
       stageOf[i] = s;
       t.forward += n.forwardSeconds;
-      t.input += n.backwardInputSeconds;
+      t.backwardInput += n.backwardInputSeconds;
       t.weight += n.backwardWeightSeconds;
       t.parameters += n.parameterBytes;
       t.state += n.stateBytes;
@@ -82,14 +84,49 @@ std::vector<Totals> addUp(const CostGraph &graph,
       (w.trainable ? totals[s].parameters : totals[s].state) += w.bytes;
   for (const CostStash &k : graph.stashes)
     for (size_t s : touching(k.users))
-      totals[s].stash += k.bytes;
-  for (const CostValue &v : graph.values)
+      if (k.producer >= stages[s].firstNode) // others receive it
+        totals[s].stash += k.bytes;
+  for (const CostStash &k : graph.inputs)
+    for (size_t s : touching(k.users))
+      totals[s].input += k.bytes;
+  for (const CostValue &v : graph.values) {
+    const size_t from = stageOf[v.producer];
+    bool isSent = false;
     for (size_t s : touching(v.consumers))
-      if (s != stageOf[v.producer]) {
+      if (s != from) {
         totals[s].receive += v.bytes;
         totals[s].receiveGradient += v.gradientBytes;
+        isSent = true;
       }
+    if (!isSent)
+      continue;
+    totals[from].sendGradient += v.gradientBytes;
+    if (v.keptFrom > stages[from].lastNode)
+      totals[from].send += v.bytes;
+  }
+  for (const CostHandover &h : graph.handovers)
+    if (stageOf[h.first] == stageOf[h.last])
+      totals[stageOf[h.first]].handover += h.bytes;
   return totals;
+}
+
+/// Bytes of messages, data and sums of gradients, in slots.
+int64_t messageBytes(const PlanRequest &request, const StagePosition &p,
+                     const Totals &t, int between) {
+  const int64_t share = (p.microbatches - 1) / p.replicas + 1;
+  const auto slotsOf = [&](int64_t wanted) {
+    return request.strategy.synchronous ? std::min(share, wanted) : wanted;
+  };
+  const int64_t wanted = request.strategy.inFlight(p);
+  const int64_t in = slotsOf(p.stage > 0 ? wanted + 1 : wanted);
+  const int64_t back = slotsOf(between + (p.stage + 1 < p.stages ? 1 : 0));
+  const int64_t piece = request.topology.device.kind == "cpu"
+                            ? int64_t(1) << 20
+                            : int64_t(16) << 20;
+  const int64_t slice = (t.parameters - 1 + p.replicas) / p.replicas;
+  return in * t.receive + in * t.input + back * t.sendGradient +
+         slotsOf(2) * t.send + slotsOf(2) * t.receiveGradient +
+         std::min(slice, piece) * (p.replicas - 1);
 }
 
 int usedDevices(const PlanResult &result) {
@@ -112,7 +149,7 @@ void checkStages(const PlanRequest &request, const PlanResult &result) {
     const Totals &t = totals[s];
     expectClose(stage.forwardSeconds, t.forward, name + "forward time");
     expectClose(stage.backwardInputSeconds,
-                t.input + (stage.recompute ? t.forward : 0),
+                t.backwardInput + (stage.recompute ? t.forward : 0),
                 name + "input-gradient time");
     expectClose(stage.backwardWeightSeconds, t.weight,
                 name + "weight-gradient time");
@@ -132,13 +169,21 @@ void checkStages(const PlanRequest &request, const PlanResult &result) {
     int64_t optimizer =
         static_cast<int64_t>(request.optimizerBytesPerParameterByte *
                              static_cast<double>(t.parameters));
+    const int halves = request.strategy.betweenHalves
+                           ? request.strategy.betweenHalves(position)
+                           : 1;
+    const bool isHalved = request.strategy.splitBackward && t.receiveGradient;
+    const int64_t between =
+        request.strategy.synchronous
+            ? std::min(halves, (request.microbatches - 1) / stage.replicas + 1)
+            : halves;
     int64_t bytes = t.parameters * versions + t.state + t.workspace +
-                    t.receive + t.receiveGradient +
+                    messageBytes(request, position, t, halves) +
+                    (isHalved ? t.handover * between : 0) +
                     static_cast<int64_t>(request.strategy.gradientCopies *
                                          static_cast<double>(t.parameters)) +
                     optimizer +
-                    (stage.recompute ? t.receive * inFlight + t.stash
-                                     : t.stash * inFlight) +
+                    (stage.recompute ? t.stash : t.stash * inFlight) +
                     (undo ? t.parameters + optimizer : 0);
     expect(bytes == stage.memory.total(),
            name + "memory is " + std::to_string(stage.memory.total()) +

@@ -63,13 +63,15 @@ struct MemoryParts {
   int64_t state = 0;   ///< frozen weights, running statistics
   int64_t gradients = 0;
   int64_t optimizer = 0;
-  int64_t stash =
-      0; ///< in-flight microbatches' activations and received values
+  int64_t stash = 0;    ///< in-flight microbatches' activations
+  int64_t handover = 0; ///< from input to weight gradients
+  int64_t messages = 0; ///< received, to be sent, data, and in all-reduces
   int64_t workspace = 0;
   int64_t undo = 0; ///< weights and optimizer state from before an update that
                     ///< may not stand
   int64_t total() const {
-    return weights + state + gradients + optimizer + stash + workspace + undo;
+    return weights + state + gradients + optimizer + stash + handover +
+           messages + workspace + undo;
   }
 };
 
@@ -87,6 +89,7 @@ struct StagePlan {
   double allReduceSeconds = 0;      ///< gradients of the replicas, per step
   int inFlight = 1; ///< microbatches whose stash one replica holds at the peak
   int versions = 1; ///< weight versions one replica holds at the peak
+  int betweenHalves = 1; ///< microbatches between input and weight gradients
   MemoryParts memory;
 };
 

@@ -1,12 +1,17 @@
 #include "compiler/plan/ReduceOverlap.h"
 
 #include "runtime/program/Buckets.h"
+#include "runtime/program/Memory.h"
 
 #include <algorithm>
 #include <numeric>
 #include <tuple>
 
 namespace pipec::plan {
+
+int64_t reducedAtOnce(const DeviceModel &device) {
+  return device.kind == "cpu" ? kPieceBytes : kMostSlice;
+}
 
 namespace {
 

@@ -18,6 +18,10 @@ inline bool overlapsReduction(const Topology &topology) {
   return topology.device.kind != "cpu" && topology.cores == 0;
 }
 
+/// Bytes of another replica's gradients that one has at a time, or less
+/// (runtime/program/Memory).
+int64_t reducedAtOnce(const DeviceModel &device);
+
 /// How long each device still sums after its last action of a step.
 std::vector<double> exposedReduction(const schedule::Schedule &order,
                                      const schedule::Timeline &line,

@@ -82,16 +82,18 @@ Search::Search(const PlanRequest &request, const StepModel &model)
 }
 
 /// Neighbours stage by stage: the suffix occupies the cluster's last devices.
-/// Facts that need a stage's number from the front see a first stage.
+/// Facts that need a stage's number from the front see the second of three.
 const Search::Place &Search::placeOf(int replicas, int devicesAfter) const {
   Place &place = places[static_cast<size_t>(replicas) *
                             (static_cast<size_t>(devices_) + 1) +
                         static_cast<size_t>(devicesAfter)];
   if (place.keeps.inFlight != 0)
     return place;
-  place.keeps = keepsAt(
-      request, {0, 1, replicas, devicesAfter + replicas, request.microbatches});
   int firstDevice = devices_ - devicesAfter - replicas;
+  const int before = firstDevice > 0, behind = devicesAfter > 0;
+  place.keeps =
+      keepsAt(request, {before, before + 1 + behind, replicas,
+                        devicesAfter + replicas, request.microbatches});
   std::vector<int> group(static_cast<size_t>(replicas));
   std::iota(group.begin(), group.end(), firstDevice);
   place.reduce = allReduceCost(request.topology, group);

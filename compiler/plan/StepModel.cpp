@@ -102,36 +102,69 @@ static bool onLastDevice(const StrategyFacts &facts,
 
 Keeps keepsAt(const PlanRequest &request, const StagePosition &position) {
   const StrategyFacts &facts = request.strategy;
-  return {facts.inFlight(position), facts.versions(position),
-          !facts.barrier && request.clips && !onLastDevice(facts, position)};
+  Keeps keeps{facts.inFlight(position), facts.versions(position),
+              !facts.barrier && request.clips &&
+                  !onLastDevice(facts, position)};
+  const int between = facts.betweenHalves ? facts.betweenHalves(position) : 1;
+  const int share =
+      (position.microbatches + position.replicas - 1) / position.replicas;
+  const int most = facts.synchronous ? share : std::numeric_limits<int>::max();
+  // One more where messages come, so that the next finds room.
+  const bool isFirst = position.stage == 0,
+             isLast = position.stage + 1 == position.stages;
+  keeps.betweenHalves = std::min(most, between);
+  keeps.received = std::min(most, keeps.inFlight + !isFirst);
+  keeps.receivedBack = std::min(most, between + !isLast);
+  keeps.sent = std::min(most, 2);
+  keeps.replicas = position.replicas;
+  return keeps;
+}
+
+/// Of a microbatch between its two backward tasks. Who sends no gradient has
+/// all of it in one.
+static int64_t handoverBytes(const StrategyFacts &facts,
+                             const StageCost &cost) {
+  return facts.splitBackward && cost.receiveGradientBytes > 0
+             ? cost.handoverBytes
+             : 0;
 }
 
 MemoryParts StepModel::memory(const StageCost &cost, const Keeps &keeps,
                               bool recompute) const {
   MemoryParts m;
-  int inFlight = keeps.inFlight;
   m.weights = cost.parameterBytes * keeps.versions;
   m.state = cost.stateBytes;
   m.gradients = static_cast<int64_t>(asked.strategy.gradientCopies *
                                      static_cast<double>(cost.parameterBytes));
   m.optimizer = static_cast<int64_t>(asked.optimizerBytesPerParameterByte *
                                      static_cast<double>(cost.parameterBytes));
-  m.stash =
-      recompute ? cost.receiveBytes * inFlight : cost.stashBytes * inFlight;
-  // The tensors of the task that runs: what it receives, and when the forward
-  // runs again, one microbatch's activations.
-  m.workspace = cost.workspaceBytes + cost.receiveBytes +
-                cost.receiveGradientBytes + (recompute ? cost.stashBytes : 0);
+  m.stash = recompute ? 0 : cost.stashBytes * keeps.inFlight;
+  m.handover = handoverBytes(asked.strategy, cost) * keeps.betweenHalves;
+  m.messages = (cost.receiveBytes + cost.inputBytes) * keeps.received +
+               cost.sendGradientBytes * keeps.receivedBack +
+               (cost.sendBytes + cost.receiveGradientBytes) * keeps.sent +
+               ByteRates::scratch(cost.parameterBytes, keeps.replicas,
+                                  reducedAtOnce(asked.topology.device));
+  // When the forward runs again, one microbatch's activations.
+  m.workspace = cost.workspaceBytes + (recompute ? cost.stashBytes : 0);
   m.undo = keeps.undo ? cost.parameterBytes + m.optimizer : 0;
   return m;
 }
 
 ByteRates StepModel::byteRates(const StageCost &cost) const {
-  MemoryParts none = memory(cost, {0, 0}, false);
-  MemoryParts again = memory(cost, {0, 0}, true);
-  return {none.total(),      cost.parameterBytes,
-          cost.stashBytes,   again.total(),
-          cost.receiveBytes, cost.parameterBytes + none.optimizer};
+  const MemoryParts none = memory(cost, {0, 0, false, 0, 0, 0, 0, 1}, false);
+  ByteRates rates;
+  rates.fixed = none.total();
+  rates.perVersion = cost.parameterBytes;
+  rates.perFlight = cost.stashBytes;
+  rates.undo = cost.parameterBytes + none.optimizer;
+  rates.perReceived = cost.receiveBytes + cost.inputBytes;
+  rates.perReceivedBack = cost.sendGradientBytes;
+  rates.perHalf = handoverBytes(asked.strategy, cost);
+  rates.perSent = cost.sendBytes + cost.receiveGradientBytes;
+  rates.leaves = cost.sendBytes;
+  rates.piece = reducedAtOnce(asked.topology.device);
+  return rates;
 }
 
 std::vector<StagePlan> StepModel::layOut(const Split &split) const {
@@ -166,6 +199,7 @@ std::vector<StagePlan> StepModel::layOut(const Split &split) const {
     Keeps keeps = keepsAt(asked, position);
     stage.inFlight = keeps.inFlight;
     stage.versions = keeps.versions;
+    stage.betweenHalves = keeps.betweenHalves;
     stage.memory = memory(cost, keeps, stage.recompute);
   }
   return stages;

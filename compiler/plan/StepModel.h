@@ -30,10 +30,15 @@ struct Split {
   bool operator==(const Split &) const = default;
 };
 
-/// What one replica of a stage keeps at its peak.
+/// What one replica of a stage keeps at its peak, in slots (driver/Slots).
 struct Keeps {
   int inFlight = 1, versions = 1;
   bool undo = false; ///< weights and optimizer state from before an update
+  int received = 1;  ///< microbatches' values from before and data
+  int receivedBack = 1;  ///< gradients from behind
+  int betweenHalves = 1; ///< handed from input to weight gradients
+  int sent = 2;          ///< of each direction, on their way
+  int replicas = 1;      ///< which sum their gradients
 };
 Keeps keepsAt(const PlanRequest &request, const StagePosition &position);
 
@@ -41,12 +46,26 @@ Keeps keepsAt(const PlanRequest &request, const StagePosition &position);
 /// many positions of one interval.
 struct ByteRates {
   int64_t fixed = 0, perVersion = 0, perFlight = 0;
-  int64_t fixedAgain = 0, perFlightAgain = 0; ///< when the forward runs again
-  int64_t undo = 0;                           ///< where an update may not stand
+  int64_t undo = 0; ///< where an update may not stand
+  int64_t perReceived = 0, perReceivedBack = 0, perHalf = 0, perSent = 0;
+  int64_t leaves = 0; ///< of perSent what longer stages may not send
+  int64_t piece = 0;  ///< of gradients that replicas sum at a time
   int64_t total(const Keeps &keeps, bool again) const {
-    return (again ? fixedAgain + perFlightAgain * keeps.inFlight
-                  : fixed + perFlight * keeps.inFlight) +
-           perVersion * keeps.versions + (keeps.undo ? undo : 0);
+    return fixed + perFlight * (again ? 1 : keeps.inFlight) +
+           perVersion * keeps.versions + (keeps.undo ? undo : 0) +
+           perReceived * keeps.received + perReceivedBack * keeps.receivedBack +
+           perHalf * keeps.betweenHalves + perSent * keeps.sent +
+           scratch(perVersion, keeps.replicas, piece);
+  }
+  /// Of the same stage with more nodes behind at least.
+  int64_t least(const Keeps &keeps, bool again) const {
+    return total(keeps, again) - perReceivedBack * keeps.receivedBack -
+           leaves * keeps.sent;
+  }
+  /// Of the slices that a replica gets of the others.
+  static int64_t scratch(int64_t gradients, int replicas, int64_t piece) {
+    return (replicas - 1) *
+           std::min(piece, (gradients + replicas - 1) / replicas);
   }
 };
 

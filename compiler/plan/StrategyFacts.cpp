@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 
 namespace pipec::plan {
@@ -49,33 +50,48 @@ const std::vector<StrategyFacts> &rows() {
   return all;
 }
 
-/// What a schedule's own order keeps in flight, per stage; generated once for
-/// each size.
+/// What an order keeps, per stage.
+struct Kept {
+  std::vector<int> inFlight, betweenHalves;
+
+  explicit Kept(const schedule::Schedule &order) {
+    const auto microbatches = [&](int pieces) {
+      return (pieces + order.slices - 1) / order.slices;
+    };
+    for (int s = 0; s < order.stages; ++s) {
+      int flying = 0, between = 0;
+      for (const int device : order.placement[s]) {
+        flying = std::max(flying, schedule::inFlight(order, device, s));
+        between = std::max(between, schedule::betweenHalves(order, device, s));
+      }
+      inFlight.push_back(microbatches(flying));
+      betweenHalves.push_back(microbatches(between));
+    }
+  }
+};
+
+/// What a schedule's own order keeps; generated once for each size.
 class OrderFacts {
 public:
   OrderFacts(std::string schedule, int chunks, int slices)
       : schedule(std::move(schedule)), chunks(chunks), slices(slices) {}
-  int inFlight(const StagePosition &p) {
-    auto &known = bySize[{p.stages, share(p)}];
-    if (known.empty()) {
+  const Kept &keptAt(const StagePosition &p) {
+    std::optional<Kept> &known = bySize[{p.stages, share(p)}];
+    if (!known) {
       schedule::ScheduleRequest request;
       request.devices = p.stages / chunks;
       request.chunks = chunks > 1 ? chunks : 0;
       request.microbatches = share(p);
       request.slices = slices;
-      auto order = schedule::generate(schedule, request);
-      for (const auto &copies : schedule::inFlight(order)) {
-        int pieces = *std::max_element(copies.begin(), copies.end());
-        known.push_back((pieces + order.slices - 1) / order.slices);
-      }
+      known.emplace(schedule::generate(schedule, request));
     }
-    return known.at(static_cast<size_t>(p.stage));
+    return *known;
   }
 
 private:
   std::string schedule;
   int chunks, slices;
-  std::map<std::pair<int, int>, std::vector<int>> bySize;
+  std::map<std::pair<int, int>, std::optional<Kept>> bySize;
 };
 
 StrategyFacts factsOfSchedule(const schedule::ScheduleRow &row, int chunks,
@@ -94,7 +110,10 @@ StrategyFacts factsOfSchedule(const schedule::ScheduleRow &row, int chunks,
   auto order =
       std::make_shared<OrderFacts>(row.name, facts.chunks, facts.slices);
   facts.inFlight = [order](const StagePosition &p) {
-    return order->inFlight(p);
+    return order->keptAt(p).inFlight.at(static_cast<size_t>(p.stage));
+  };
+  facts.betweenHalves = [order](const StagePosition &p) {
+    return order->keptAt(p).betweenHalves.at(static_cast<size_t>(p.stage));
   };
   facts.versions = [](const StagePosition &) { return 1; };
   return facts;
@@ -130,11 +149,12 @@ StrategyFacts factsOfOrder(schedule::Schedule fixed) {
       facts.splitBackward |= action.kind == schedule::Kind::W;
   }
   facts.replicates = false;
-  auto held = std::make_shared<std::vector<std::vector<int>>>(
-      schedule::inFlight(*order));
-  facts.inFlight = [held](const StagePosition &p) {
-    const auto &copies = held->at(static_cast<size_t>(p.stage));
-    return *std::max_element(copies.begin(), copies.end());
+  const auto kept = std::make_shared<const Kept>(*order);
+  facts.inFlight = [kept](const StagePosition &p) {
+    return kept->inFlight.at(static_cast<size_t>(p.stage));
+  };
+  facts.betweenHalves = [kept](const StagePosition &p) {
+    return kept->betweenHalves.at(static_cast<size_t>(p.stage));
   };
   facts.versions = [](const StagePosition &) { return 1; };
   return facts;

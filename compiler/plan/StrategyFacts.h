@@ -65,6 +65,9 @@ struct StrategyFacts {
   double gradientCopies = 1;
   /// Microbatches whose stash one replica of the stage holds at the peak.
   std::function<int(const StagePosition &)> inFlight;
+  /// Of those the ones whose input gradient is computed and whose weight
+  /// gradient is not, 1 where one task computes both; none: 1.
+  std::function<int(const StagePosition &)> betweenHalves;
   /// Weight versions one replica holds at the peak, the live one included.
   std::function<int(const StagePosition &)> versions;
   /// The schedule takes replicated stages.

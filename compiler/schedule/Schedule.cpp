@@ -96,6 +96,21 @@ int inFlight(const Schedule &schedule, int device, int stage, bool untilInput) {
   return most;
 }
 
+int betweenHalves(const Schedule &schedule, int device, int stage) {
+  int now = 0, most = 1;
+  for (const Action &a : schedule.order[device]) {
+    if (a.stage != stage)
+      continue;
+    if (a.kind == Kind::I)
+      most = std::max(most, ++now);
+    else if (a.kind == Kind::W)
+      --now;
+    else if (a.kind == Kind::B)
+      most = std::max(most, now + 1);
+  }
+  return most;
+}
+
 std::vector<std::vector<int>> inFlight(const Schedule &schedule) {
   std::vector<std::vector<int>> result(schedule.stages);
   for (int s = 0; s < schedule.stages; ++s)

@@ -104,6 +104,11 @@ replicatedPlacement(const std::vector<int> &replicas);
 int inFlight(const Schedule &schedule, int device, int stage,
              bool untilInput = false);
 
+/// The largest number of microbatches of `stage` whose input gradient `device`
+/// has computed and whose weight gradient it has not; 1 where it computes both
+/// at once.
+int betweenHalves(const Schedule &schedule, int device, int stage);
+
 /// inFlight for every (stage, copy): result[stage][copy].
 std::vector<std::vector<int>> inFlight(const Schedule &schedule);
 

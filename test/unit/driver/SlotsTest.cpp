@@ -1,5 +1,6 @@
 //===- SlotsTest.cpp - no two microbatches share a buffer -----------------===//
 #include "compiler/driver/Slots.h"
+#include "compiler/plan/StepModel.h"
 #include "compiler/schedule/Generator.h"
 
 #include "gtest/gtest.h"
@@ -49,6 +50,41 @@ TEST_P(Slots, AreNotSharedWhileHeld) {
       }
       EXPECT_TRUE(owner["in"].empty()) << "every microbatch ends";
     }
+}
+
+/// The planner counts the slots that a plan will have, before there is one.
+TEST_P(Slots, AreThoseOfThePlannersEstimate) {
+  auto [name, devices, microbatches] = GetParam();
+  plan::PlanRequest asked;
+  asked.strategy = plan::strategyFacts(name);
+  asked.microbatches = microbatches;
+  schedule::ScheduleRequest request;
+  request.devices = devices;
+  request.microbatches = microbatches;
+  schedule::Schedule s = schedule::generate(name, request);
+  ASSERT_EQ(s.slices, 1);
+  int fromHere = s.stages;
+  for (int stage = 0; stage < s.stages; ++stage, --fromHere) {
+    const plan::Keeps keeps =
+        keepsAt(asked, {stage, s.stages, 1, fromHere, microbatches});
+    std::map<std::string, int> most;
+    for (int device : s.placement[stage]) {
+      const auto &order = s.order[device];
+      bool split = std::any_of(order.begin(), order.end(), [](const Action &a) {
+        return a.kind == Kind::W;
+      });
+      const SlotPlan plan =
+          assignSlots(order, stage, {stage > 0, stage + 1 < s.stages, split});
+      for (auto &[region, count] : plan.counts)
+        most[region] = std::max(most[region], count);
+    }
+    EXPECT_EQ(keeps.received, most["in"]) << stage;
+    EXPECT_EQ(keeps.inFlight, most["stash"]) << stage;
+    EXPECT_EQ(keeps.receivedBack, most["grad_in"]) << stage;
+    EXPECT_EQ(keeps.betweenHalves, most["wstash"]) << stage;
+    EXPECT_EQ(keeps.sent, most["out"]) << stage;
+    EXPECT_EQ(keeps.sent, most["grad_out"]) << stage;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -88,8 +88,20 @@ TEST(IntervalCosts, EqualsCountingByHand) {
           if (any(w.users))
             (w.trainable ? want.parameterBytes : want.stateBytes) += w.bytes;
         for (const auto &s : g.stashes)
-          if (any(s.users))
+          if (any(s.users) && s.producer >= i)
             want.stashBytes += s.bytes;
+        for (const auto &s : g.inputs)
+          if (any(s.users))
+            want.inputBytes += s.bytes;
+        for (const auto &h : g.handovers)
+          if (in(h.first) && in(h.last))
+            want.handoverBytes += h.bytes;
+        for (const auto &v : g.values)
+          if (in(v.producer) &&
+              *std::max_element(v.consumers.begin(), v.consumers.end()) > j) {
+            want.sendGradientBytes += v.gradientBytes;
+            want.sendBytes += v.keptFrom > j ? v.bytes : 0;
+          }
         for (const auto &v : g.values)
           if (!in(v.producer) && any(v.consumers)) {
             want.receiveBytes += v.bytes;
@@ -102,6 +114,10 @@ TEST(IntervalCosts, EqualsCountingByHand) {
         EXPECT_EQ(got.stashBytes, want.stashBytes);
         EXPECT_EQ(got.workspaceBytes, want.workspaceBytes);
         EXPECT_EQ(got.receiveBytes, want.receiveBytes);
+        EXPECT_EQ(got.inputBytes, want.inputBytes);
+        EXPECT_EQ(got.handoverBytes, want.handoverBytes);
+        EXPECT_EQ(got.sendBytes, want.sendBytes);
+        EXPECT_EQ(got.sendGradientBytes, want.sendGradientBytes);
         EXPECT_EQ(got.receiveGradientBytes, want.receiveGradientBytes);
       }
   }

@@ -1,5 +1,7 @@
 #include "RandomGraphs.h"
 
+#include <algorithm>
+
 namespace pipec::plan::test {
 
 CostGraph randomGraph(Random &random, int nodes) {
@@ -38,6 +40,20 @@ CostGraph randomGraph(Random &random, int nodes) {
   for (int s = random.between(0, 2); s-- > 0;)
     graph.stashes.push_back(
         {random.between(1, 9) * 900, {anyNode(), anyNode()}});
+  for (CostStash &stash : graph.stashes)
+    if (random.between(0, 1) == 0)
+      stash.producer =
+          *std::min_element(stash.users.begin(), stash.users.end());
+  for (CostValue &value : graph.values)
+    if (random.between(0, 3) == 0)
+      value.keptFrom = static_cast<size_t>(
+          random.between(static_cast<int>(value.producer), nodes - 1));
+  for (int k = random.between(0, 3); k-- > 0;) {
+    const size_t a = anyNode(), b = anyNode();
+    graph.handovers.push_back(
+        {std::min(a, b), std::max(a, b), random.between(1, 9) * 800});
+    graph.inputs.push_back({random.between(1, 9) * 70, {anyNode()}});
+  }
   return graph;
 }
 
