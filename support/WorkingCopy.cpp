@@ -62,9 +62,11 @@ void sweep(const std::string &output) {
   const fs::path folder = folderOf(output);
   std::error_code ignored;
   std::vector<std::string> old;
-  for (const auto &entry : fs::directory_iterator(folder, ignored))
-    if (isOf(stem, entry.path().filename().string()))
-      old.push_back(entry.path().string());
+  // What cannot be looked through is left: a sweep fails no write.
+  for (fs::directory_iterator at(folder, ignored), end; !ignored && at != end;
+       at.increment(ignored))
+    if (isOf(stem, at->path().filename().string()))
+      old.push_back(at->path().string());
   for (const std::string &each : old)
     if (const int abandoned = locked(each); abandoned >= 0) {
       fs::remove_all(each, ignored);

@@ -153,6 +153,8 @@ private:
 
 /// What messages between ranks of a server take, where they can be sent.
 void timeMessages(plan::Topology &topology) try {
+  if (availableCores() < 2)
+    throw Failure(Exit::Unavailable, "this process has one core alone");
   const MessageTimes times = measureMessages();
   const plan::MessageCost cost =
       plan::fitMessages(times.gaps, topology.device.turnSeconds);
@@ -161,7 +163,8 @@ void timeMessages(plan::Topology &topology) try {
   topology.levels.back().bandwidth = cost.bandwidth;
 } catch (const Failure &failure) {
   std::cerr << "pipec: note: messages between ranks are not timed, the file "
-               "has what they take on common machines: "
+               "has a common machine's bandwidth and nothing for their fixed "
+               "cost: "
             << failure.what() << "\n";
 }
 
@@ -216,8 +219,7 @@ int calibrateCommand(int argc, char **argv) {
     topology.device.crowdFactor = crowd.factor;
     topology.device.ringSeconds = std::max(crowd.ringSeconds, 1e-6);
   }
-  if (availableCores() > 1)
-    timeMessages(topology);
+  timeMessages(topology);
   topology.device.name = "calibrated-cpu";
   topology.device.describe = "measured by pipec calibrate";
   const std::string text = plan::writeTopology(topology);

@@ -32,6 +32,12 @@ static bool isSpecial(const std::string &output) {
 
 void checkCodeFiles(const std::string &phase, const std::string &output,
                     size_t stages) {
+  std::error_code ignored;
+  if (!output.empty() &&
+      (output.back() == '/' || fs::is_directory(output, ignored)))
+    throw Failure(Exit::CannotWrite,
+                  "cannot write " + output +
+                      ": it is a folder; give the name of a file in it");
   if (stages > 1 && output.empty() && isBinary(phase))
     throw Failure(Exit::Usage,
                   "--emit " + phase + " writes a file a stage, this plan has " +

@@ -50,7 +50,7 @@ void checkFirstWord(const std::string &word) {
   const std::string nearest = nearestName(word, commands);
   const bool bare = word.find_first_of("./") == std::string::npos;
   if (!nearest.empty() || bare)
-    throw Failure(Exit::Usage,
+    throw Failure(nearest.empty() ? Exit::NoInput : Exit::Usage,
                   "'" + word + "' is neither a command" +
                       didYouMean(word, commands) +
                       " nor a file here; commands: " + listed(commands) +

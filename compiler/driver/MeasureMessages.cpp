@@ -3,6 +3,7 @@
 
 #include "support/Failure.h"
 #include "support/OutputFile.h"
+#include "support/ReadFile.h"
 
 #include <nlohmann/json.hpp>
 #include <onnx/onnx_pb.h>
@@ -12,9 +13,8 @@
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
-#include <fstream>
 #include <spawn.h>
-#include <sstream>
+#include <string_view>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -51,12 +51,29 @@ private:
   std::string path;
 };
 
-std::string textOf(const std::string &path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
+/// Without what a launcher has told us of a job: these are jobs of their own.
+class OwnEnvironment {
+public:
+  OwnEnvironment() {
+    for (char **word = environ; *word; ++word)
+      if (!isOfAJob(*word))
+        words.push_back(*word);
+    words.push_back(nullptr);
+  }
+  std::vector<char *> words;
+
+private:
+  static bool isOfAJob(std::string_view word) {
+    for (std::string_view front :
+         {"OMPI_", "PMIX_", "PMI_", "PRTE_", "MPI_", "MPIEXEC_", "HYDRA_",
+          "SLURM_", "PIPEC_", "RANK=", "WORLD_SIZE=", "LOCAL_RANK=",
+          "LOCAL_WORLD_SIZE=", "GROUP_RANK=", "MASTER_ADDR=", "MASTER_PORT=",
+          "TORCHELASTIC_", "OMP_NUM_THREADS="})
+      if (word.substr(0, front.size()) == front)
+        return true;
+    return false;
+  }
+};
 
 /// Waits for a program; what it says of a failure becomes ours.
 void call(std::vector<std::string> words, const ScratchFolder &scratch) {
@@ -71,8 +88,9 @@ void call(std::vector<std::string> words, const ScratchFolder &scratch) {
                                    O_WRONLY | O_CREAT | O_TRUNC, 0600);
   posix_spawn_file_actions_adddup2(&files, STDOUT_FILENO, STDERR_FILENO);
   pid_t child = 0;
+  OwnEnvironment environment;
   int status = posix_spawn(&child, arguments[0], &files, nullptr,
-                           arguments.data(), environ);
+                           arguments.data(), environment.words.data());
   posix_spawn_file_actions_destroy(&files);
   if (status != 0)
     throw Failure(Exit::Unavailable, words[0] + ": " + std::strerror(status));
@@ -80,7 +98,7 @@ void call(std::vector<std::string> words, const ScratchFolder &scratch) {
     ;
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
     return;
-  std::string why = textOf(said);
+  std::string why = readFile(said, "what a program said");
   const size_t error = why.find("error: ");
   why.erase(0, error == std::string::npos ? 0 : error + strlen("error: "));
   throw Failure(Exit::Unavailable,
@@ -182,20 +200,22 @@ MessageTimes measureMessages() try {
           "cross-entropy", "--quiet", "-o", plan},
          scratch);
     call({runtime, plan, "--data", "input=" + input, "--data",
-          "labels=" + labels, "--steps", std::to_string(kSteps), "--threads",
-          "1", "--trace", trace, "--quiet"},
+          "labels=" + labels, "--steps", std::to_string(kSteps), "--timeout",
+          "20", "--threads", "1", "--trace", trace, "--quiet"},
          scratch);
     if (rows == 1) {
-      times.stepEnd = plan::stepEnd(textOf(trace));
+      times.stepEnd = plan::stepEnd(readFile(trace, "trace"));
       continue;
     }
-    const auto bytes = bytesOf(textOf(plan + "/plan.json"));
+    const auto bytes = bytesOf(readFile(plan + "/plan.json", "plan"));
     for (const plan::MessageGap &gap :
-         plan::messageGaps(textOf(trace), bytes[0], bytes[1]))
+         plan::messageGaps(readFile(trace, "trace"), bytes[0], bytes[1]))
       times.gaps.push_back(gap);
   }
   return times;
 } catch (const fs::filesystem_error &error) {
+  throw Failure(Exit::Unavailable, error.what());
+} catch (const nlohmann::json::exception &error) {
   throw Failure(Exit::Unavailable, error.what());
 }
 

@@ -85,12 +85,13 @@ void ControlClient::talk() {
     else if (now - heard > timeout / 2)
       alarm.raise(Exit::PeerLost, server + " does not answer any more", -1);
     if (now - lastBeat >= period || asked) {
-      lastBeat = now, asked = false;
+      lastBeat = now;
       const auto [operation, progress] = watch.snapshot();
-      say("beat " + std::to_string(progress) + " " +
+      say((asked ? "here " : "beat ") + std::to_string(progress) + " " +
           std::to_string(operation.waiting) + " " +
           std::to_string(operation.peer) + " " +
           std::to_string(operation.step) + " " + describe(operation));
+      asked = false;
       if (stopRequested() && !stopSaid)
         stopSaid = true, say("stop");
     }

@@ -162,7 +162,8 @@ void ControlServer::handle(Client &client, const std::string &line) {
     std::getline(words >> std::ws, text);
     return text;
   };
-  if (kind == "beat") {
+  if (kind == "beat" || kind == "here") {
+    client.here = kind == "here";
     words >> client.progress >> client.waiting >> client.peer >> client.step;
     client.operation = rest();
   } else if (kind == "fail") {
@@ -188,8 +189,11 @@ void ControlServer::closed(Client &client) {
     views[client.rank].connected = false;
     finished = views[client.rank].code.has_value();
   }
-  if (!finished && !dead)
-    dead = Death{client.rank, lastHeard(client), time.seconds()};
+  if (finished || dead)
+    return;
+  dead = Death{client.rank, lastHeard(client), time.seconds()};
+  for (Client &each : clients) // a beat is from before the death
+    each.here = false;
 }
 
 /// What a rank was doing, as far as it has said: more may have followed.
@@ -201,12 +205,16 @@ std::string ControlServer::lastHeard(const Client &client) const {
   return ago + (" before it was " + client.operation);
 }
 
-/// Who waits for a rank, first of all in a step; or null.
-const ControlServer::Client *ControlServer::waiterFor(int rank) const {
+/// Who waits for a rank, in the first step of all that do; or null. `answered`:
+/// asked for it, not as it was at some beat.
+const ControlServer::Client *ControlServer::waiterFor(int rank,
+                                                      bool answered) const {
   const Client *found = nullptr;
   for (const Client &client : clients)
     if (client.rank >= 0 && client.waiting && client.peer == rank &&
-        (!found || found->step < 0))
+        (client.here || !answered) &&
+        (!found || found->step < 0 ||
+         (client.step >= 0 && client.step < found->step)))
       found = &client;
   return found;
 }
@@ -214,7 +222,7 @@ const ControlServer::Client *ControlServer::waiterFor(int rank) const {
 /// The step that has come to nothing for the want of a rank is known to who
 /// waits for it: ": rank 1 waits for it in step 7". Otherwise `heard`.
 std::string ControlServer::lossOf(int rank, const std::string &heard) const {
-  const Client *waiter = waiterFor(rank);
+  const Client *waiter = waiterFor(rank, dead.has_value());
   if (!waiter || waiter->step < 0)
     return "; " + heard;
   return ": rank " + std::to_string(waiter->rank) + " waits for it in step " +
@@ -229,7 +237,7 @@ void ControlServer::lookForDeath() {
   const double patience = std::min(1.0, timeout / 20);
   const bool alone = std::none_of(clients.begin(), clients.end(),
                                   [](auto &each) { return each.rank >= 0; });
-  if (!waiterFor(dead->rank) && !alone &&
+  if (!waiterFor(dead->rank, true) && !alone &&
       time.seconds() - dead->since < patience)
     return broadcast("where");
   lose(dead->rank, "has died" + lossOf(dead->rank, dead->heard));

@@ -3,9 +3,10 @@
 // One process of a job, the one that started it or else rank 0, holds a line to
 // every rank. Lines, from a rank:
 //   hello TOKEN RANK PID | beat PROGRESS WAITING PEER STEP OPERATION
+//   here (as beat, in answer to where)
 //   fail CODE MESSAGE | stop | done CODE
 // and to a rank:
-//   beat | where (a beat now, please) | lost MESSAGE | fail CODE RANK MESSAGE
+//   beat | where (are you now?) | lost MESSAGE | fail CODE RANK MESSAGE
 //   stop
 // A rank whose line closes before `done` has died; one that is silent for half
 // the timeout, which this process was awake for, has stopped; when all wait and
@@ -70,6 +71,7 @@ private:
     bool waiting = false;
     int peer = -1;     ///< that it waits for
     int64_t step = -1; ///< in which it does
+    bool here = false; ///< all of that is an answer, not an old beat
     std::string operation = "starting";
   };
   void serve();
@@ -78,7 +80,7 @@ private:
   void closed(Client &client);
   void lose(int rank, const std::string &how);
   std::string lastHeard(const Client &client) const;
-  const Client *waiterFor(int rank) const;
+  const Client *waiterFor(int rank, bool answered) const;
   std::string lossOf(int rank, const std::string &heard) const;
   void lookForDeath();
   void lookForSilence();

@@ -31,7 +31,8 @@ void Fuse::burn() {
     return;
   std::fprintf(stderr,
                "pipec-run: error: %s has waited for %s for --timeout %g s; one "
-               "of them has died, stopped or not been started\n",
+               "of them has died, stopped or not been started; where they are "
+               "only late, give a longer --timeout\n",
                who.c_str(), what.c_str(), seconds);
   std::fflush(nullptr);
   _exit(static_cast<int>(Exit::PeerLost));

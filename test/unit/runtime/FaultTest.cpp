@@ -175,8 +175,9 @@ TEST(Fault, ProcessesThatAreOnlyNumberedFindEachOther) {
   readMetrics(folder + "/metrics.jsonl", run);
   EXPECT_EQ(run.losses, train(scenarioNamed("four"), 8).losses);
 
-  auto ranks = fourNumbered(folder, {"--steps", "8", "--timeout", "20"},
-                            {"PIPEC_TEST_FAULT=2 B 3 1 9"});
+  // Late enough that beats of older steps lie behind.
+  auto ranks = fourNumbered(folder, {"--steps", "1500", "--timeout", "20"},
+                            {"PIPEC_TEST_FAULT=2 B 1499 1 9"});
   for (int rank = 0; rank < 4; ++rank) {
     run = ranks[rank]->wait(60);
     EXPECT_EQ(run.code, rank == 2 ? 128 + SIGKILL : 76) << run.errors;
@@ -184,7 +185,7 @@ TEST(Fault, ProcessesThatAreOnlyNumberedFindEachOther) {
     if (rank != 2)
       EXPECT_THAT(run.errors, testing::ContainsRegex(
                                   "rank 2 \\(stage 2\\) has died: rank [13] "
-                                  "waits for it in step 4; rank"));
+                                  "waits for it in step 1500; rank"));
   }
   // Rank 0 watches over the others; they notice when it is lost.
   ranks = fourNumbered(folder, {"--steps", "8", "--timeout", "20"},
