@@ -33,6 +33,8 @@ static bool isSpecial(const std::string &output) {
 void checkCodeFiles(const std::string &phase, const std::string &output,
                     size_t stages) {
   std::error_code ignored;
+  if (phase.empty())
+    return;
   if (!output.empty() &&
       (output.back() == '/' || fs::is_directory(output, ignored)))
     throw Failure(Exit::CannotWrite,

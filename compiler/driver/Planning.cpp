@@ -735,10 +735,6 @@ Decision decideForward(const CompileOptions &o, const plan::CostGraph &graph,
     spread(d.request, *ranks);
   } else {
     readStages(o, d.request);
-    const bool free = o.stages == "auto" && o.replicas.empty() &&
-                      o.stageFile.empty() && !o.cpus.empty();
-    if (free)
-      spread(d.request, facts.topology.devices());
   }
   d.result = plan::makePlan(d.request);
   std::erase_if(d.result.baselines, [](const plan::Baseline &baseline) {

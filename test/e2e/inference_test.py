@@ -60,7 +60,7 @@ class InferenceTest(PipelineTest):
         first = None
         for count in ranks:
             with self.subTest(model=name, ranks=count):
-                plan = self.forward_plan(golden, "--cpus", count, "--microbatches", 3, *arguments)
+                plan = self.forward_plan(golden, "--cpus", count, "--stages", count, "--microbatches", 3, *arguments)
                 written = read_plan(plan)
                 self.assertEqual(len(written["ranks"]), count)
                 self.assertEqual({action["kind"] for rank in written["ranks"]
@@ -91,6 +91,17 @@ class InferenceTest(PipelineTest):
             process = self.infer(plan, self.model_data(golden, plan), "--output", "logits=%s" % output)
             self.assertIn("%d samples\n" % golden.N, process.stdout)
             self.assertEqual(output.read_bytes(), whole.read_bytes())
+
+    def test_is_no_slower_than_its_baselines(self):
+        golden = Golden("gpt")
+        for ranks, microbatches in ((2, 1), (2, 3), (4, 2)):
+            shown = call("pipec", golden.model, "--forward-only", "--dim", "batch=2", "--cpus", ranks, "--microbatches",
+                         microbatches, "--dry-run", "--format", "json")
+            self.check_exit(shown, 0)
+            plan = json.loads(shown.stdout)
+            self.assertIn("one device", [baseline["name"] for baseline in plan["baselines"]])
+            for baseline in plan["baselines"]:
+                self.assertLessEqual(plan["predicted"]["step_s"], 1.0001 * baseline["step_s"], baseline["name"])
 
     def test_evaluates_what_was_trained(self):
         golden = Golden("cnn-dynamo")

@@ -33,15 +33,18 @@ class SmallModelsTest(PipelineTest):
 
     def test_nothing_to_train(self):
         for text in ("g (float[4,3] x) => (float[4,3] y) { y = Tanh(x) }",
-                     "g (float[4,3] x) => (float[3,3] y) <%s> { y = Tanh(w) }" % SQUARE,
                      "g () => (float[3,3] y) <%s> { y = Tanh(w) }" % SQUARE,
                      "g (float[4,3] x) => (float[4,3] x) { }",
-                     "g (float[4,3] x) => (float[3,3] w) <%s> { y = Tanh(x) }" % SQUARE,
                      "g (float[4,3] x) => (float[4,3] y) <%s> { a = MatMul(x, w)  y = Floor(a) }" % SQUARE,
                      "g (float[4,3] x) => (float[4,3] y) <%s> { a = MatMul(x, w)  k = ArgMax <axis = 1> (a)"
                      "  f = Cast <to = 1> (k)  y = Add(x, f) }" % SQUARE):
             with self.subTest(text):
                 self.refused(text, NOTHING, "--loss", "mse")
+
+    def test_no_row_for_each_sample(self):
+        for text in ("g (float[4,3] x) => (float[3,3] y) <%s> { y = Tanh(w) }" % SQUARE,
+                     "g (float[4,3] x) => (float[3,3] w) <%s> { y = Tanh(x) }" % SQUARE):
+            self.refused(text, "needs an output whose axis 0 counts the 4 samples", "--loss", "mse")
 
     def test_no_output(self):
         for flags in ([], ["--forward-only"]):
