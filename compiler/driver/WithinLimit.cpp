@@ -8,13 +8,14 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 namespace pipec {
 namespace {
 
-/// Tries before a plan is said not to fit: down to a quarter of the limit.
+/// Tries before a plan is said not to fit.
 constexpr int kMostTries = 8;
 /// Of these between a plan that is too large and what the planner refuses.
 constexpr int kMostBetween = 3;
@@ -91,8 +92,17 @@ int64_t givenAfter(const OverLimit &over, int64_t given) {
                                        std::max(over.limit - beside, least)));
 }
 
+/// The same in small steps, whatever was lacking: quarters of powers of two,
+/// the same ones whatever the limit.
+int64_t quarterAfter(const OverLimit &over, int64_t given) {
+  return nextLower(over.planned > 0 ? std::min(over.planned, given) : given);
+}
+
+using Stride = int64_t (*)(const OverLimit &over, int64_t given);
+
 /// What the planner is given, try after try.
 struct Steps {
+  Stride next;
   int64_t given = 0;   ///< now
   int64_t below = 0;   ///< less than the last plan by a byte
   int64_t refused = 0; ///< the most that it found nothing with
@@ -102,7 +112,7 @@ struct Steps {
   /// there on plan by plan. False at the end.
   bool goDown(const OverLimit &over) {
     below = (over.planned > 0 ? std::min(over.planned, given) : given) - 1;
-    given = givenAfter(over, given);
+    given = next(over, given);
     if (given <= refused)
       given = below, ++between;
     return given > refused && between <= kMostBetween;
@@ -121,7 +131,8 @@ struct Steps {
 /// memory does not make it faster.
 template <typename Plans>
 auto stepping(CompileOptions &options, const Plans &plans,
-              std::optional<double> rival, std::optional<OverLimit> &least)
+              std::optional<double> rival, std::optional<OverLimit> &least,
+              Stride stride = givenAfter)
     -> std::optional<decltype(plans(options))> {
   std::optional<Steps> steps;
   int64_t limit = 0;
@@ -134,7 +145,7 @@ auto stepping(CompileOptions &options, const Plans &plans,
         least = over;
       limit = over.limit;
       if (!steps)
-        steps.emplace(Steps{limit - options.memoryMargin});
+        steps.emplace(Steps{stride, limit - options.memoryMargin});
       goesOn = steps->goDown(over) && !(rival && over.seconds >= *rival);
     } catch (const Failure &failure) {
       if (!steps || failure.code != Exit::NoFit)
@@ -148,8 +159,9 @@ auto stepping(CompileOptions &options, const Plans &plans,
   }
 }
 
-/// The same, and where the planner chooses about recomputation and came to
-/// nothing else with everything computed again in the end: what it takes that
+/// The same in two strides for what keeps least, behind which nothing else is
+/// tried; and where the planner chooses about recomputation and came to nothing
+/// else with everything computed again in the end: what it takes that
 /// for may be closer to the truth. Throws what the smallest plan needs.
 template <typename Plans>
 auto shrinking(CompileOptions &options, const Plans &plans,
@@ -157,8 +169,14 @@ auto shrinking(CompileOptions &options, const Plans &plans,
     -> decltype(plans(options)) {
   std::optional<OverLimit> least;
   const bool chooses = options.recompute == "auto";
+  const CompileOptions asked = options;
   if (auto made = stepping(options, plans, rival, least))
     return *made;
+  if (!rival && std::string_view(options.strategy) == kLeast[0]) {
+    options = asked;
+    if (auto made = stepping(options, plans, rival, least, quarterAfter))
+      return *made;
+  }
   if (chooses && !least->recompute && !(rival && least->seconds >= *rival))
     try {
       options.recompute = "full";

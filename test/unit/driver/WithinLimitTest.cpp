@@ -214,6 +214,23 @@ TEST(WithinLimit, WhatTheEstimateLacksIsLeftOut) {
   EXPECT_EQ(given, (std::vector<int64_t>{kLimit, kLimit - 230}));
 }
 
+/// Of what keeps least, a plan that large steps leap over is found in small
+/// ones: nothing else is tried behind it.
+TEST(WithinLimit, WhatKeepsLeastIsTriedInSmallStepsToo) {
+  CompileOptions options = automatic();
+  options.recompute = "none";
+  auto attempt = [&](const CompileOptions &asked) -> int {
+    const int64_t given = kLimit - asked.memoryMargin;
+    if (given >= 600 && given <= 700)
+      return kMade;
+    if (given < 600)
+      throw refusal(5000);
+    throw OverLimit{given + 1500, kLimit, 0, 1, 1, given};
+  };
+  options.strategy = "naive";
+  EXPECT_EQ(withinLimit(options, attempt, tooLargeToTry), kMade);
+}
+
 /// A misspelt name would be passed over in silence.
 TEST(WithinLimit, WhatIsTriedAreStrategies) {
   for (const bool over : {false, true}) {
