@@ -300,6 +300,7 @@ class CalibrationTest(PipelineTest):
         self.assertNotIn("crowd", cluster["device"])
         if len(os.sched_getaffinity(0)) > 1:
             self.assertEqual(process.stderr, "")  # messages were timed
+            self.assertGreater(cluster["device"]["step_us"], 0)
         self.assertGreater(cluster["device"]["turn_us"], 0)
         self.assertGreaterEqual(cluster["device"]["task_us"], 0)
         for costs in ("kernels_ns", "far_kernels_ns"):
