@@ -34,12 +34,6 @@ const char *remedyOf(int error) {
   }
 }
 
-/// What is no file is written as it is.
-bool isSpecial(const std::string &path) {
-  std::error_code ignored;
-  return fs::exists(path, ignored) && !fs::is_regular_file(path, ignored);
-}
-
 } // namespace
 
 void cannotWrite(const std::string &path, int error) {
@@ -48,6 +42,11 @@ void cannotWrite(const std::string &path, int error) {
                                        remedyOf(error));
 }
 void cannotWrite(const std::string &path) { cannotWrite(path, errno); }
+
+bool isSpecial(const std::string &path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored) && !fs::is_regular_file(path, ignored);
+}
 
 std::string folderOf(const std::string &path) {
   const std::string folder = fs::path(path).parent_path().string();

@@ -19,6 +19,9 @@ namespace pipec {
 [[noreturn]] void cannotWrite(const std::string &path);
 [[noreturn]] void cannotWrite(const std::string &path, int error);
 
+/// What is there and no file (/dev/stdout, a pipe) is written as it is.
+bool isSpecial(const std::string &path);
+
 /// "." for a name alone.
 std::string folderOf(const std::string &path);
 

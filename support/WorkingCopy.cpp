@@ -18,22 +18,24 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char *kMark = ".writing-";
 constexpr size_t kDigits = 8;
 
-std::string freshName(const std::string &output) {
+std::string markOf(WorkingCopy::Kind kind) {
+  return kind == WorkingCopy::Kind::Scratch ? "-" : ".writing-";
+}
+
+std::string freshName(const std::string &output, WorkingCopy::Kind kind) {
   unsigned char bytes[kDigits / 2] = {};
   if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
     cannotWrite(output);
-  std::string name = output + kMark;
+  std::string name = output + markOf(kind);
   for (unsigned char byte : bytes)
     name += {"0123456789abcdef"[byte >> 4], "0123456789abcdef"[byte & 15]};
   return name;
 }
 
-/// Whether `name` is one that freshName makes for the output `stem`.
-bool isOf(const std::string &stem, const std::string &name) {
-  const std::string front = stem + kMark;
+/// Whether `name` is one that freshName makes and begins with `front`.
+bool isOf(const std::string &front, const std::string &name) {
   return name.size() == front.size() + kDigits && name.rfind(front, 0) == 0 &&
          name.find_first_not_of("0123456789abcdef", front.size()) == name.npos;
 }
@@ -56,16 +58,15 @@ int locked(const std::string &path) {
 }
 
 /// Removes what dead writers of the output have left.
-void sweep(const std::string &output) {
-  const fs::path path(output);
-  const std::string stem = path.filename().string();
+void sweep(const std::string &output, WorkingCopy::Kind kind) {
+  const std::string front = fs::path(output).filename().string() + markOf(kind);
   const fs::path folder = folderOf(output);
   std::error_code ignored;
   std::vector<std::string> old;
   // What cannot be looked through is left: a sweep fails no write.
   for (fs::directory_iterator at(folder, ignored), end; !ignored && at != end;
        at.increment(ignored))
-    if (isOf(stem, at->path().filename().string()))
+    if (isOf(front, at->path().filename().string()))
       old.push_back(at->path().string());
   for (const std::string &each : old)
     if (const int abandoned = locked(each); abandoned >= 0) {
@@ -76,8 +77,9 @@ void sweep(const std::string &output) {
 
 void make(const std::string &path, const std::string &output,
           WorkingCopy::Kind kind) {
-  if (kind == WorkingCopy::Kind::Folder) {
-    if (::mkdir(path.c_str(), 0777) != 0)
+  if (kind != WorkingCopy::Kind::File) {
+    const mode_t mode = kind == WorkingCopy::Kind::Scratch ? 0700 : 0777;
+    if (::mkdir(path.c_str(), mode) != 0)
       cannotWrite(output);
     return;
   }
@@ -98,11 +100,11 @@ bool taken(int lock) {
 } // namespace
 
 WorkingCopy::WorkingCopy(const std::string &output, Kind kind) {
-  sweep(output);
+  sweep(output, kind);
   do {
     if (lock >= 0)
       ::close(lock);
-    name = freshName(output);
+    name = freshName(output, kind);
     make(name, output, kind);
     lock = locked(name);
   } while (taken(lock));

@@ -11,7 +11,8 @@ namespace pipec {
 /// that was killed leaves nothing for good.
 class WorkingCopy {
 public:
-  enum class Kind { File, Folder };
+  /// A scratch folder is its maker's alone, and never becomes anything.
+  enum class Kind { File, Folder, Scratch };
 
   /// Makes it, empty. Failure(CannotWrite) names the output.
   WorkingCopy(const std::string &output, Kind kind);

@@ -107,11 +107,11 @@ missing=()
 for package in "${packages[@]}"; do
   is_installed "$package" || missing+=("$package")
 done
-if ((print)); then
-  printf '%s\n' "${missing[@]}" "${wheels[@]}"
+if ((${#missing[@]} == 0 && ${#wheels[@]} == 0)); then
   exit 0
 fi
-if ((${#missing[@]} == 0 && ${#wheels[@]} == 0)); then
+if ((print)); then
+  printf '%s\n' "${missing[@]}" "${wheels[@]}"
   exit 0
 fi
 

@@ -23,13 +23,6 @@ static std::string nameOf(const std::string &output, size_t stage) {
   return (path.parent_path() / name).string();
 }
 
-/// /dev/null, a pipe: all there is goes there.
-static bool isSpecial(const std::string &output) {
-  std::error_code ignored;
-  return fs::exists(output, ignored) && !fs::is_regular_file(output, ignored) &&
-         !fs::is_directory(output, ignored);
-}
-
 void checkCodeFiles(const std::string &phase, const std::string &output,
                     size_t stages) {
   std::error_code ignored;

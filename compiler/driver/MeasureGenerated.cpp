@@ -16,10 +16,10 @@
 #include "dialects/pipe/Pipe.h"
 #include "runtime/StageAbi.h"
 #include "support/Failure.h"
-
-#include "llvm/Support/FileSystem.h"
+#include "support/ScratchFolder.h"
 
 #include <dlfcn.h>
+#include <filesystem>
 
 using namespace mlir;
 using namespace pipec::nn;
@@ -263,15 +263,14 @@ private:
   }
 
   void compile() {
-    llvm::SmallString<128> path;
-    if (llvm::sys::fs::createTemporaryFile("pipec-calibrate", "so", path))
-      throw Failure(Exit::CannotWrite, "cannot write a temporary file");
+    const ScratchFolder scratch(std::filesystem::temp_directory_path().string(),
+                                "pipec-calibrate");
+    const std::string path = scratch / "code.so";
     target::StageCode code;
     const bool compiled = succeeded(target::compileStage(
         "cpu", *module, target::TargetOptions(), path, code));
     if (compiled)
       library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    llvm::sys::fs::remove(path);
     if (!library)
       fail();
   }

@@ -4,6 +4,7 @@
 #include "support/Failure.h"
 #include "support/OutputFile.h"
 #include "support/ReadFile.h"
+#include "support/ScratchFolder.h"
 
 #include <nlohmann/json.hpp>
 #include <onnx/onnx_pb.h>
@@ -28,28 +29,6 @@ constexpr int kWidth = 64, kLayers = 16, kMicrobatches = 8, kSteps = 40;
 /// Rows of a microbatch: 16, 64 and 256 KiB between the stages; and a step in
 /// which little is computed, of which the end can be seen.
 constexpr std::array kRows = {1, 64, 256, 1024};
-
-class ScratchFolder {
-public:
-  ScratchFolder() {
-    std::string pattern =
-        (fs::temp_directory_path() / "pipec-calibrate-XXXXXX").string();
-    if (!mkdtemp(pattern.data()))
-      throw Failure(Exit::Unavailable, pattern + ": " + std::strerror(errno));
-    path = pattern;
-  }
-  ~ScratchFolder() {
-    std::error_code ignored;
-    fs::remove_all(path, ignored);
-  }
-  ScratchFolder(const ScratchFolder &) = delete;
-  std::string operator/(const std::string &name) const {
-    return path + "/" + name;
-  }
-
-private:
-  std::string path;
-};
 
 /// Without what a launcher has told us of a job: these are jobs of their own.
 class OwnEnvironment {
@@ -180,7 +159,8 @@ std::array<int64_t, 2> bytesOf(const std::string &plan) {
 MessageTimes measureMessages() try {
   const fs::path self = fs::read_symlink("/proc/self/exe");
   const std::string runtime = self.parent_path() / "pipec-run";
-  const ScratchFolder scratch;
+  const ScratchFolder scratch(fs::temp_directory_path().string(),
+                              "pipec-calibrate");
   const std::string model = scratch / "model.onnx", plan = scratch / "plan",
                     input = scratch / "input.npy",
                     labels = scratch / "labels.npy",

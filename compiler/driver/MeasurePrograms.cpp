@@ -17,15 +17,16 @@
 #include "runtime/StageAbi.h"
 #include "support/Clock.h"
 #include "support/Failure.h"
+#include "support/ScratchFolder.h"
 #include "support/TinyNumbers.h"
 
 #include "mlir/Pass/PassManager.h"
-#include "llvm/Support/FileSystem.h"
 
 #include <array>
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
+#include <filesystem>
 #include <map>
 #include <mutex>
 #include <sys/mman.h>
@@ -141,15 +142,14 @@ private:
   }
 
   void compile(ModuleOp stage) {
-    llvm::SmallString<128> path;
-    if (llvm::sys::fs::createTemporaryFile("pipec-calibrate", "so", path))
-      throw Failure(Exit::CannotWrite, "cannot write a temporary file");
+    const ScratchFolder scratch(std::filesystem::temp_directory_path().string(),
+                                "pipec-calibrate");
+    const std::string path = scratch / "code.so";
     target::StageCode code;
     const bool compiled = succeeded(target::compileStage(
         "cpu", stage, target::TargetOptions(), path, code));
     if (compiled)
       library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    llvm::sys::fs::remove(path);
     if (!library)
       fail();
     if (auto load = reinterpret_cast<void (*)()>(dlsym(library, "pipec_load")))

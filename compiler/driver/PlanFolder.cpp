@@ -7,7 +7,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
@@ -18,6 +20,7 @@ namespace pipec {
 namespace {
 
 constexpr const char *kFolded = "weights.safetensors";
+constexpr std::streamsize kCopied = 1 << 20; ///< bytes at a time
 
 /// safetensors' names of element types.
 std::string safetensorsType(const std::string &dtype) {
@@ -59,14 +62,29 @@ PlanFolder::~PlanFolder() {
 
 void PlanFolder::writeFile(const std::string &relative,
                            const std::string &content) {
-  fs::path file = fs::path(temporaryPath) / relative;
-  std::error_code error;
-  fs::create_directories(file.parent_path(), error);
-  std::ofstream out(file, std::ios::binary);
-  out << content;
-  out.close();
-  if (!out)
-    cannotWrite((fs::path(path) / relative).string());
+  const std::string file = temporaryPath + "/" + relative;
+  makeFolderOf(file);
+  OutputFile out(file, path + "/" + relative);
+  out.write(content);
+  out.finish();
+}
+
+/// The system's own copy calls a full disk an input/output error.
+void PlanFolder::copyFile(const std::string &from,
+                          const std::string &relative) {
+  const std::string file = temporaryPath + "/" + relative;
+  makeFolderOf(file);
+  OutputFile out(file, path + "/" + relative);
+  std::ifstream in(from, std::ios::binary);
+  std::vector<char> part(kCopied);
+  while (in.read(part.data(), kCopied) || in.gcount() > 0)
+    out.write(part.data(), in.gcount());
+  if (!in.eof())
+    throw Failure(Exit::NoInput, "cannot read " + from + ": " +
+                                     std::strerror(errno) +
+                                     "; the model's files are needed to the "
+                                     "end with --self-contained");
+  out.finish();
 }
 
 void PlanFolder::writeFolded(plan::Plan &plan,
@@ -142,10 +160,7 @@ void PlanFolder::addFiles(plan::Plan &plan, bool copy) {
       continue;
     fs::path inside =
         fs::path("model") / absolute.lexically_relative(modelFolder);
-    fs::path target = fs::path(temporaryPath) / inside;
-    fs::create_directories(target.parent_path(), error);
-    if (!fs::copy_file(absolute, target, error))
-      cannotWrite((fs::path(path) / inside).string(), error.value());
+    copyFile(absolute.string(), inside.string());
     file.relative = inside.string();
   }
   if (!plan.files.empty())

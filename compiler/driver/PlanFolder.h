@@ -45,6 +45,7 @@ public:
 
 private:
   void addOwn(plan::File &file);
+  void copyFile(const std::string &from, const std::string &relative);
 
   std::string path;
   std::optional<WorkingCopy> copy; ///< none of a plan inside another

@@ -211,4 +211,9 @@ void OutputLedger::commit() {
       entry.file->commit();
 }
 
+void OutputLedger::drop() {
+  for (Wanted &entry : wanted)
+    entry.file.reset();
+}
+
 } // namespace pipec

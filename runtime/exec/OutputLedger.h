@@ -47,6 +47,9 @@ public:
   /// Rank 0: the files take their names.
   void commit();
 
+  /// The files that have no name yet go. What is under way may still arrive.
+  void drop();
+
   struct Nan {
     std::string what; ///< "output 'y' has NaN, first of sample 22"
     int64_t number;   ///< of the microbatch

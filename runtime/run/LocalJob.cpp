@@ -10,6 +10,7 @@
 #include "runtime/exec/RankState.h"
 #include "runtime/exec/Recorder.h"
 #include "runtime/run/Ranks.h"
+#include "support/ScratchFolder.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -18,72 +19,14 @@
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
-#include <filesystem>
 #include <poll.h>
-#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 namespace pipec {
 
-namespace fs = std::filesystem;
-
 namespace {
-
-/// A folder for the launched programs' own files, gone with this object: what
-/// killed processes leave behind must not fill the disk. A folder whose owner
-/// was killed itself goes with the next run.
-class ScratchFolder {
-public:
-  explicit ScratchFolder(const std::string &parent) {
-    sweep(parent);
-    std::string pattern = parent + "/pipec-run-XXXXXX";
-    if (char *made = mkdtemp(pattern.data())) {
-      path = made;
-      // Locked before it has the name that a sweep looks for.
-      lock = lockOf(path, "/lock.new", O_CREAT);
-      ::rename((path + "/lock.new").c_str(), (path + kLock).c_str());
-    }
-  }
-  ~ScratchFolder() {
-    std::error_code ignored;
-    if (!path.empty())
-      fs::remove_all(path, ignored);
-    if (lock >= 0)
-      ::close(lock);
-  }
-  ScratchFolder(const ScratchFolder &) = delete;
-  std::string path; ///< empty when there is none
-
-private:
-  static constexpr const char *kLock = "/lock";
-
-  /// A lock on the folder, or -1 when its owner is alive.
-  static int lockOf(const std::string &folder, const char *name, int flags) {
-    const int file =
-        ::open((folder + name).c_str(), O_RDWR | O_CLOEXEC | flags, 0600);
-    if (file >= 0 && ::flock(file, LOCK_EX | LOCK_NB) == 0)
-      return file;
-    if (file >= 0)
-      ::close(file);
-    return -1;
-  }
-  static void sweep(const std::string &parent) {
-    std::error_code ignored;
-    for (const auto &entry : fs::directory_iterator(parent, ignored)) {
-      if (entry.path().filename().string().rfind("pipec-run-", 0) != 0)
-        continue;
-      const int abandoned = lockOf(entry.path().string(), kLock, 0);
-      if (abandoned < 0)
-        continue;
-      fs::remove_all(entry.path(), ignored);
-      ::close(abandoned);
-    }
-  }
-
-  int lock = -1;
-};
 
 /// Passes on what the launched program says, except what it always says when a
 /// rank is lost: we have said more.
@@ -98,7 +41,7 @@ public:
     while ((end = text.find('\n')) != std::string::npos) {
       const std::string line = text.substr(0, end + 1);
       text.erase(0, end + 1);
-      if (line.find("PMIX ERROR") == std::string::npos)
+      if (!isOfALoss(line))
         std::fputs(line.c_str(), stderr);
     }
     std::fflush(stderr);
@@ -106,13 +49,33 @@ public:
   ~ErrorStream() { std::fputs(text.c_str(), stderr); }
 
 private:
+  /// The second: a message was still being read out of a rank that has ended.
+  static bool isOfALoss(const std::string &line) {
+    return line.find("PMIX ERROR") != std::string::npos ||
+           line.find("] Read -1, expected ") != std::string::npos;
+  }
+
   std::string text;
 };
+
+/// A folder for the launched programs' own files, or none: they know places.
+std::unique_ptr<ScratchFolder> scratchIn(const std::string &parent) {
+  try {
+    return std::make_unique<ScratchFolder>(parent, "pipec-run");
+  } catch (const Failure &) {
+    return nullptr;
+  }
+}
+
+std::string pathOf(const std::unique_ptr<ScratchFolder> &folder) {
+  return folder ? folder->path() : "";
+}
 
 class LocalJob {
 public:
   LocalJob(const plan::Plan &plan, const RunOptions &options)
-      : temporary("/tmp"), shared("/dev/shm"), timeout(options.timeout),
+      : temporary(scratchIn("/tmp")), shared(scratchIn("/dev/shm")),
+        timeout(options.timeout),
         server(static_cast<int>(plan.ranks.size()), options.timeout, false,
                [&plan](int rank) { return RankState::nameOf(plan, rank); }) {}
 
@@ -124,7 +87,7 @@ public:
 
   void start(const TransportRow &row, int ranks, char **argv) {
     std::vector<std::string> command =
-        row.launch(ranks, {temporary.path, shared.path});
+        row.launch(ranks, {pathOf(temporary), pathOf(shared)});
     char self[4096] = "";
     if (::readlink("/proc/self/exe", self, sizeof self - 1) < 0)
       throw Failure(Exit::Unavailable, "cannot find my own program file");
@@ -255,7 +218,8 @@ private:
     return Exit::Unavailable;
   }
 
-  ScratchFolder temporary, shared;
+  /// What killed processes leave behind must not fill the disk.
+  std::unique_ptr<ScratchFolder> temporary, shared;
   double timeout;
   ControlServer server;
   pid_t child = -1;

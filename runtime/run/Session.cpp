@@ -47,11 +47,19 @@ Exit Session::run() {
   try {
     return work();
   } catch (const Agreed &) { // all ranks are between transfers
+    dropOutputs();
     throw;
   } catch (...) { // before the memory goes that others may still read
     transport.abandon();
+    dropOutputs();
     throw;
   }
+}
+
+/// Who fails leaves the process without an end of this object.
+void Session::dropOutputs() {
+  if (outputs)
+    outputs->drop();
 }
 
 Exit Session::work() {

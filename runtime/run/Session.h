@@ -30,6 +30,7 @@ private:
   void trainSteps();
   void trainStream();
   void evaluate();
+  void dropOutputs();
   void tellProgress();
   void conclude(double seconds, double loss);
   void loadCheckpoint();

@@ -3,9 +3,10 @@ import json
 import os
 import shutil
 import struct
+import subprocess
 import unittest
 
-from pipeline import (BAD_MODEL, BAD_NUMBERS, BAD_PLAN, CANNOT_WRITE, NO_FIT, NO_INPUT, USAGE, Golden,
+from pipeline import (BAD_MODEL, BAD_NUMBERS, BAD_PLAN, CANNOT_WRITE, NO_FIT, NO_INPUT, SOURCE, USAGE, Golden,
                       PipelineTest, call, read_plan, write_npy)
 
 
@@ -264,6 +265,13 @@ class ShowTest(PipelineTest):
             process = call("pipec", command, "--help")
             self.check_exit(process, 0)
             self.assertIn("--format", process.stdout)
+
+    @unittest.skipUnless(shutil.which("dpkg-query"), "the script is for Debian")
+    def test_setup_names_what_is_missing_and_nothing_else(self):
+        for words in ((), ("--bench", "--cuda")):
+            process = subprocess.run([SOURCE / "tools" / "setup.sh", "--print", *words], capture_output=True, text=True)
+            self.check_exit(process, 0)
+            self.assertNotIn("", process.stdout.splitlines())
 
     def test_lists(self):
         for what in ("ops", "schedules", "strategies", "planners", "devices", "losses",

@@ -288,10 +288,14 @@ class LargeModelTest(PipelineTest):
 class CalibrationTest(PipelineTest):
     def test_its_file_is_a_cluster(self):
         file = self.folder / "cluster.json"
+        scratch = self.fresh()
+        (scratch / "pipec-calibrate-0123abcd").mkdir(parents=True)  # of one that was killed
         # Not the job of a launcher that runs pipec itself.
-        with unittest.mock.patch.dict(os.environ, OMPI_COMM_WORLD_RANK="0", OMPI_COMM_WORLD_SIZE="1", WORLD_SIZE="7"):
+        with unittest.mock.patch.dict(os.environ, OMPI_COMM_WORLD_RANK="0", OMPI_COMM_WORLD_SIZE="1", WORLD_SIZE="7",
+                                      TMPDIR=str(scratch)):
             process = call("pipec", "calibrate", "--cpus", "1x2", "-o", file)
         self.check_exit(process, 0)
+        self.assertEqual(list(scratch.iterdir()), [])
         self.assertIn("mean error", process.stdout)
         cluster = json.loads(file.read_text())
         self.assertEqual([level["count"] for level in cluster["levels"]], [1, 2])

@@ -41,25 +41,13 @@ LogicalResult pipec::native::linkShared(Location loc, StringRef object,
   std::string linker = findLinker();
   if (linker.empty())
     return emitError(loc, "ld.lld was not found; install the package lld-22");
-  llvm::SmallString<128> input, log;
-  int fd;
-  if (auto error =
-          llvm::sys::fs::createTemporaryFile("pipec-stage", "o", fd, input))
-    return emitError(loc, "cannot write a temporary file: ") << error.message();
-  llvm::FileRemover removeInput(input);
+  // Beside the output: what a killed compile leaves goes with its folder.
+  const std::string input = path.str() + ".o", log = path.str() + ".log";
+  llvm::FileRemover removeInput(input), removeLog(log);
   {
-    llvm::raw_fd_ostream os(fd, /*shouldClose=*/true);
-    os << object;
-    os.flush();
-    if (os.has_error()) {
-      const int why = os.error().value();
-      os.clear_error();
-      pipec::cannotWrite(input.str().str(), why);
-    }
+    pipec::OutputFile file(input, path.str());
+    file.write(object.data(), static_cast<int64_t>(object.size()));
   }
-  if (auto error = llvm::sys::fs::createTemporaryFile("pipec-link", "log", log))
-    return emitError(loc, "cannot write a temporary file: ") << error.message();
-  llvm::FileRemover removeLog(log);
   std::string output = path.str();
   StringRef arguments[] = {linker,
                            "-shared",

@@ -1,6 +1,7 @@
 //===- WorkingCopyTest.cpp - what a killed writer leaves
 //-------------------===//
 #include "support/OutputFile.h"
+#include "support/ScratchFolder.h"
 
 #include <gtest/gtest.h>
 
@@ -86,6 +87,26 @@ TEST_F(WorkingCopies, OfAKilledWriterGoWithTheNextOne) {
     EXPECT_EQ(names(), std::set<std::string>{"model.onnx"});
     fs::remove(output);
   }
+}
+
+TEST_F(WorkingCopies, ScratchFoldersOfTheDeadGoWithTheNextOne) {
+  const pid_t dead = fork();
+  if (dead == 0) {
+    const ScratchFolder scratch(folder, "model.onnx");
+    std::ofstream(scratch / "part") << "x";
+    raise(SIGKILL);
+  }
+  waitpid(dead, nullptr, 0);
+  ASSERT_EQ(names().size(), 1u);
+  std::ofstream(folder + "/model.onnx-ours") << "x";
+  {
+    const ScratchFolder scratch(folder, "model.onnx");
+    EXPECT_EQ(scratch.path().rfind(folder + "/model.onnx-", 0), 0u);
+    std::ofstream(scratch / "part") << "x";
+    EXPECT_EQ(fs::status(scratch.path()).permissions(), fs::perms::owner_all);
+    EXPECT_EQ(names().size(), 2u);
+  }
+  EXPECT_EQ(names(), std::set<std::string>{"model.onnx-ours"});
 }
 
 TEST_F(WorkingCopies, LeaveWhatIsNotTheirs) {
