@@ -464,7 +464,7 @@ std::vector<plan::KernelSample> measureRoutines(const Workers &workers,
     jobs.push_back(std::move(job));
   for (int path : {PIPEC_CONV_PRODUCT, PIPEC_CONV_ROWS, PIPEC_CONV_WINOGRAD})
     for (Job &job :
-         convolutions((path == PIPEC_CONV_PRODUCT ? 60 : 30) / share, path))
+         convolutions((path == PIPEC_CONV_PRODUCT ? 60 : 32) / share, path))
       jobs.push_back(std::move(job));
   for (auto *more : {&copies, &tables, &pools})
     for (Job &job : more(32 / share))

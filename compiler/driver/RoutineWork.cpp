@@ -2,7 +2,6 @@
 #include "compiler/driver/RoutineWork.h"
 
 #include <algorithm>
-#include <cstdlib>
 
 namespace pipec {
 namespace {
@@ -33,10 +32,10 @@ plan::KernelWork routineWork(const PipecConv &d, int which,
   plan::ConvolutionShape s;
   s.images = d.n, s.channels = d.c, s.outputs = d.o;
   s.groups = std::max(1, d.groups);
-  s.in = s.out = 1;
   for (int i = 0; i < d.spatial_rank; ++i)
-    s.in *= d.in[i], s.out *= d.out[i], s.taps *= d.kernel[i],
-        s.inRow = d.in[i], s.outRow = d.out[i], s.steps *= d.stride[i];
+    s.axes[static_cast<size_t>(3 - d.spatial_rank + i)] = {
+        d.in[i],     d.out[i],      d.kernel[i],
+        d.stride[i], d.dilation[i], d.pad_lo[i]};
   const char *path = "direct";
   switch (pipec_conv_path(&d, which)) {
   case PIPEC_CONV_PRODUCT:
@@ -122,30 +121,28 @@ plan::KernelWork routineWork(const PipecGather &d, bool adds, int64_t cleared) {
 }
 
 plan::KernelWork routineWork(const PipecCopy &d) {
-  // As runtime/kernels/cpu/Copy.cpp walks it: the loop of the least step in the
-  // destination innermost.
-  int inner = -1;
-  bool unitSource = false;
-  for (int i = 0; i < d.rank; ++i) {
-    if (d.size[i] == 0)
-      return {};
-    if (inner < 0 || std::abs(d.dst_stride[i]) <= std::abs(d.dst_stride[inner]))
-      inner = i;
-    unitSource |= d.src_stride[i] == 1;
-  }
-  const double bytes =
-      static_cast<double>(product(d.size, d.rank) * d.element_size);
+  constexpr int64_t kTile = 16, kLeastShared = 16384;
+  const PipecCopyWalk walk = pipec_copy_walk(&d);
+  const auto whole = [](int64_t n) { return (n + kTile - 1) / kTile * kTile; };
+  const double elements =
+      static_cast<double>(walk.rows * walk.columns * walk.lines);
   plan::CopyShape shape;
-  shape.rows = inner < 0 ? 1 : bytes / (d.size[inner] * d.element_size);
-  const int64_t from = inner < 0 ? 1 : d.src_stride[inner],
-                to = inner < 0 ? 1 : d.dst_stride[inner];
-  if (from == 1 && to == 1)
-    shape.contiguous = bytes;
-  else if (to == 1 && from != 0 && unitSource)
-    shape.transposed = bytes, shape.rows = shape.rows / 16;
-  else
-    shape.strided = bytes / d.element_size;
-  shape.divides = bytes / d.element_size > 16384;
+  switch (walk.way) {
+  case PIPEC_COPY_NOTHING:
+    return {};
+  case PIPEC_COPY_CONTIGUOUS:
+    shape.contiguous = elements * d.element_size;
+    break;
+  case PIPEC_COPY_STRIDED:
+    shape.strided = elements;
+    break;
+  case PIPEC_COPY_TRANSPOSED: // in squares, also at the edges
+    shape.transposed = static_cast<double>(walk.rows * whole(walk.columns) *
+                                           whole(walk.lines) * d.element_size);
+    break;
+  }
+  shape.rows = static_cast<double>(walk.rows);
+  shape.divides = elements > kLeastShared;
   return plan::copyWork(shape);
 }
 

@@ -1,7 +1,7 @@
 //===- RoutineWork.h - what a library routine has to do ---------*- C++ -*-===//
 #pragma once
 
-#include "compiler/plan/KernelWork.h"
+#include "compiler/plan/ConvolutionWork.h"
 #include "runtime/kernels/cpu/Kernels.h"
 
 namespace pipec {

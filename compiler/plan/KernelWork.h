@@ -88,18 +88,4 @@ struct ProductShape {
 };
 KernelWork productWork(const ProductShape &shape, const ProductTile &tile);
 
-/// A convolution of `images` pictures or one of its gradients. `in` and `out`
-/// are positions of a picture, `taps` of the window; `inRow` and `outRow`
-/// positions of a line of them, `steps` the product of the strides.
-struct ConvolutionShape {
-  int64_t images = 1, channels = 0, outputs = 0, groups = 1;
-  int64_t in = 0, out = 0, taps = 1;
-  int64_t inRow = 1, outRow = 1, steps = 1;
-};
-enum class ConvolutionPass { Forward, BackwardInput, BackwardWeight };
-/// `path` as in PipecConvPath (runtime/kernels/cpu/Kernels.h), by its name:
-/// "direct", "product", "rows" or "winograd".
-KernelWork convolutionWork(const ConvolutionShape &shape, ConvolutionPass pass,
-                           const std::string &path, const ProductTile &tile);
-
 } // namespace pipec::plan

@@ -191,6 +191,12 @@ void transpose(Nest nest, const Loop &p, const Loop &q, const T *src, T *dst) {
   });
 }
 
+/// Takes the loops of a transposition out of a nest whose innermost is `inner`.
+bool transposes(Nest &nest, const Loop &inner, Loop &unit) {
+  return inner.dst == 1 && inner.src != 1 && inner.src != 0 &&
+         nest.takeUnitSource(unit);
+}
+
 template <typename T> void copy(Nest nest, const void *src, void *dst) {
   const T *s = static_cast<const T *>(src) + nest.src;
   T *t = static_cast<T *>(dst) + nest.dst;
@@ -200,8 +206,7 @@ template <typename T> void copy(Nest nest, const void *src, void *dst) {
   }
   const Loop inner = nest.pop();
   Loop unit;
-  if (inner.dst == 1 && inner.src != 1 && inner.src != 0 &&
-      nest.takeUnitSource(unit))
+  if (transposes(nest, inner, unit))
     return transpose<T>(nest, unit, inner, s, t);
   copyRows<T>(nest, inner, s, t);
 }
@@ -222,4 +227,19 @@ extern "C" void pipec_copy(const PipecCopy *d, const void *src, void *dst) {
   case 8:
     return copy<uint64_t>(nest, src, dst);
   }
+}
+
+extern "C" PipecCopyWalk pipec_copy_walk(const PipecCopy *d) {
+  Nest nest(*d);
+  if (nest.empty)
+    return {PIPEC_COPY_NOTHING, 0, 0, 1};
+  if (nest.rank == 0)
+    return {PIPEC_COPY_CONTIGUOUS, 1, 1, 1};
+  const Loop inner = nest.pop();
+  Loop unit;
+  if (transposes(nest, inner, unit))
+    return {PIPEC_COPY_TRANSPOSED, countOf(nest), inner.size, unit.size};
+  return {inner.src == 1 && inner.dst == 1 ? PIPEC_COPY_CONTIGUOUS
+                                           : PIPEC_COPY_STRIDED,
+          countOf(nest), inner.size, 1};
 }

@@ -263,6 +263,22 @@ typedef struct PipecCopy {
 
 void pipec_copy(const PipecCopy *d, const void *src, void *dst);
 
+/* How a copy is walked, neighbouring loops merged where they can be; what it
+ * costs depends on it. Rows of `columns` elements: contiguous on both sides,
+ * strided, or blocks of `lines` x `columns` whose lines are contiguous in the
+ * source (else `lines` is 1). */
+enum PipecCopyWay {
+  PIPEC_COPY_NOTHING = 0,
+  PIPEC_COPY_CONTIGUOUS = 1,
+  PIPEC_COPY_STRIDED = 2,
+  PIPEC_COPY_TRANSPOSED = 3
+};
+typedef struct PipecCopyWalk {
+  int32_t way;
+  int64_t rows, columns, lines;
+} PipecCopyWalk;
+PipecCopyWalk pipec_copy_walk(const PipecCopy *d);
+
 /*===----------------------------------------------------------------------===
  * Helpers of the optimizer and of collectives
  *===----------------------------------------------------------------------===*/

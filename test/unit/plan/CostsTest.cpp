@@ -163,14 +163,6 @@ TEST(Calibration, WorkFollowsTheShape) {
   EXPECT_EQ(amount(wide, "step"), 12 * 4 * 32);
   EXPECT_EQ(amount(wide, "operand"), 2 * ((8 + 2) + (4 + 2)) * 32);
   EXPECT_EQ(amount(wide, "round"), 4 * 32);
-  // The gradient of the weights goes over all pictures.
-  ConvolutionShape conv{4, 16, 32, 1, 64, 64, 9};
-  const KernelWork weights =
-      convolutionWork(conv, ConvolutionPass::BackwardWeight, "product", {});
-  EXPECT_EQ(weights.kernel, "convolution-backward-weight-product");
-  EXPECT_EQ(amount(weights, "step"), 32 * 18 * 256);
-  EXPECT_EQ(amount(weights, "window"), 16 * 9 * 256);
-  EXPECT_EQ(amount(weights, "put"), 0);
 }
 
 /// A line of 40 windows of 3 x 3, one of which meets the border on either side:

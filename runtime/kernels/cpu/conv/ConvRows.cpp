@@ -289,21 +289,18 @@ void convRowsBackwardWeight(const ConvShape &s, const T *x, const T *dy, T *dw,
   const RowBand band = forwardBand(s);
   parallelFor(s.o / together, 1, [&](int64_t item) {
     const int64_t first = item * together;
-    T *sums = sumMemory<T>(), *grad = rowMemory<T>();
+    T *sums = sumMemory<T>();
     std::fill_n(sums, together * terms * kDotLanes, T(0));
     for (int64_t n = 0; n < s.n; ++n)
       forEachOutputRow(s, band, x + (n * s.c + first / go * gi) * s.inPlane,
                        [&](int64_t row, int64_t column, int64_t columns,
                            const Terms<T> &rows) {
-                         const int64_t padded = roundUp(columns, kDotLanes);
-                         std::fill(grad + columns, grad + padded, T(0));
-                         for (int64_t o = 0; o < together; ++o) {
-                           std::copy_n(dy + (n * s.o + first + o) * s.outPlane +
-                                           row * s.out[2] + column,
-                                       columns, grad);
+                         const T *grad = dy + (n * s.o + first) * s.outPlane +
+                                         row * s.out[2] + column;
+                         for (int64_t o = 0; o < together; ++o)
                            rowKernels<T>().dots(sums + o * terms * kDotLanes,
-                                                grad, padded, rows.rows, terms);
-                         }
+                                                grad + o * s.outPlane, columns,
+                                                rows.rows, terms);
                        });
     for (int64_t t = 0; t < together * terms; ++t) {
       T &to = dw[first * terms + t];

@@ -2,7 +2,10 @@
 #pragma once
 
 #include "runtime/kernels/cpu/conv/ConvShape.h"
+#include "runtime/kernels/cpu/level/MicroKernels.h"
 #include "runtime/kernels/cpu/level/RowKernels.h"
+
+#include <algorithm>
 
 namespace pipec::cpu {
 
@@ -22,26 +25,40 @@ struct RowBand {
   template <typename T>
   void fill(T *to, const T *data, int64_t height, int64_t width, int64_t y,
             int64_t start, int64_t count) const {
-    for (int64_t r = 0; r < count; ++r, ++y, to += row())
-      if (!data || y < 0 || y >= height)
-        std::fill_n(to, row(), T(0));
-      else
-        for (int64_t p = 0; p < parts; ++p)
-          fillPart(to + p * part(), data + y * width, width, start + p);
+    const int64_t above = data ? std::clamp<int64_t>(-y, 0, count) : count;
+    const int64_t below =
+        data ? std::clamp<int64_t>(height - y, above, count) : count;
+    std::fill_n(to, above * row(), T(0));
+    for (int64_t p = 0; p < parts && above < below; ++p)
+      fillPart(to + above * row() + p * part(), data + (y + above) * width,
+               width, start + p, below - above);
+    std::fill_n(to + below * row(), (count - below) * row(), T(0));
   }
 
 private:
+  /// A part of `count` neighbouring rows, whole vectors at a time: what is read
+  /// right after it was written in pieces would be waited for.
   template <typename T>
-  void fillPart(T *to, const T *from, int64_t width, int64_t base) const {
-    const int64_t length = part(), room = width - base;
-    const int64_t first =
-        std::min(length, base < 0 ? (-base - 1) / parts + 1 : int64_t(0));
-    const int64_t last = std::clamp<int64_t>(
-        room > 0 ? (room - 1) / parts + 1 : 0, first, length);
-    std::fill(to, to + first, T(0));
-    rowKernels<T>().takeRun(to + first, from + base + first * parts, parts,
-                            last - first);
-    std::fill(to + last, to + length, T(0));
+  void fillPart(T *to, const T *from, int64_t width, int64_t base,
+                int64_t count) const {
+    constexpr int64_t kMostRuns = 32;
+    const int64_t lanes = microKernels<T>().lanes;
+    const int64_t first = base < 0 ? (-base - 1) / parts + 1 : 0;
+    const int64_t last = width > base ? (width - base - 1) / parts + 1 : 0;
+    for (int64_t at = 0; at < part(); at += kMostRuns * lanes) {
+      typename RowKernels<T>::Run runs[kMostRuns];
+      const int64_t vectors = std::min(kMostRuns, (part() - at) / lanes);
+      int64_t taken = 0;
+      for (int64_t v = 0, i = at; v < vectors; ++v, i += lanes) {
+        const int64_t low = std::clamp<int64_t>(first - i, 0, lanes);
+        const int64_t high = std::clamp<int64_t>(last - i, 0, lanes);
+        if (low < high)
+          runs[taken++] = {base + i * parts, int32_t(v), int32_t(low),
+                           int32_t(high)};
+      }
+      rowKernels<T>().packRuns(to + at, row(), vectors, from, width, count,
+                               runs, taken, parts);
+    }
   }
 };
 

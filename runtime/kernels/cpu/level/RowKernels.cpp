@@ -24,17 +24,6 @@ template <int... I> struct LaneLists<0, I...> {
 };
 
 template <typename T>
-void takeRun(T *to, const T *from, int64_t stride, int64_t n) {
-  constexpr int64_t lanes = kLanes<T>;
-  int64_t i = 0;
-  if (stride <= 2)
-    for (; i + lanes <= n; i += lanes)
-      store<T>(to + i, LaneLists<lanes>::load(from + i * stride, stride));
-  for (; i < n; ++i)
-    to[i] = from[i * stride];
-}
-
-template <typename T>
 void putApart(T *to, int64_t stride, const T *from, int64_t n, bool add) {
   for (int64_t i = 0; i < n; ++i)
     to[i * stride] = add ? to[i * stride] + from[i] : from[i];
@@ -296,29 +285,47 @@ void filter(T *out, int64_t n, const T *const *rows, const T *weights,
     filterVectors<T, 1>(out, n, i, rows, weights, terms);
 }
 
+template <typename T> struct DotLanes {
+  typedef T Type
+      __attribute__((vector_size(kDotLanes * sizeof(T)), aligned(alignof(T))));
+};
+template <typename T> using Dot = typename DotLanes<T>::Type;
+
+/// The first n < kDotLanes, and zeros.
+template <typename T> Dot<T> loadRest(const T *from, int64_t n) {
+  Dot<T> rest = {};
+  for (int64_t i = 0; i < n; i += kLanes<T>) {
+    const Vector<T> some = loadLanes(from + i, n - i);
+    __builtin_memcpy(reinterpret_cast<T *>(&rest) + i, &some, sizeof(some));
+  }
+  return rest;
+}
+
 template <typename T, int N>
 void dotVectors(T *sums, const T *dy, int64_t n, const T *const *rows) {
-  typedef T Wide
-      __attribute__((vector_size(kDotLanes * sizeof(T)), aligned(alignof(T))));
-  Wide sum[N];
+  Dot<T> sum[N];
 #pragma unroll
   for (int j = 0; j < N; ++j)
-    sum[j] = *reinterpret_cast<const Wide *>(sums + j * kDotLanes);
-  for (int64_t i = 0; i < n; i += kDotLanes) {
-    const Wide factor = *reinterpret_cast<const Wide *>(dy + i);
+    sum[j] = *reinterpret_cast<const Dot<T> *>(sums + j * kDotLanes);
+  const auto add = [&](const Dot<T> &factor, int64_t i) {
 #pragma unroll
     for (int j = 0; j < N; ++j) {
-      const Wide row = *reinterpret_cast<const Wide *>(rows[j] + i);
+      const Dot<T> row = *reinterpret_cast<const Dot<T> *>(rows[j] + i);
 #if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
       sum[j] = __builtin_elementwise_fma(factor, row, sum[j]);
 #else
       sum[j] = factor * row + sum[j];
 #endif
     }
-  }
+  };
+  int64_t i = 0;
+  for (; i + kDotLanes <= n; i += kDotLanes)
+    add(*reinterpret_cast<const Dot<T> *>(dy + i), i);
+  if (i < n)
+    add(loadRest(dy + i, n - i), i);
 #pragma unroll
   for (int j = 0; j < N; ++j)
-    *reinterpret_cast<Wide *>(sums + j * kDotLanes) = sum[j];
+    *reinterpret_cast<Dot<T> *>(sums + j * kDotLanes) = sum[j];
 }
 
 template <typename T>
@@ -380,8 +387,8 @@ void maximum(T *best, int32_t *where, int64_t n, const T *const *rows,
 }
 
 template <typename T>
-constexpr RowKernels<T> kTable = {packRuns<T>, takeRun<T>, putRun<T>,
-                                  filter<T>,   dots<T>,    maximum<T>};
+constexpr RowKernels<T> kTable = {packRuns<T>, putRun<T>, filter<T>, dots<T>,
+                                  maximum<T>};
 
 } // namespace
 

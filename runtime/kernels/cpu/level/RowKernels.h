@@ -31,9 +31,6 @@ template <typename T> struct RowKernels {
                    int64_t plane, int64_t channels, const Run *runs,
                    int64_t runCount, int64_t step);
 
-  /// to[i] = from[i * stride] for i < n. Reads no element but those between.
-  void (*takeRun)(T *to, const T *from, int64_t stride, int64_t n);
-
   /// to[i * stride] = or += from[i] for i < n.
   void (*putRun)(T *to, int64_t stride, const T *from, int64_t n, bool add);
 
@@ -43,7 +40,7 @@ template <typename T> struct RowKernels {
                  int64_t terms);
 
   /// sums[t * kDotLanes + l] += dy[i] * rows[t][i] over i = l modulo kDotLanes,
-  /// ascending, for i < n; n a multiple of kDotLanes.
+  /// ascending, for i < n. Rows are read up to the next multiple of kDotLanes.
   void (*dots)(T *sums, const T *dy, int64_t n, const T *const *rows,
                int64_t terms);
 
