@@ -57,7 +57,8 @@ struct LossBuilder {
       return success();
     auto error = main.emitError("--loss ")
                  << kind << " needs an output whose axis 0 counts the "
-                 << wanted << " samples of a microbatch, not " << type;
+                 << (wanted < 0 ? "" : std::to_string(wanted) + " ")
+                 << "samples of a microbatch, not " << type;
     if (samplesOn)
       error << " with the samples on axis " << samplesOn.getInt();
     return error << "; name another with --logits"
@@ -198,13 +199,15 @@ struct LossBuilder {
     if (kind == "mse" || kind == "bce")
       if (failed(checkSamples(kind, type)))
         return failure();
-    if (kind == "mse") {
-      Value d = sub(b, y, argument(labelOr("targets"), type));
+    if (kind == "mse" || kind == "bce") {
+      FailureOr<Value> targets = targetsLike(kind, type);
+      if (failed(targets))
+        return failure();
+      if (kind == "bce")
+        return Terms{binaryCrossEntropy(y, *targets), {}, {}};
+      Value d = sub(b, y, *targets);
       return Terms{mul(b, d, d), {}, {}};
     }
-    if (kind == "bce")
-      return Terms{
-          binaryCrossEntropy(y, argument(labelOr("targets"), type)), {}, {}};
     if (kind == "next-token")
       return nextToken(y);
     if (kind != "cross-entropy")
@@ -221,13 +224,25 @@ struct LossBuilder {
     rows.erase(rows.begin() + axis);
     StringRef name = labelOr("labels");
     Value labels = argument(name, RankedTensorType::get(rows, b.getI64Type()));
-    if (tensorType(labels).getShape() != ArrayRef(rows))
+    if (tensorType(labels).getShape() != ArrayRef(rows) || isFloat(labels))
       return main.emitError("label '")
              << name << "' has type " << labels.getType()
-             << ", the logits need one label for each of " << type;
+             << ", the logits need one integer label for each of " << type;
     limitLabel(name, type.getDimSize(axis));
+    labels = nn::cast(b, labels, b.getI64Type());
     rows.insert(rows.begin() + axis, 1);
     return crossEntropy(y, reshape(b, labels, rows), axis);
+  }
+
+  /// The label that has a number for each of the output's.
+  FailureOr<Value> targetsLike(StringRef kind, RankedTensorType type) {
+    StringRef name = labelOr("targets");
+    Value targets = argument(name, type);
+    if (tensorType(targets).getShape() != type.getShape())
+      return main.emitError("label '")
+             << name << "' has type " << targets.getType() << ", --loss "
+             << kind << " needs a number for each of " << type;
+    return nn::cast(b, targets, type.getElementType());
   }
 
   FailureOr<Terms> output(Value y) {

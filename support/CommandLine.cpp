@@ -28,7 +28,7 @@ std::string suggestion(const CLI::App &app, const std::string &name) {
 /// are known. What follows one was meant as its value.
 std::string unknownOption(const CLI::App &app) {
   for (const std::string &argument : app.remaining())
-    if (argument.size() > 1 && argument[0] == '-') {
+    if (argument.size() > 1 && argument[0] == '-' && argument != "--") {
       const std::string name = argument.substr(0, argument.find('='));
       return "there is no option " + name + suggestion(app, name);
     }
@@ -39,7 +39,8 @@ std::string unknownOption(const CLI::App &app) {
 std::string unexpected(const CLI::App &app) {
   std::string words;
   for (const std::string &argument : app.remaining())
-    words += " '" + argument + "'";
+    if (argument != "--")
+      words += " '" + argument + "'";
   return "unexpected:" + words;
 }
 

@@ -119,6 +119,7 @@ public:
     if (!import())
       return report();
     noteFewMicrobatches();
+    noteLimitAboveDevice();
     if (options.format != "json") // there they are part of a report
       sayNotes();
     if (options.emit == "nn")
@@ -220,6 +221,16 @@ private:
                        std::to_string(4 * devices) + ", say");
   }
 
+  void noteLimitAboveDevice() {
+    const plan::DeviceModel &device = facts.topology.device;
+    const auto memory = static_cast<int64_t>(device.memoryBytes);
+    if (memory > 0 && options.memoryLimit > memory)
+      diagnostics.note(
+          "--memory-limit is " + report::bytes(options.memoryLimit) +
+          " a device, more than the " + report::bytes(memory) + " it has (" +
+          device.name + "): the plan may not fit there");
+  }
+
   bool forGpus() const { return facts.topology.device.kind != "cpu"; }
 
   void checkEmit() {
@@ -269,10 +280,14 @@ private:
         return false;
     }
     dump("import");
-    return phase("attach", [&](PassManager &pm) {
-      addAttachPhase(pm, loss, purpose, options.precision, fusesAttention(),
-                     forGpus());
-    });
+    if (!phase("attach", [&](PassManager &pm) {
+          addAttachPhase(pm, loss, purpose, options.precision, fusesAttention(),
+                         forGpus());
+        }))
+      return false;
+    if (purpose == Purpose::Train)
+      noteLabel(options, importReport, planInputs(*module), diagnostics);
+    return true;
   }
 
   /// Whether the model is one whose sequences can be cut as the options ask.
@@ -405,8 +420,13 @@ private:
                : options.output;
   }
 
-  int emitText(ModuleOp m) {
-    writeCode(options.emit, options.output, {textOf(m)});
+  int emitText(ModuleOp m) { return emitCode({textOf(m)}); }
+
+  int emitCode(const std::vector<std::string> &stages) {
+    const std::vector<std::string> files =
+        writeCode(options.emit, options.output, stages);
+    if (!files.empty() && !options.quiet)
+      std::cout << "written    " << listed(files) << "\n";
     return 0;
   }
 
@@ -566,8 +586,7 @@ int Compiler::generate() {
     std::vector<int64_t> workspace;
     if (!compileStages(nullptr, workspace, codes))
       return report();
-    writeCode(options.emit, options.output, codes);
-    return 0;
+    return emitCode(codes);
   }
   PlanFolder folder(outputFolder());
   try {

@@ -11,6 +11,7 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <filesystem>
 #include <sstream>
 
 namespace pipec {
@@ -111,6 +112,12 @@ std::string plannerNames() {
 
 void check(const CompileOptions &o) {
   int targets = !o.gpus.empty() + !o.cpus.empty() + !o.clusterFile.empty();
+  // A file that is not there is the first thing to know.
+  std::error_code ignored;
+  if (targets != 1 && !std::filesystem::exists(o.model, ignored))
+    throw Failure(Exit::NoInput, o.model + ": the file cannot be read: No such "
+                                           "file or directory; check the path "
+                                           "and its permissions");
   if (targets != 1)
     throw Failure(Exit::Usage,
                   "say for which devices to compile, with exactly one of "
@@ -259,7 +266,9 @@ void addResults(CLI::App &app, CompileOptions &o) {
   app.add_option("--target-gpu", o.targetGpu,
                  "chip of --emit cubin: sm_80 or sm_90 (default)")
       ->check(oneOf({"sm_80", "sm_90"}));
-  app.add_option("-o,--output", o.output, "plan directory (MODEL.plan)");
+  app.add_option("-o,--output", o.output,
+                 "plan directory (MODEL.plan), or the file of --emit; missing "
+                 "folders on the way are made");
   app.add_option("--format", o.format, "text or json")
       ->check(oneOf({"text", "json"}));
   app.add_flag("--quiet", o.quiet,

@@ -39,12 +39,17 @@ void checkCodeFiles(const std::string &phase, const std::string &output,
                       std::to_string(stages) + ": give -o FILE, or --stages 1");
 }
 
-void writeCode(const std::string &phase, const std::string &output,
-               const std::vector<std::string> &stages) {
-  if (!output.empty() && stages.size() > 1 && !isSpecial(output)) {
-    for (size_t i = 0; i < stages.size(); ++i)
-      writeFile(nameOf(output, i), stages[i]);
-    return;
+std::vector<std::string> writeCode(const std::string &phase,
+                                   const std::string &output,
+                                   const std::vector<std::string> &stages) {
+  std::vector<std::string> files;
+  const bool special = isSpecial(output);
+  if (!output.empty() && stages.size() > 1 && !special) {
+    for (size_t i = 0; i < stages.size(); ++i) {
+      files.push_back(nameOf(output, i));
+      writeFile(files.back(), stages[i]);
+    }
+    return files;
   }
   std::string all;
   for (size_t i = 0; i < stages.size(); ++i) {
@@ -58,6 +63,9 @@ void writeCode(const std::string &phase, const std::string &output,
     std::cout << all;
   else
     writeFile(output, all);
+  if (!output.empty() && !special)
+    files.push_back(output);
+  return files;
 }
 
 } // namespace pipec

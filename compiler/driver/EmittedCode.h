@@ -14,7 +14,9 @@ void checkCodeFiles(const std::string &phase, const std::string &output,
 /// Writes the code of every stage: a file a stage, since no tool takes two of
 /// them in one. The names of several are OUTPUT's with ".stage0" … before the
 /// extension. Without OUTPUT text goes to stdout, one stage after the other.
-void writeCode(const std::string &phase, const std::string &output,
-               const std::vector<std::string> &stages);
+/// The names of the files.
+std::vector<std::string> writeCode(const std::string &phase,
+                                   const std::string &output,
+                                   const std::vector<std::string> &stages);
 
 } // namespace pipec

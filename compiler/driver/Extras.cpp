@@ -7,6 +7,7 @@
 #include "report/Report.h"
 #include "runtime/program/Sequence.h"
 #include "support/OutputFile.h"
+#include "support/ShellWord.h"
 
 #include <nlohmann/json.hpp>
 
@@ -45,15 +46,16 @@ void printNext(const plan::Plan &plan, const std::string &folder) {
   std::string data;
   for (size_t i = 0; i < plan.inputs.size(); ++i)
     if (plan.reads(static_cast<int>(i)))
-      data += " --data " + plan.inputs[i].name + "=FILE.npy";
+      data += " --data " + shellWord(plan.inputs[i].name + "=FILE.npy");
   std::string aim = " --steps 100";
   if (plan::forwardOnly(plan)) {
     aim.clear();
     for (const plan::Output &output : plan.outputs)
-      aim += " --output " + output.name + "=FILE.npy";
+      aim += " --output " + shellWord(output.name + "=FILE.npy");
   }
   std::cout << "\nwritten    " << folder << " (pipec inspect, report.html)\n"
-            << "run it     pipec-run " << folder << data << aim << "\n";
+            << "run it     pipec-run " << shellWord(folder) << data << aim
+            << "\n";
 }
 
 } // namespace pipec

@@ -118,7 +118,7 @@ set +m
 
 # mpirun kills the ranks on TERM and INT, but passes USR1 on, which asks them to
 # write a checkpoint and stop. Who asks twice does not want to wait: the code is
-# then that of a program that dies of the signal.
+# then that of a program that dies of the signal, unless all was done by then.
 asked= killed=
 stop() {
   kill "$([[ $asked ]] && echo -TERM || echo -USR1)" "$child" || true
@@ -135,7 +135,7 @@ while [[ $again ]]; do # a signal ends the wait
   wait "$child" || code=$?
 done
 # Where a rank dies of a signal mpirun ends with 128 and its number.
-if [[ $killed && $code != 75 ]]; then
+if [[ $killed && $code != 75 && $code != 0 ]]; then
   code=$((128 + $(kill -l "$killed")))
 elif [[ $asked && $code == 138 ]]; then # USR1: it had not begun
   code=75

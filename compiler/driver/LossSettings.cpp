@@ -2,10 +2,13 @@
 #include "compiler/driver/LossSettings.h"
 
 #include "compiler/onnx/Npy.h"
+#include "report/Facts.h"
+#include "support/EditDistance.h"
 #include "support/Failure.h"
 #include "support/UnknownName.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <cstring>
 
@@ -104,6 +107,64 @@ void mustBeOneOf(const std::string &what, const std::string &given,
                                 : remedy + listed(names));
 }
 
+/// Letters and digits, small.
+std::string plainName(const std::string &name) {
+  std::string plain;
+  for (const char c : name)
+    if (std::isalnum(static_cast<unsigned char>(c)))
+      plain += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return plain;
+}
+
+/// Whether who types `given` may have meant `name`: one letter is wrong, or two
+/// of many. Numbers tell names apart: view_1, view_2.
+bool isMistaken(const std::string &given, const std::string &name) {
+  constexpr size_t kShort = 4, kLong = 10;
+  const std::string a = plainName(given), b = plainName(name);
+  if (a.size() < kShort || b.size() < kShort)
+    return false;
+  const auto digits = [](const std::string &text) {
+    std::string found;
+    for (const char c : text)
+      if (std::isdigit(static_cast<unsigned char>(c)))
+        found += c;
+    return found;
+  };
+  return digits(a) == digits(b) &&
+         editDistance(a, b) <= (std::min(a.size(), b.size()) < kLong ? 1 : 2);
+}
+
+/// The input that a label of this name may have meant, which it is none of.
+std::string mistakenInput(const std::string &label,
+                          const onnx::ImportReport &model) {
+  std::string found;
+  for (const onnx::InputReport &input : model.inputs) {
+    if (input.name == label)
+      return "";
+    if (isMistaken(label, input.name))
+      found = input.name;
+  }
+  return found;
+}
+
+/// Where the user names a label that is no input of the model, a new one is
+/// made: not of a typing error.
+void checkLabel(const CompileOptions &options, const onnx::ImportReport &model,
+                Diagnostics &diagnostics) {
+  const auto label = options.lossOptions.find("label");
+  if (label == options.lossOptions.end())
+    return;
+  if (const std::string meant = mistakenInput(label->second, model);
+      !meant.empty())
+    diagnostics.add(Exit::Usage,
+                    "--loss " + options.loss + ":label=" + label->second +
+                        ": the model has no input '" + label->second +
+                        "', did you mean " + meant + "?",
+                    "label=" + meant +
+                        "; or, for an input that the loss is to add, a name "
+                        "less like it");
+}
+
 } // namespace
 
 void checkLossNames(const CompileOptions &options,
@@ -118,13 +179,33 @@ void checkLossNames(const CompileOptions &options,
     mustBeOneOf("--logits " + options.logits, options.logits, "output", outputs,
                 "its outputs: ", diagnostics);
   if (options.loss != "next-token")
-    return;
+    return checkLabel(options, model, diagnostics);
   const auto label = options.lossOptions.find("label");
   mustBeOneOf("--loss next-token",
               label == options.lossOptions.end() ? "input_ids" : label->second,
               "integer input", integers,
               "name the one that holds the tokens with label=NAME; it has ",
               diagnostics);
+}
+
+void noteLabel(const CompileOptions &options, const onnx::ImportReport &model,
+               const std::vector<plan::Input> &inputs,
+               Diagnostics &diagnostics) {
+  const bool named = options.lossOptions.contains("label");
+  for (const plan::Input &input : inputs) {
+    const bool own = std::any_of(
+        model.inputs.begin(), model.inputs.end(),
+        [&](const onnx::InputReport &one) { return one.name == input.name; });
+    const std::string like = mistakenInput(input.name, model);
+    if (own || (!named && like.empty()))
+      continue;
+    diagnostics.note("the loss adds the input '" + input.name + "', " +
+                     input.dtype + " " + report::arrayText(input) +
+                     (like.empty()
+                          ? ""
+                          : "; the model's own '" + like +
+                                "' takes its place with label=" + like));
+  }
 }
 
 LossChoice lossChoice(const CompileOptions &options) {

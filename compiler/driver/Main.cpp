@@ -8,6 +8,7 @@
 #include "compiler/driver/Tables.h"
 #include "compiler/plan/command/PartitionCommand.h"
 #include "support/Failure.h"
+#include "support/ShellWord.h"
 #include "support/UnknownName.h"
 
 #include <cstring>
@@ -41,10 +42,11 @@ void checkFirstWord(const std::string &word) {
                   "give the path of an ONNX model, or a command: " +
                       listed(commands) + "; see pipec --help");
   std::error_code ignored;
-  if (std::filesystem::exists(word + "/plan.json", ignored))
+  if (const std::string shown = shellWord(word);
+      std::filesystem::exists(word + "/plan.json", ignored))
     throw Failure(Exit::Usage,
-                  word + " is a plan: run it with pipec-run " + word +
-                      ", or look at it with pipec inspect " + word);
+                  word + " is a plan: run it with pipec-run " + shown +
+                      ", or look at it with pipec inspect " + shown);
   if (word[0] == '-' || std::filesystem::exists(word, ignored))
     return;
   const std::string nearest = nearestName(word, commands);

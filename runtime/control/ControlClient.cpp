@@ -81,9 +81,10 @@ void ControlClient::talk() {
     if (finished) // the others may leave first
       ;
     else if (!alive)
-      alarm.raise(Exit::PeerLost, server + " has died", -1);
+      alarm.raise(Exit::PeerLost, server + " has died", kNoticed);
     else if (now - heard > timeout / 2)
-      alarm.raise(Exit::PeerLost, server + " does not answer any more", -1);
+      alarm.raise(Exit::PeerLost, server + " does not answer any more",
+                  kNoticed);
     if (now - lastBeat >= period || asked) {
       lastBeat = now;
       const auto [operation, progress] = watch.snapshot();
@@ -111,9 +112,9 @@ void ControlClient::handle(const std::string &line) {
   std::string kind, text;
   words >> kind;
   heard = time.seconds();
-  if (kind == "lost") {
+  if (kind == "lost" || kind == "stuck") {
     std::getline(words >> std::ws, text);
-    alarm.raise(Exit::PeerLost, text, -1);
+    alarm.raise(Exit::PeerLost, text, kind == "lost" ? kNoticed : kAllWait);
   } else if (kind == "fail") {
     int code = 0, rank = 0;
     words >> code >> rank;
@@ -128,7 +129,7 @@ void ControlClient::handle(const std::string &line) {
 
 /// The rank's own thread does not come back from what it does.
 void ControlClient::leave() {
-  if (alarm.code() == Exit::PeerLost)
+  if (alarm.code() == Exit::PeerLost && watch.speaks())
     std::fprintf(stderr, "pipec-run: error: %s\n", watch.explain().c_str());
   std::fflush(nullptr);
   done(alarm.code());

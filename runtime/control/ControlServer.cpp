@@ -1,5 +1,6 @@
 //===- ControlServer.cpp - who watches the ranks --------------------------===//
 #include "runtime/control/ControlServer.h"
+#include "runtime/control/Watch.h"
 
 #include <algorithm>
 #include <arpa/inet.h>
@@ -103,12 +104,7 @@ void ControlServer::serve() {
     lookForStall();
     if (auto trouble = this->trouble(); trouble && !announced) {
       announced = true;
-      broadcast(trouble->origin < 0
-                    ? "lost " + trouble->message
-                    : "fail " +
-                          std::to_string(static_cast<int>(trouble->code)) +
-                          " " + std::to_string(trouble->origin) + " " +
-                          trouble->message);
+      announce(*trouble);
     }
     if (stopping && !stopSent)
       stopSent = true, broadcast("stop");
@@ -122,6 +118,16 @@ void ControlServer::serve() {
         return;
     }
   }
+}
+
+void ControlServer::announce(const Trouble &trouble) {
+  const std::string front =
+      trouble.origin == kNoticed ? "lost "
+      : trouble.origin == kAllWait
+          ? "stuck "
+          : "fail " + std::to_string(static_cast<int>(trouble.code)) + " " +
+                std::to_string(trouble.origin) + " ";
+  broadcast(front + trouble.message);
 }
 
 void ControlServer::accept() {
@@ -189,9 +195,9 @@ void ControlServer::closed(Client &client) {
     views[client.rank].connected = false;
     finished = views[client.rank].code.has_value();
   }
-  if (finished || dead)
+  if (finished)
     return;
-  dead = Death{client.rank, lastHeard(client), time.seconds()};
+  dead.push_back({client.rank, lastHeard(client), time.seconds()});
   for (Client &each : clients) // a beat is from before the death
     each.here = false;
 }
@@ -222,7 +228,7 @@ const ControlServer::Client *ControlServer::waiterFor(int rank,
 /// The step that has come to nothing for the want of a rank is known to who
 /// waits for it: ": rank 1 waits for it in step 7". Otherwise `heard`.
 std::string ControlServer::lossOf(int rank, const std::string &heard) const {
-  const Client *waiter = waiterFor(rank, dead.has_value());
+  const Client *waiter = waiterFor(rank, !dead.empty());
   if (!waiter || waiter->step < 0)
     return "; " + heard;
   return ": rank " + std::to_string(waiter->rank) + " waits for it in step " +
@@ -230,21 +236,36 @@ std::string ControlServer::lossOf(int rank, const std::string &heard) const {
 }
 
 /// A dead rank is told of as soon as one is known to wait for it, or nobody has
-/// come to that for a while.
+/// come to that for a while; with all that have died by then.
 void ControlServer::lookForDeath() {
-  if (!dead || announced)
+  if (dead.empty() || announced)
     return;
   const double patience = std::min(1.0, timeout / 20);
   const bool alone = std::none_of(clients.begin(), clients.end(),
                                   [](auto &each) { return each.rank >= 0; });
-  if (!waiterFor(dead->rank, true) && !alone &&
-      time.seconds() - dead->since < patience)
+  const auto awaited =
+      std::find_if(dead.begin(), dead.end(), [this](const Death &each) {
+        return waiterFor(each.rank, true);
+      });
+  if (awaited == dead.end() && !alone &&
+      time.seconds() - dead.front().since < patience)
     return broadcast("where");
-  lose(dead->rank, "has died" + lossOf(dead->rank, dead->heard));
+  const Death &told = awaited == dead.end() ? dead.front() : *awaited;
+  lose(told.rank,
+       "has died" + lossOf(told.rank, told.heard) + deathsAfter(told.rank));
+}
+
+/// "; rank 2 (stage 2) has died, too"
+std::string ControlServer::deathsAfter(int rank) const {
+  std::string text;
+  for (const Death &each : dead)
+    if (each.rank != rank)
+      text += "; " + nameOf(each.rank) + " has died, too";
+  return text;
 }
 
 void ControlServer::lose(int rank, const std::string &how) {
-  fail(Exit::PeerLost, nameOf(rank) + " " + how, -1);
+  fail(Exit::PeerLost, nameOf(rank) + " " + how, kNoticed);
   std::lock_guard lock(mutex);
   views[rank].lost = true;
 }
@@ -288,7 +309,7 @@ void ControlServer::lookForStall() {
     if (client.rank >= 0)
       text += " " + nameOf(client.rank) + " is " + client.operation + ";";
   text.pop_back();
-  fail(Exit::PeerLost, text, -1);
+  fail(Exit::PeerLost, text, kAllWait);
 }
 
 void ControlServer::broadcast(const std::string &line) {

@@ -6,8 +6,8 @@
 //   here (as beat, in answer to where)
 //   fail CODE MESSAGE | stop | done CODE
 // and to a rank:
-//   beat | where (are you now?) | lost MESSAGE | fail CODE RANK MESSAGE
-//   stop
+//   beat | where (are you now?) | lost MESSAGE | stuck MESSAGE
+//   fail CODE RANK MESSAGE | stop
 // A rank whose line closes before `done` has died; one that is silent for half
 // the timeout, which this process was awake for, has stopped; when all wait and
 // nothing moves, the job is stuck.
@@ -46,7 +46,7 @@ public:
   struct Trouble {
     Exit code;
     std::string message;
-    int origin; ///< the rank that failed, -1 when a rank was lost
+    int origin; ///< as an Alarm has it
   };
   /// The first failure, if there was one.
   std::optional<Trouble> trouble() const;
@@ -79,12 +79,14 @@ private:
   void handle(Client &client, const std::string &line);
   void closed(Client &client);
   void lose(int rank, const std::string &how);
+  std::string deathsAfter(int rank) const;
   std::string lastHeard(const Client &client) const;
   const Client *waiterFor(int rank, bool answered) const;
   std::string lossOf(int rank, const std::string &heard) const;
   void lookForDeath();
   void lookForSilence();
   void lookForStall();
+  void announce(const Trouble &trouble);
   void broadcast(const std::string &line);
   bool flushAll();
 
@@ -100,7 +102,7 @@ private:
     std::string heard;
     double since; ///< in the server's time
   };
-  std::optional<Death> dead;
+  std::vector<Death> dead;
   AwakeTime time;
   double moved = 0; ///< at the last progress
   uint64_t lastProgress = 0;

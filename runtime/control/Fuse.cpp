@@ -10,7 +10,7 @@
 namespace pipec {
 
 Fuse::Fuse(std::string who, std::string what, double seconds)
-    : who(std::move(who)), what(std::move(what)), seconds(seconds),
+    : who(std::move(who)), seconds(seconds), what(std::move(what)),
       thread([this] { burn(); }) {}
 
 Fuse::~Fuse() {
@@ -20,6 +20,11 @@ Fuse::~Fuse() {
   }
   changed.notify_one();
   thread.join();
+}
+
+void Fuse::waitsFor(std::string next) {
+  std::lock_guard lock(mutex);
+  what = std::move(next);
 }
 
 void Fuse::burn() {

@@ -16,17 +16,20 @@ public:
   /// `who`: "rank 2"; `what`: "all ranks to connect".
   Fuse(std::string who, std::string what, double seconds);
   ~Fuse();
+  /// What comes after it; the time goes on.
+  void waitsFor(std::string next);
   Fuse(const Fuse &) = delete;
   Fuse &operator=(const Fuse &) = delete;
 
 private:
   void burn();
 
-  const std::string who, what;
+  const std::string who;
   const double seconds;
-  std::mutex mutex;
-  std::condition_variable changed;
+  std::mutex mutex; ///< of the next two
+  std::string what;
   bool out = false;
+  std::condition_variable changed;
   std::thread thread;
 };
 

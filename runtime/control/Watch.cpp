@@ -62,7 +62,11 @@ void Watch::check() {
     throw Alarmed(alarm.code(), explain());
 }
 
+bool Watch::speaks() const { return rank == 0 || alarm.origin() != kAllWait; }
+
 std::string Watch::explain() const {
+  if (alarm.origin() == kAllWait)
+    return alarm.message();
   return alarm.message() + "; " + name + " was " +
          describe(snapshot().operation);
 }

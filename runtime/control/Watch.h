@@ -31,10 +31,15 @@ struct Operation {
 /// microbatch from 0, step from 1 as in the metrics.
 std::string describe(const Operation &operation);
 
+/// Origins of an alarm that are no rank which has failed by itself: a watchdog
+/// has noticed the loss of one, or that all wait and says what each of them
+/// does.
+constexpr int kNoticed = -1, kAllWait = -2;
+
 /// Raised once for all ranks of a process, by the first failure anywhere.
 class Alarm {
 public:
-  /// `origin`: the rank that failed by itself, -1 when a watchdog noticed.
+  /// `origin`: the rank that failed by itself, kNoticed or kAllWait.
   void raise(Exit code, const std::string &message, int origin);
   bool raised() const { return up.load(std::memory_order_acquire); }
   Exit code() const;
@@ -79,8 +84,10 @@ public:
   void enter(const Operation &operation);
   /// Throws Alarmed when the alarm is up.
   void check();
-  /// The alarm's message, and what this rank was doing.
+  /// The alarm's message, and what this rank was doing unless that says it.
   std::string explain() const;
+  /// Whether this rank is to say so: what one says for all, rank 0 does.
+  bool speaks() const;
   /// Returns when `ready` says so; what it waits for rings `bell`, if there is
   /// one. Throws Alarmed.
   void until(const std::function<bool()> &ready, const Operation &operation,

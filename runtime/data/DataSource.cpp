@@ -4,6 +4,7 @@
 #include "runtime/data/NotANumber.h"
 #include "runtime/program/PlanCheck.h"
 #include "support/Failure.h"
+#include "support/ShellWord.h"
 #include "support/UnknownName.h"
 
 #include <algorithm>
@@ -167,7 +168,7 @@ std::string missingData(const plan::Plan &plan,
   for (size_t i = 0; i < plan.inputs.size(); ++i)
     if (const std::string &name = plan.inputs[i].name;
         !files.count(name) && plan.reads(static_cast<int>(i)))
-      missing += " --data " + name + "=FILE.npy";
+      missing += " --data " + shellWord(name + "=FILE.npy");
   return missing;
 }
 

@@ -179,7 +179,8 @@ void addRanks(CLI::App &app, RunOptions &options, Texts &text) {
 std::optional<RunOptions> parseOptions(int argc, char **argv) {
   RunOptions options;
   Texts text;
-  CLI::App app("Runs a plan that pipec has compiled: one process per rank.",
+  CLI::App app("Runs a plan that pipec has compiled: one process per rank. "
+               "Missing folders of\nfiles that it writes are made.",
                "pipec-run");
   addArrays(app, options, text);
   addTraining(app, options);

@@ -73,18 +73,19 @@ public:
   void look() {
     uint64_t progress = 0;
     bool allWait = true;
-    std::string text = "no rank makes progress:";
+    std::string text;
     for (auto &watch : watches) {
       const Watch::Snapshot state = watch->snapshot();
       progress += state.progress;
       allWait &= state.operation.waiting;
-      text += " " + watch->name + " is " + describe(state.operation) + ";";
+      text += (text.empty() ? " " : "; ") + watch->name + " is " +
+              describe(state.operation);
     }
     const double now = time.look();
     if (progress != last || !allWait)
       last = progress, moved = now;
     if (now - moved > timeout / 2)
-      alarm.raise(Exit::PeerLost, text, -1);
+      alarm.raise(Exit::PeerLost, "no rank makes progress:" + text, kAllWait);
   }
 
 private:
@@ -135,13 +136,14 @@ Exit runThreads(const plan::Plan &plan, const RunOptions &options,
         tellEnd(failure);
     } catch (const Alarmed &failure) {
       codes[rank] = failure.code;
-      if (failure.code == Exit::PeerLost)
+      if (failure.code == Exit::PeerLost && watches[rank]->speaks())
         complain(failure.what());
     } catch (const Failure &failure) {
       // What fails behind the alarm fails for what the alarm is about.
       alarm.raise(failure.code, failure.what(), rank);
       codes[rank] = alarm.code();
-      if (alarm.origin() == rank || alarm.code() == Exit::PeerLost)
+      if (alarm.origin() == rank ||
+          (alarm.code() == Exit::PeerLost && watches[rank]->speaks()))
         complain(watches[rank]->name + ": " + failure.what());
     }
     session.reset();
@@ -193,6 +195,7 @@ struct JoinedRank {
   std::unique_ptr<Watch> watch;
   std::unique_ptr<ControlServer> server; ///< rank 0, when nobody else watches
   std::unique_ptr<ControlClient> client;
+  std::optional<Fuse> fuse; ///< until somebody watches
 
   [[noreturn]] void leave(Exit code) {
     if (client)
@@ -208,7 +211,7 @@ struct JoinedRank {
   void meet(const TransportRow &row) {
     const auto count = static_cast<int>(plan.ranks.size());
     transport = std::move(row.open({count, options.timeout, jobOf(options.plan),
-                                    options.quiet, client != nullptr})
+                                    options.quiet, client ? nullptr : &fuse})
                               .front());
     alarm.beforeRaise([this] {
       transport->abandon();
@@ -225,7 +228,10 @@ struct JoinedRank {
 
   /// No launcher of ours watches: rank 0 does.
   void watchOurselves() {
-    const Fuse fuse(watch->name, "all ranks to start", options.timeout);
+    if (fuse) // since they began to connect
+      fuse->waitsFor("all ranks to start");
+    else
+      fuse.emplace(watch->name, "all ranks to start", options.timeout);
     char address[1024] = "";
     if (watch->rank == 0) {
       server = std::make_unique<ControlServer>(
@@ -248,8 +254,8 @@ struct JoinedRank {
 
 Exit runJoined(const plan::Plan &plan, const RunOptions &options,
                const TransportRow &row) {
-  JoinedRank self{plan, options, nullptr, nullptr,
-                  {},   nullptr, nullptr, nullptr};
+  JoinedRank self{plan,    options, nullptr, nullptr, {},
+                  nullptr, nullptr, nullptr, {}};
   // A GPU's waits for what is queued: after the failure is told.
   std::optional<Session> session;
   try {
@@ -271,6 +277,7 @@ Exit runJoined(const plan::Plan &plan, const RunOptions &options,
           self.transport->rank(),
           RankState::nameOf(plan, self.transport->rank()), self.alarm);
       self.watchOurselves();
+      self.fuse.reset();
     }
     chooseThreads(plan, options, self.watch->rank);
     if (plan.cluster.kind == "cuda" && plan.ranks.size() > 1)
@@ -294,7 +301,7 @@ Exit runJoined(const plan::Plan &plan, const RunOptions &options,
       tellEnd(failure);
     self.leave(failure.code);
   } catch (const Alarmed &failure) {
-    if (failure.code == Exit::PeerLost)
+    if (failure.code == Exit::PeerLost && self.watch->speaks())
       complain(failure.what());
     self.leave(failure.code);
   } catch (const Failure &failure) {

@@ -11,6 +11,7 @@
 #include "runtime/state/Checkpoint.h"
 #include "runtime/state/Tensors.h"
 #include "support/OutputFile.h"
+#include "support/ShellWord.h"
 
 #include <cmath>
 #include <cstdio>
@@ -374,12 +375,13 @@ void Session::report() {
                   options.quiet ? "" : report::runSummary(plan, run).c_str());
     std::fflush(stdout);
     if (stopped)
-      std::fprintf(stderr,
-                   "pipec-run: note: stopped on request after step %lld; %s\n",
-                   static_cast<long long>(stepsDone),
-                   options.checkpoint.empty()
-                       ? "nothing is saved: that takes --checkpoint DIR"
-                       : ("go on with --resume " + options.checkpoint).c_str());
+      std::fprintf(
+          stderr, "pipec-run: note: stopped on request after step %lld; %s\n",
+          static_cast<long long>(stepsDone),
+          options.checkpoint.empty()
+              ? "nothing is saved: that takes --checkpoint DIR"
+              : ("go on with --resume " + shellWord(options.checkpoint))
+                    .c_str());
   });
 }
 

@@ -54,10 +54,10 @@ void stopEventThread() {
 class Mpi : public Transport {
 public:
   explicit Mpi(const Meeting &meeting) {
-    std::optional<Fuse> fuse; // what follows waits for all ranks, for ever
-    if (!meeting.watched)
-      fuse.emplace("rank " + std::to_string(joinedMpi(true).value_or(0)),
-                   "all ranks to connect", meeting.seconds);
+    if (meeting.fuse) // what follows waits for all ranks, for ever
+      meeting.fuse->emplace("rank " +
+                                std::to_string(joinedMpi(true).value_or(0)),
+                            "all ranks to connect", meeting.seconds);
     int provided = 0;
     check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided),
           "MPI_Init");

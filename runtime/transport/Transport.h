@@ -57,6 +57,8 @@ public:
   virtual void abandon() {}
 };
 
+class Fuse;
+
 /// Where what a transport starts may leave files: they go away with the job.
 struct LaunchFolders {
   std::string disk, memory; ///< empty: wherever it likes
@@ -68,7 +70,9 @@ struct Meeting {
   double seconds = 60; ///< to wait for the others
   uint64_t job = 0;    ///< the same in all processes of a job, if in any
   bool quiet = false;  ///< no note about others that are late
-  bool watched = true; ///< somebody ends this process when others do not come
+  /// Lit where nobody else ends this process when others do not come; burns on
+  /// when they have.
+  std::optional<Fuse> *fuse = nullptr;
 };
 
 /// A row of transports.def.

@@ -366,7 +366,9 @@ class Failures(GpuTest):
         for words in ((), ("--graphs", "off"), ("--transport", "nccl")):
             with self.subTest(words):
                 run, seconds = self.fails(*words, "--timeout", 6, code=PEER_LOST, hang=40)
-                self.assertIn("no rank makes progress", run.stderr)
+                self.assertEqual(run.stderr.count("no rank makes progress"), 1, run.stderr)
+                for rank in (0, 1):
+                    self.assertEqual(run.stderr.count("rank %d (stage %d)" % (rank, rank)), 1, run.stderr)
                 self.assertLess(seconds, 60)
 
     def test_a_long_step(self):

@@ -2,6 +2,10 @@
 // RUN: pipec-opt %t/rank1.mlir --nn-attach-loss -verify-diagnostics
 // RUN: pipec-opt %t/kind.mlir --nn-attach-loss=kind=hinge -verify-diagnostics
 // RUN: pipec-opt %t/label.mlir --nn-attach-loss=label=x -verify-diagnostics
+// RUN: pipec-opt %t/floats.mlir --nn-attach-loss=label=x -verify-diagnostics
+// RUN: pipec-opt %t/targets.mlir --nn-attach-loss="kind=mse label=x" -verify-diagnostics
+// RUN: pipec-opt %t/counted.mlir --nn-attach-loss="kind=bce label=x" | FileCheck %s --check-prefix=COUNTED
+// RUN: pipec-opt %t/narrow.mlir --nn-attach-loss=label=x | FileCheck %s --check-prefix=NARROW
 // RUN: pipec-opt %t/scalar.mlir --nn-attach-loss=kind=output -verify-diagnostics
 // RUN: pipec-opt %t/noids.mlir --nn-attach-loss=kind=next-token -verify-diagnostics
 // RUN: pipec-opt %t/ids.mlir --nn-attach-loss=kind=next-token -verify-diagnostics
@@ -9,6 +13,7 @@
 // RUN: pipec-opt %t/name.mlir --nn-attach-loss=logits=scores -verify-diagnostics
 // RUN: pipec-opt %t/weights.mlir --nn-attach-loss=class-weights=1,2 -verify-diagnostics
 // RUN: pipec-opt %t/elsewhere.mlir --nn-attach-loss -verify-diagnostics
+// RUN: pipec-opt %t/uncounted.mlir --nn-attach-loss -verify-diagnostics
 // RUN: pipec-opt %t/rows.mlir --nn-attach-loss -verify-diagnostics
 // RUN: pipec-opt %t/mean.mlir --nn-attach-loss=kind=mse -verify-diagnostics
 // RUN: not pipec-opt %t/nomain.mlir --nn-attach-loss 2>&1 | FileCheck %s
@@ -24,9 +29,30 @@ func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
   return %x : tensor<4xf32>
 }
 //--- label.mlir
-// expected-error@+1 {{label 'x' has type 'tensor<2x4xf32>', the logits need one label for each of 'tensor<2x4xf32>'}}
+// expected-error@+1 {{label 'x' has type 'tensor<2x4xf32>', the logits need one integer label for each of 'tensor<2x4xf32>'}}
 func.func @main(%x: tensor<2x4xf32> {nn.name = "x"}) -> tensor<2x4xf32> {
   return %x : tensor<2x4xf32>
+}
+//--- floats.mlir
+// expected-error@+1 {{label 'x' has type 'tensor<2xf32>', the logits need one integer label for each of 'tensor<2x4xf32>'}}
+func.func @main(%x: tensor<2xf32> {nn.name = "x"}, %y: tensor<2x4xf32>) -> tensor<2x4xf32> {
+  return %y : tensor<2x4xf32>
+}
+//--- targets.mlir
+// expected-error@+1 {{label 'x' has type 'tensor<2xi64>', --loss mse needs a number for each of 'tensor<2x4xf32>'}}
+func.func @main(%x: tensor<2xi64> {nn.name = "x"}, %y: tensor<2x4xf32>) -> tensor<2x4xf32> {
+  return %y : tensor<2x4xf32>
+}
+//--- counted.mlir
+// Integers of the right shape are targets, too.
+// COUNTED: nn.cast %arg0 : (tensor<2x4xi64>) -> tensor<2x4xf32>
+func.func @main(%x: tensor<2x4xi64> {nn.name = "x"}, %y: tensor<2x4xf32>) -> tensor<2x4xf32> {
+  return %y : tensor<2x4xf32>
+}
+//--- narrow.mlir
+// NARROW: nn.cast %arg0 : (tensor<2xi32>) -> tensor<2xi64>
+func.func @main(%x: tensor<2xi32> {nn.name = "x"}, %y: tensor<2x4xf32>) -> tensor<2x4xf32> {
+  return %y : tensor<2x4xf32>
 }
 //--- weights.mlir
 // expected-error@+1 {{--loss has 2 class weights for 3 classes}}
@@ -62,6 +88,11 @@ func.func @main(%x: tensor<4xf32>) -> (tensor<4xf32> {nn.name = "logits"}) {
 // expected-error@+1 {{--loss cross-entropy needs an output whose axis 0 counts the 4 samples of a microbatch, not 'tensor<4x4xf32>' with the samples on axis 1; name another with --logits, or reshape it in the model}}
 func.func @main(%x: tensor<4x4xf32> {nn.batch_axis = 0 : i64}) -> (tensor<4x4xf32> {nn.samples_on = 1 : i64}) {
   return %x : tensor<4x4xf32>
+}
+//--- uncounted.mlir
+// expected-error@+1 {{--loss cross-entropy needs an output whose axis 0 counts the samples of a microbatch, not 'tensor<3x4xf32>' with the samples on axis 1}}
+func.func @main(%x: tensor<3x4xf32>) -> (tensor<3x4xf32> {nn.samples_on = 1 : i64}) {
+  return %x : tensor<3x4xf32>
 }
 //--- rows.mlir
 // expected-error@+1 {{--loss cross-entropy needs an output whose axis 0 counts the 2 samples of a microbatch, not 'tensor<6x4xf32>'; name another with --logits, or reshape it in the model}}

@@ -128,11 +128,16 @@ static void trainingBatchNorm(NodeContext &c) {
 /// has running averages to take, unless the graph computes or is given them.
 static bool takesBatchStatistics(NodeContext &c) {
   const BatchNorm asked = c.options.batchNorm;
-  if (!c.options.forwardOnly)
-    return asked != BatchNorm::Inference;
   // Before opset 14 the number of outputs says it.
   const bool written =
       c.intAttr("training_mode", 0) != 0 || (c.opset < 14 && c.wants(1));
+  if (!c.options.forwardOnly) {
+    if (written && asked != BatchNorm::Inference)
+      c.note("the file has batch norms in training form: they train, and "
+             "--evaluate takes their running averages, as PyTorch's eval() "
+             "does");
+    return asked != BatchNorm::Inference;
+  }
   if (!written || asked != BatchNorm::Auto)
     return written && asked == BatchNorm::Written;
   const bool averages = c.in(3).source && c.in(4).source;

@@ -132,6 +132,24 @@ TEST_F(LaunchFiles, AskTheRanksToStopWhenTheyAreAsked) {
       << read(folder + "/err");
 }
 
+/// All was done when they were asked again: that is no failure.
+TEST_F(LaunchFiles, KeepTheCodeOfWhoEndsWellAfterAll) {
+  writeLaunchFiles(samplePlan(), folder);
+  const std::string mpirun = folder + "/mpirun";
+  for (const auto &[ends, code] : {std::pair(0, 0), std::pair(1, 130)}) {
+    std::ofstream(mpirun) << "#!/bin/bash\n"
+                             "trap '' TERM USR1\n"
+                             "for i in 1 2; do kill -INT $PPID; sleep 0.3; "
+                             "done\nexit "
+                          << ends << "\n";
+    std::filesystem::permissions(mpirun, std::filesystem::perms::owner_all);
+    std::signal(SIGINT, SIG_DFL);
+    EXPECT_EQ(run("PATH=" + folder + ":$PATH " + folder +
+                  "/launch/mpirun.sh </dev/null"),
+              code);
+  }
+}
+
 TEST_F(LaunchFiles, WantAsManyHostsAsThePlanHasServers) {
   writeLaunchFiles(twoServers(), folder);
   EXPECT_EQ(

@@ -53,6 +53,11 @@ bool allGone(const std::string &folder) {
   return false;
 }
 
+bool isStopped(pid_t pid) {
+  return readText("/proc/" + std::to_string(pid) + "/stat").find(") T ") !=
+         std::string::npos;
+}
+
 /// Waits until a rank is stopped or the first of them is gone; seconds since
 /// the process was started. None when the job ended without either.
 std::optional<double> secondsUntilALoss(const std::string &folder,
@@ -63,12 +68,9 @@ std::optional<double> secondsUntilALoss(const std::string &folder,
     if (ranks.size() < most)
       return process.age();
     most = ranks.size();
-    for (pid_t pid : ranks) {
-      const std::string state =
-          readText("/proc/" + std::to_string(pid) + "/stat");
-      if (state.find(") T ") != std::string::npos)
+    for (pid_t pid : ranks)
+      if (isStopped(pid))
         return process.age();
-    }
     usleep(5000);
   }
   return std::nullopt;
@@ -197,6 +199,34 @@ TEST(Fault, ProcessesThatAreOnlyNumberedFindEachOther) {
   }
 }
 
+TEST(Fault, AllWhoHaveDiedAreTold) {
+  const std::string folder = freshFolder("two_deaths");
+  writePlan(scenarioNamed("four"), folder);
+  auto ranks = fourNumbered(folder, {"--steps", "100000", "--timeout", "20"},
+                            {"PIPEC_TEST_SLEEP_US=500"});
+  for (int i = 0; i < 3000 && readText(folder + "/metrics.jsonl").empty(); ++i)
+    usleep(10000);
+  // Who watches sees both at once.
+  kill(ranks[0]->pid(), SIGSTOP);
+  for (int i = 0; i < 1000 && !isStopped(ranks[0]->pid()); ++i)
+    usleep(1000);
+  for (int rank : {2, 3}) {
+    kill(ranks[rank]->pid(), SIGKILL);
+    EXPECT_EQ(ranks[rank]->wait(10).code, 128 + SIGKILL);
+  }
+  kill(ranks[0]->pid(), SIGCONT);
+  for (int rank : {0, 1}) {
+    const Outcome run = ranks[rank]->wait(60);
+    EXPECT_EQ(run.code, 76) << run.errors;
+    EXPECT_THAT(run.errors,
+                testing::ContainsRegex(
+                    "rank ([23]) \\(stage [23]\\) has died.*; rank [23] "
+                    "\\(stage [23]\\) has died, too"));
+    for (const char *name : {"rank 2 (stage 2)", "rank 3 (stage 3)"})
+      EXPECT_THAT(run.errors, HasSubstr(name + std::string(" has died")));
+  }
+}
+
 /// As when a machine is suspended: nobody was there to wait.
 TEST(Fault, APauseOfAllProcessesIsNoLoss) {
   const std::string folder = freshFolder("paused");
@@ -296,6 +326,28 @@ TEST(Fault, ARankThatDiesBeforeAnybodyWatchesEndsTheJob) {
                           " has waited for all ranks to connect for --timeout "
                           "3 s; one of them has died, stopped or not been "
                           "started"));
+  EXPECT_TRUE(allGone(folder));
+}
+
+/// Ranks wait for --timeout once, not to connect and then again to start.
+TEST(Fault, ARankThatComesLateAndDiesIsNotWaitedForTwice) {
+  const std::string folder = freshFolder("late_and_gone");
+  writePlan(scenarioNamed("four"), folder);
+  std::vector<std::string> command = {
+      "mpirun", "--oversubscribe",  "--allow-run-as-root", "-n",
+      "4",      "--enable-recovery"};
+  for (const std::string &word :
+       toolCommand(folder, {"--steps", "8", "--timeout", "6"}))
+    command.push_back(word);
+  const Outcome run =
+      Process(command, folder,
+              {"LD_PRELOAD=" PIPEC_MEETING, "PIPEC_TEST_LATE_AND_GONE=0"})
+          .wait(30);
+  EXPECT_LT(run.seconds, 9); // 4 + 6 would be 10
+  for (const char *rank : {"1", "2", "3"})
+    EXPECT_THAT(run.errors, HasSubstr(std::string("rank ") + rank +
+                                      " has waited for all ranks to start for "
+                                      "--timeout 6 s"));
   EXPECT_TRUE(allGone(folder));
 }
 
