@@ -85,7 +85,7 @@ static plan::KernelWork maxPoolWork(const PipecPool &d, bool divides,
   shape.planes = static_cast<double>(d.n * d.c);
   shape.lines = shape.planes * product(d.out, last);
   const int64_t inside = taps <= kMostTaps ? insideOf(d) : 0;
-  const bool together = d.stride[last] <= 2 && inside >= lanes;
+  const bool together = d.stride[last] <= 2;
   const double perLine = shape.lines * static_cast<double>(taps);
   if (together)
     shape.vectors = perLine * static_cast<double>((inside + lanes - 1) / lanes);

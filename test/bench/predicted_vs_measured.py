@@ -4,15 +4,16 @@
 Usage: predicted_vs_measured.py BIN FOLDER [MODEL ...] [--ranks 1,2,4] [--strategy 1f1b] [--other gpipe] [--seconds 1]
        [--repeats 4] [--threads N] [--run-with 'nice -n -20'] [--cluster RANKS=FILE] [--markdown]
 
-BIN holds pipec and pipec-run; FOLDER/MODEL/ holds model.onnx, golden.json (pipec_args: the options of training) and one
-.npy file for each input, as test/models has them; examples/gpt2 works with its tokens.npy made. For every model and
-number of ranks: `pipec calibrate` once, a plan made with it, and --repeats runs of it and one more, of which each writes a
-profile. Errors of what is predicted: "calibrated" against the median run; "profile", a plan of the same stages made with
-a profile, against the run after the one that wrote it; the last, a plan of strategy --other made with the same profile,
-against a run of that plan, which no profile knows; medians over the runs. The time of a run is that of its median step,
-the first one left out. Every rank has the threads that pipec-run gives it, or --threads. Calibration and runs begin with
-the words of --run-with, which is where a machine is kept quiet. Memory is compared byte for byte. Needs Python's standard
-library alone.
+BIN holds pipec and pipec-run; FOLDER/MODEL/ holds model.onnx, golden.json (pipec_args: the options of training) and
+one .npy file for each input, as test/models has them; examples/gpt2 works with its tokens.npy made. For every model
+and number of ranks: `pipec calibrate` once, a plan made with it, and --repeats runs of it and one more, of which each
+writes a profile. Errors of what is predicted: "calibrated" against the median run; "profile", a plan of the same
+stages made with a profile, against the run after the one that wrote it, beside "own", the same against the run that
+wrote it, and "apart", by how much one run differs from the next, which is all that keeps the two from being equal;
+the last, a plan of strategy --other made with the same profile, against a run of that plan, which no profile knows;
+medians over the runs. The time of a run is that of its median step, the first one left out. Every rank has the
+threads that pipec-run gives it, or --threads. Calibration and runs begin with the words of --run-with, which is where
+a machine is kept quiet. Memory is compared byte for byte. Needs Python's standard library alone.
 """
 import argparse, json, os, pathlib, shlex, statistics, subprocess, tempfile
 
@@ -89,9 +90,12 @@ def measure(case, ranks, options, cluster):
     ms = lambda s: f"{s * 1e3:.3g}"
     error = lambda ratio: f"{100 * (ratio - 1):+.0f} %"
     errors = lambda said, took: error(middle(p / t for p, t in zip(said, took)))
+    own = profiled(options.strategy)
+    apart = 1 + middle(abs(after / before - 1) for before, after in zip(times, times[1:]))
     return [case.folder.name, str(ranks), ms(middle(times)), f"{ms(min(times))} - {ms(max(times))}",
-            error(predicted[options.strategy] / middle(times)), errors(profiled(options.strategy), times[1:]),
-            errors(profiled(options.other), others), "equal" if all(same for _, same in runs) else "differs"]
+            error(predicted[options.strategy] / middle(times)), errors(own, times[1:]), errors(own, times),
+            error(apart), errors(profiled(options.other), others),
+            "equal" if all(same for _, same in runs) else "differs"]
 
 
 def main():
@@ -111,7 +115,8 @@ def main():
     parser.add_argument("--markdown", action="store_true")
     options = parser.parse_args()
     names = options.models or sorted(f.name for f in options.folder.iterdir() if (f / "golden.json").exists())
-    rows = [["model", "ranks", "measured ms", "runs", "calibrated", "profile", options.other, "memory"]]
+    rows = [["model", "ranks", "measured ms", "runs", "calibrated", "profile", "own", "apart",
+             options.other, "memory"]]
     known = dict(entry.split("=", 1) for entry in options.cluster)
     with tempfile.TemporaryDirectory() as scratch:
         for ranks in options.ranks.split(","):

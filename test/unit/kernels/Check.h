@@ -17,6 +17,7 @@
 #include <limits>
 #include <memory>
 #include <new>
+#include <sys/mman.h>
 #include <vector>
 
 namespace pipec::test {
@@ -127,5 +128,30 @@ template <typename Body> void forThreadCounts(const Body &body) {
   }
   pipec_set_threads(2);
 }
+
+/// Memory between two pages that may not be read.
+class Guarded {
+public:
+  explicit Guarded(int64_t count)
+      : size((count * sizeof(float) + kPage - 1) / kPage * kPage),
+        pages(static_cast<char *>(mmap(nullptr, size + 2 * kPage, PROT_NONE,
+                                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))) {
+    mprotect(pages + kPage, size, PROT_READ | PROT_WRITE);
+  }
+  ~Guarded() { munmap(pages, size + 2 * kPage); }
+  Guarded(const Guarded &) = delete;
+  Guarded &operator=(const Guarded &) = delete;
+
+  /// So many numbers right after the first, or right before the second.
+  float *first() { return reinterpret_cast<float *>(pages + kPage); }
+  float *last(int64_t count) {
+    return reinterpret_cast<float *>(pages + kPage + size) - count;
+  }
+
+private:
+  static constexpr size_t kPage = 4096;
+  size_t size;
+  char *pages;
+};
 
 } // namespace pipec::test

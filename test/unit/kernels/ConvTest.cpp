@@ -356,6 +356,37 @@ TEST(ConvScratch, DoesNotDependOnThreads) {
     }
 }
 
+/// Sums of rows take whole vectors, whose last may be half outside: it is not
+/// read.
+TEST(Conv, RowsReadNothingBeyond) {
+  Guarded image(4096), gradient(4096);
+  for (int64_t width = 1; width <= 40; width += width < 20 ? 1 : 5)
+    for (int64_t kernel : {1, 3, 5})
+      for (int64_t stride : {1, 2, 3}) {
+        PipecConv d = {};
+        d.spatial_rank = 2, d.groups = 1, d.n = d.c = d.o = 1;
+        d.in[0] = 6, d.in[1] = width;
+        int64_t out = 1;
+        for (int a = 0; a < 2; ++a) {
+          d.kernel[a] = kernel, d.stride[a] = stride, d.dilation[a] = 1;
+          d.pad_lo[a] = d.pad_hi[a] = kernel / 2;
+          d.out[a] = (d.in[a] + kernel / 2 * 2 - kernel) / stride + 1;
+          out *= d.out[a];
+        }
+        const int64_t in = 6 * width;
+        ASSERT_EQ(pipec_conv_path(&d, PIPEC_CONV_FORWARD), PIPEC_CONV_ROWS);
+        std::vector<float> w(kernel * kernel, 1), more(in + out, 0);
+        for (bool last : {false, true}) {
+          float *x = last ? image.last(in) : image.first();
+          float *dy = last ? gradient.last(out) : gradient.first();
+          std::fill_n(x, in, 1.0f), std::fill_n(dy, out, 1.0f);
+          pipec_conv_forward(&d, x, w.data(), dy, more.data());
+          pipec_conv_backward_weight(&d, x, dy, w.data(), more.data());
+          pipec_conv_backward_input(&d, dy, w.data(), x, more.data());
+        }
+      }
+}
+
 TEST(ConvPrepare, ServesAllKindsAndRepeatedCalls) {
   Problem<float> p(kCases[1]);
   for (int repeat = 0; repeat < 2; ++repeat)

@@ -204,6 +204,31 @@ PipecPool row(int64_t in, int64_t out, int64_t kernel, int64_t stride) {
   return d;
 }
 
+/// Rows of few windows are taken whole, too, and nothing beyond them is read.
+TEST(Pool, NarrowRowsReadAndWriteNothingBeyond) {
+  Guarded memory(1024);
+  for (int64_t kernel = 1; kernel <= 3; ++kernel)
+    for (int64_t stride = 1; stride <= 3; ++stride)
+      for (int64_t out = 1; out <= 40; ++out) {
+        const int64_t in = (out - 1) * stride + kernel;
+        float *x = memory.last(in);
+        for (int64_t i = 0; i < in; ++i)
+          x[i] = float((i * 37 + 11) % 101) - 50;
+        std::vector<float> y(out + 1, -99);
+        std::vector<int32_t> index(out + 1, -99);
+        const PipecPool d = row(in, out, kernel, stride);
+        pipec_max_pool(&d, x, y.data(), index.data());
+        for (int64_t o = 0; o < out; ++o) {
+          const float *first = x + o * stride;
+          const float *best = std::max_element(first, first + kernel);
+          ASSERT_EQ(y[o], *best) << in << " " << kernel << " " << stride;
+          ASSERT_EQ(index[o], best - x);
+        }
+        ASSERT_EQ(y[out], -99);
+        ASSERT_EQ(index[out], -99);
+      }
+}
+
 TEST(Pool, MaximumTakesNanAndTheFirstOfEquals) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const float inf = std::numeric_limits<float>::infinity();

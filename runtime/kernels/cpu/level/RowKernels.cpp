@@ -21,6 +21,19 @@ template <int... I> struct LaneLists<0, I...> {
     return __builtin_shufflevector(low, cpu::load(from + lanes - 1),
                                    (2 * I < lanes ? 2 * I : 2 * I + 1)...);
   }
+
+  /// The first `count` of them, at least one, and zeros or repetitions.
+  template <typename T>
+  static Vector<T> loadSome(const T *from, int64_t step, int64_t count) {
+    constexpr int64_t lanes = kLanes<T>;
+    const int64_t all = step * (count - 1) + 1;
+    const Vector<T> low = loadLanes(from, all < lanes ? all : lanes);
+    if (step == 1)
+      return low;
+    const Vector<T> high =
+        all > lanes ? loadLanes(from + lanes, all - lanes) : Vector<T>{};
+    return __builtin_shufflevector(low, high, (2 * I)...);
+  }
 };
 
 template <typename T>
@@ -342,38 +355,68 @@ void dots(T *sums, const T *dy, int64_t n, const T *const *rows,
 // Maxima
 //===----------------------------------------------------------------------===//
 
-template <typename T>
-void maximumVector(T *best, int32_t *where, const T *const *rows,
-                   const int32_t *at, int64_t i, int64_t terms, int64_t step) {
-  constexpr int lanes = kLanes<T>;
+template <typename T> struct Maxima {
   typedef int32_t Places
-      __attribute__((vector_size(lanes * 4), aligned(alignof(int32_t))));
-  using Lists = LaneLists<lanes>;
-  Places offset;
-  for (int l = 0; l < lanes; ++l)
-    offset[l] = int32_t((i + l) * step);
-  Vector<T> top = Lists::load(rows[0] + i * step, step);
-  Places place = offset + at[0];
-  for (int64_t t = 1; t < terms; ++t) {
-    const Vector<T> v = Lists::load(rows[t] + i * step, step);
-    const auto take = (v > top) | (v != v);
-    top = take ? v : top;
-    place = __builtin_convertvector(take, Places) ? offset + at[t] : place;
+      __attribute__((vector_size(kLanes<T> * 4), aligned(alignof(int32_t))));
+  Vector<T> top;
+  Places place;
+
+  /// Of output positions from i on; load(row) gives what one row has for them.
+  template <typename Load>
+  Maxima(const T *const *rows, const int32_t *at, int64_t i, int64_t terms,
+         int64_t step, const Load &load) {
+    Places offset;
+    for (int l = 0; l < kLanes<T>; ++l)
+      offset[l] = int32_t((i + l) * step);
+    top = load(rows[0] + i * step);
+    place = offset + at[0];
+    for (int64_t t = 1; t < terms; ++t) {
+      const Vector<T> v = load(rows[t] + i * step);
+      const auto take = (v > top) | (v != v);
+      top = take ? v : top;
+      place = __builtin_convertvector(take, Places) ? offset + at[t] : place;
+    }
   }
-  *reinterpret_cast<Vector<T> *>(best + i) = top;
-  *reinterpret_cast<Places *>(where + i) = place;
+
+  void store(T *best, int32_t *where) const {
+    *reinterpret_cast<Vector<T> *>(best) = top;
+    *reinterpret_cast<Places *>(where) = place;
+  }
+  void storeSome(T *best, int32_t *where, int64_t count) const {
+    storeLanes<T>(best, top, count);
+    for (int64_t l = 0; l < count; ++l)
+      where[l] = place[l];
+  }
+};
+template <>
+void Maxima<float>::storeSome(float *best, int32_t *where,
+                              int64_t count) const {
+  storeLanes<float>(best, top, count);
+  storeLanes<float>(reinterpret_cast<float *>(where), Vector<float>(place),
+                    count);
 }
 
 template <typename T>
 void maximum(T *best, int32_t *where, int64_t n, const T *const *rows,
              const int32_t *at, int64_t terms, int64_t step) {
   constexpr int64_t lanes = kLanes<T>;
-  int64_t i = 0;
-  if (step <= 2 && n >= lanes)
-    for (; i < n; i += lanes) // the last vector may overlap the one before
-      maximumVector<T>(best, where, rows, at, i + lanes <= n ? i : n - lanes,
-                       terms, step);
-  for (; i < n; ++i) {
+  using Lists = LaneLists<lanes>;
+  if (step <= 2 && n >= lanes) {
+    for (int64_t i = 0; i < n; i += lanes) {
+      // The last vector may overlap the one before.
+      const int64_t from = i + lanes <= n ? i : n - lanes;
+      Maxima<T>(rows, at, from, terms, step, [&](const T *row) {
+        return Lists::load(row, step);
+      }).store(best + from, where + from);
+    }
+    return;
+  }
+  if (step <= 2 && n > 0)
+    return Maxima<T>(
+               rows, at, 0, terms, step,
+               [&](const T *row) { return Lists::loadSome(row, step, n); })
+        .storeSome(best, where, n);
+  for (int64_t i = 0; i < n; ++i) {
     best[i] = rows[0][i * step];
     where[i] = int32_t(at[0] + i * step);
     for (int64_t t = 1; t < terms; ++t) {
