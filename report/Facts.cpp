@@ -175,6 +175,24 @@ std::string scheduleLine(const plan::Plan &plan) {
   return text;
 }
 
+double longestTask(const plan::Plan &plan) {
+  double longest = 0;
+  for (const plan::Stage &stage : plan.stages)
+    longest =
+        std::max({longest, stage.cost.forward_s,
+                  stage.cost.backward_input_s +
+                      (stage.split_backward ? 0 : stage.cost.backward_weight_s),
+                  stage.cost.backward_weight_s});
+  return longest;
+}
+
+int64_t highestPeak(const plan::Plan &plan) {
+  int64_t highest = 0;
+  for (const plan::Rank &rank : plan.ranks)
+    highest = std::max(highest, rank.peak_bytes);
+  return highest;
+}
+
 std::string predictedLine(const plan::Plan &plan) {
   const plan::Predicted &p = plan.predicted;
   return seconds(p.step_s) + " a step · " + number(p.samples_per_s) +
@@ -190,9 +208,9 @@ std::string baselineLine(const plan::Plan &plan, const plan::BaselineRow &row) {
     return name + "does not fit" + note;
   if (!(row.step_s > 0))
     return name + "does not apply" + note;
-  return name + seconds(row.step_s) + " a step · " + number(row.samples_per_s) +
-         " samples/s · " + ratio(row.step_s, plan.predicted.step_s) +
-         " the time" + note;
+  return name + seconds(row.step_s, plan.predicted.step_s) + " a step · " +
+         number(row.samples_per_s) + " samples/s · " +
+         ratio(row.step_s, plan.predicted.step_s) + " the time" + note;
 }
 
 std::vector<std::vector<int>> stagesOfWeights(const plan::Plan &plan) {

@@ -23,6 +23,10 @@ std::string trainedLine(const plan::Plan &plan);  ///< tensors and elements
 std::string trainingLine(const plan::Plan &plan); ///< loss, optimizer, batch
 std::string planLine(const plan::Plan &plan);     ///< strategy and devices
 std::string scheduleLine(const plan::Plan &plan); ///< name, bubble, definition
+/// What the others of their kind stand beside: the longest task of a stage, the
+/// peak of the fullest rank.
+double longestTask(const plan::Plan &plan);
+int64_t highestPeak(const plan::Plan &plan);
 std::string predictedLine(const plan::Plan &plan);
 std::string baselineLine(const plan::Plan &plan, const plan::BaselineRow &row);
 

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <iterator>
+#include <optional>
 
 namespace pipec::report {
 
@@ -39,29 +41,73 @@ std::string number(double value) {
              : print(("%." + std::to_string(digits) + "f").c_str(), value);
 }
 
+namespace {
+
+struct Unit {
+  const char *name;
+  double size;
+};
+
+/// In `unit`, unless that leaves too little of the number or too much.
+std::optional<std::string> inUnit(double value, const Unit &unit) {
+  const double size = std::abs(value) / unit.size;
+  if (!std::isfinite(value) || size < 0.01 || size >= 10000)
+    return std::nullopt;
+  return number(value / unit.size) + " " + unit.name;
+}
+
+Unit timeUnit(double s) {
+  const double size = std::abs(s);
+  if (size >= 0.9995)
+    return {"s", 1};
+  return size >= 0.9995e-3 ? Unit{"ms", 1e-3} : Unit{"us", 1e-6};
+}
+
+Unit byteUnit(double n) {
+  static constexpr Unit kUnits[] = {{"B", 1},
+                                    {"KiB", 0x1p10},
+                                    {"MiB", 0x1p20},
+                                    {"GiB", 0x1p30},
+                                    {"TiB", 0x1p40}};
+  size_t at = 0;
+  while (std::abs(n) / kUnits[at].size >= 1000 && at + 1 < std::size(kUnits))
+    ++at;
+  return kUnits[at];
+}
+
+constexpr double kLong = 120; ///< seconds that are told as minutes
+
+} // namespace
+
 std::string seconds(double s) {
   if (!std::isfinite(s))
     return "-";
-  double size = std::abs(s);
-  if (size >= 120)
+  if (std::abs(s) >= kLong)
     return print("%.1f min", s / 60);
-  if (size >= 0.9995)
-    return threeDigits(s) + " s";
-  if (size >= 0.9995e-3)
-    return threeDigits(s * 1e3) + " ms";
-  return size == 0 ? "0 s" : threeDigits(s * 1e6) + " us";
+  if (s == 0)
+    return "0 s";
+  const Unit unit = timeUnit(s);
+  return threeDigits(s / unit.size) + " " + unit.name;
+}
+
+std::string seconds(double s, double beside) {
+  if (std::abs(beside) >= kLong || !std::isfinite(beside))
+    return seconds(s);
+  return inUnit(s, timeUnit(beside)).value_or(seconds(s));
 }
 
 std::string bytes(int64_t n) {
-  static const char *const kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  double value = static_cast<double>(n);
-  int unit = 0;
-  while (std::abs(value) >= 1000 && unit < 4) {
-    value /= 1024;
-    ++unit;
-  }
-  return (unit == 0 ? std::to_string(n) : threeDigits(value)) + " " +
-         kUnits[unit];
+  const auto value = static_cast<double>(n);
+  const Unit unit = byteUnit(value);
+  return (unit.size == 1 ? std::to_string(n) : threeDigits(value / unit.size)) +
+         " " + unit.name;
+}
+
+std::string bytes(int64_t n, int64_t beside) {
+  const Unit unit = byteUnit(static_cast<double>(beside));
+  if (unit.size == 1)
+    return bytes(n);
+  return inUnit(static_cast<double>(n), unit).value_or(bytes(n));
 }
 
 std::string count(int64_t n) {

@@ -11,6 +11,10 @@ namespace pipec::report {
 std::string seconds(double s);
 /// "12.3 MiB".
 std::string bytes(int64_t n);
+/// The same in the unit of a number that it stands beside, so that a block has
+/// one; in its own where it is far from that one.
+std::string seconds(double s, double beside);
+std::string bytes(int64_t n, int64_t beside);
 /// "1.23 M"; below 10000 all digits.
 std::string count(int64_t n);
 /// "27.3 %" of a share.

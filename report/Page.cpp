@@ -80,9 +80,6 @@ private:
 
   std::string tiles() const {
     const plan::Predicted &p = plan.predicted;
-    int64_t peak = 0;
-    for (const plan::Rank &rank : plan.ranks)
-      peak = std::max(peak, rank.peak_bytes);
     std::string html = "<section class=\"tiles\">\n";
     html += tile(seconds(p.step_s), "a step, predicted");
     if (run)
@@ -90,7 +87,8 @@ private:
     html += tile(number(run ? run->samples_per_s : p.samples_per_s),
                  run ? "samples/s, measured" : "samples/s, predicted");
     html += tile(percent(p.bubble), "bubble: idle share of all ranks' time");
-    return html + tile(bytes(peak), "peak memory of the largest rank") +
+    return html +
+           tile(bytes(highestPeak(plan)), "peak memory of the largest rank") +
            "</section>\n";
   }
 
@@ -111,7 +109,8 @@ private:
 
   std::string comparison() const {
     HtmlTable step({"", ">predicted", ">measured", ">measured/predicted"});
-    step.row({"step", seconds(plan.predicted.step_s), seconds(run->step_s),
+    step.row({"step", seconds(plan.predicted.step_s),
+              seconds(run->step_s, plan.predicted.step_s),
               ratio(run->step_s, plan.predicted.step_s)});
     step.row({"samples/s", number(plan.predicted.samples_per_s),
               number(run->samples_per_s),
@@ -119,14 +118,17 @@ private:
     HtmlTable ranks({"rank", ">peak memory, predicted", ">measured",
                      ">busy in a step, predicted", ">measured",
                      ">whole process"});
+    const int64_t highest = highestPeak(plan);
+    const double step_s = plan.predicted.step_s;
     for (const MeasuredRank &rank : run->ranks) {
       int64_t peak = plan.ranks[rank.rank].peak_bytes;
-      ranks.row({std::to_string(rank.rank), bytes(peak),
-                 rank.peak_bytes == peak ? "equal to the byte"
-                                         : bytes(rank.peak_bytes),
-                 prediction ? seconds(busy(rank.rank)) : "",
-                 seconds(rank.busy_s),
-                 rank.process_bytes > 0 ? bytes(rank.process_bytes) : ""});
+      ranks.row(
+          {std::to_string(rank.rank), bytes(peak, highest),
+           rank.peak_bytes == peak ? "equal to the byte"
+                                   : bytes(rank.peak_bytes, highest),
+           prediction ? seconds(busy(rank.rank), step_s) : "",
+           seconds(rank.busy_s, step_s),
+           rank.process_bytes > 0 ? bytes(rank.process_bytes, highest) : ""});
     }
     return "<h3>Predicted and measured</h3>\n" + step.finish() + ranks.finish();
   }
@@ -198,6 +200,7 @@ private:
     else
       names.push_back(">backward");
     HtmlTable table(names);
+    const double longest = longestTask(plan);
     for (const plan::Stage &s : plan.stages) {
       const plan::Cost &cost = s.cost;
       std::vector<std::string> row = {std::to_string(s.id),
@@ -206,12 +209,13 @@ private:
                                       ranges(s.ranks),
                                       count(s.parameters),
                                       std::to_string(s.versions),
-                                      seconds(cost.forward_s)};
+                                      seconds(cost.forward_s, longest)};
       if (split)
-        row.insert(row.end(), {seconds(cost.backward_input_s),
-                               seconds(cost.backward_weight_s)});
+        row.insert(row.end(), {seconds(cost.backward_input_s, longest),
+                               seconds(cost.backward_weight_s, longest)});
       else
-        row.push_back(seconds(cost.backward_input_s + cost.backward_weight_s));
+        row.push_back(
+            seconds(cost.backward_input_s + cost.backward_weight_s, longest));
       table.row(row);
     }
     return "<section><h2>Stages</h2>\n<p class=\"note\">Times are of one "
@@ -222,12 +226,15 @@ private:
   std::string memory() const {
     HtmlTable table({"ranks", ">peak", ">weights", ">gradients", ">optimizer",
                      ">stash", ">workspace", ">other"});
+    const auto shown = [peak = highestPeak(plan)](int64_t n) {
+      return bytes(n, peak);
+    };
     for (const RankGroup &group : equalRanks(plan)) {
       const plan::Rank &r = plan.ranks[group.ranks[0]];
-      table.row({ranges(group.ranks), bytes(r.peak_bytes),
-                 bytes(r.weights_bytes), bytes(r.gradients_bytes),
-                 bytes(r.optimizer_bytes), bytes(r.stash_bytes),
-                 bytes(r.workspace_bytes), bytes(r.other_bytes)});
+      table.row({ranges(group.ranks), shown(r.peak_bytes),
+                 shown(r.weights_bytes), shown(r.gradients_bytes),
+                 shown(r.optimizer_bytes), shown(r.stash_bytes),
+                 shown(r.workspace_bytes), shown(r.other_bytes)});
     }
     std::string html =
         "<section><h2>Memory</h2>\n<p class=\"note\">Allocated once, at the "
@@ -277,7 +284,7 @@ private:
       bool known = row.fits && row.step_s > 0;
       table.row({row.name,
                  !row.fits ? "does not fit"
-                 : known   ? seconds(row.step_s)
+                 : known   ? seconds(row.step_s, plan.predicted.step_s)
                            : "does not apply",
                  known ? number(row.samples_per_s) : "",
                  known ? ratio(row.step_s, plan.predicted.step_s) : "",

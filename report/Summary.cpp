@@ -51,6 +51,7 @@ std::string stageTable(const plan::Plan &plan, size_t limit, int columns) {
   if (split)
     names.push_back(">W");
   TextTable table(names);
+  const double longest = longestTask(plan);
   for (const plan::Stage &stage : plan.stages) {
     double backward = stage.cost.backward_input_s +
                       (split ? 0 : stage.cost.backward_weight_s);
@@ -60,25 +61,28 @@ std::string stageTable(const plan::Plan &plan, size_t limit, int columns) {
         count(stage.last_node - stage.first_node + 1),
         ranges(stage.ranks),
         count(stage.parameters),
-        seconds(stage.cost.forward_s)};
+        seconds(stage.cost.forward_s, longest)};
     if (trains)
-      row.push_back(seconds(backward));
+      row.push_back(seconds(backward, longest));
     if (split)
-      row.push_back(seconds(stage.cost.backward_weight_s));
+      row.push_back(seconds(stage.cost.backward_weight_s, longest));
     table.add(row);
   }
   return table.text(limit);
 }
 
 std::string memoryTable(const plan::Plan &plan, size_t limit) {
+  const auto shown = [peak = highestPeak(plan)](int64_t n) {
+    return bytes(n, peak);
+  };
   if (plan::forwardOnly(plan)) { // nothing is kept for a backward pass
     TextTable table(
         {"rank", ">peak", ">workspace", ">weights, inputs, outputs"});
     for (const RankGroup &group : equalRanks(plan)) {
       const plan::Rank &rank = plan.ranks[group.ranks[0]];
-      table.add({ranges(group.ranks), bytes(rank.peak_bytes),
-                 bytes(rank.workspace_bytes),
-                 bytes(rank.peak_bytes - rank.workspace_bytes)});
+      table.add({ranges(group.ranks), shown(rank.peak_bytes),
+                 shown(rank.workspace_bytes),
+                 shown(rank.peak_bytes - rank.workspace_bytes)});
     }
     return table.text(limit);
   }
@@ -86,10 +90,10 @@ std::string memoryTable(const plan::Plan &plan, size_t limit) {
                    ">stash", ">workspace", ">other"});
   for (const RankGroup &group : equalRanks(plan)) {
     const plan::Rank &rank = plan.ranks[group.ranks[0]];
-    table.add({ranges(group.ranks), bytes(rank.peak_bytes),
-               bytes(rank.weights_bytes), bytes(rank.gradients_bytes),
-               bytes(rank.optimizer_bytes), bytes(rank.stash_bytes),
-               bytes(rank.workspace_bytes), bytes(rank.other_bytes)});
+    table.add({ranges(group.ranks), shown(rank.peak_bytes),
+               shown(rank.weights_bytes), shown(rank.gradients_bytes),
+               shown(rank.optimizer_bytes), shown(rank.stash_bytes),
+               shown(rank.workspace_bytes), shown(rank.other_bytes)});
   }
   return table.text(limit);
 }
@@ -194,25 +198,27 @@ static std::string remedy(const plan::Plan &plan, const MeasuredRun &run) {
 
 std::string runSummary(const plan::Plan &plan, const MeasuredRun &run) {
   TextTable table({"", ">predicted", ">measured", ">ratio"});
-  table.add({"step", seconds(plan.predicted.step_s), seconds(run.step_s),
+  table.add({"step", seconds(plan.predicted.step_s),
+             seconds(run.step_s, plan.predicted.step_s),
              ratio(run.step_s, plan.predicted.step_s)});
   table.add({"samples/s", number(plan.predicted.samples_per_s),
              number(run.samples_per_s),
              ratio(run.samples_per_s, plan.predicted.samples_per_s)});
+  const int64_t peak = highestPeak(plan);
   for (const MeasuredRank &rank : run.ranks) {
     if (rank.peak_bytes == 0 ||
         rank.rank >= static_cast<int>(plan.ranks.size()))
       continue;
     int64_t predicted = plan.ranks[rank.rank].peak_bytes;
-    table.add({"peak of rank " + std::to_string(rank.rank), bytes(predicted),
-               bytes(rank.peak_bytes),
+    table.add({"peak of rank " + std::to_string(rank.rank),
+               bytes(predicted, peak), bytes(rank.peak_bytes, peak),
                rank.peak_bytes == predicted
                    ? "equal"
                    : ratio(static_cast<double>(rank.peak_bytes),
                            static_cast<double>(predicted))});
     if (rank.overhead_bytes)
-      table.add(
-          {"  context, libraries, code", "", bytes(rank.overhead_bytes), ""});
+      table.add({"  context, libraries, code", "",
+                 bytes(rank.overhead_bytes, peak), ""});
   }
   return table.text() + remedy(plan, run);
 }

@@ -73,6 +73,10 @@ const Val &image(NodeContext &c, size_t i) {
 }
 
 Val addChannelBias(NodeContext &c, const Val &y, const Val &bias) {
+  if (bias.getShape() != ArrayRef<int64_t>({y.dim(1)}))
+    c.fail("its bias has the shape " + shapeText(bias.getShape()) + " for " +
+               std::to_string(y.dim(1)) + " channels",
+           "the file is malformed; export the model again");
   SmallVector<int64_t> shape(y.getRank(), 1);
   shape[1] = y.dim(1);
   return c.e.add(y, c.e.reshape(bias, shape));

@@ -23,6 +23,23 @@ TEST(Format, BytesAreBinary) {
   EXPECT_EQ(bytes(1023 * 1024), "1.00 MiB");
 }
 
+TEST(Format, NumbersOfABlockHaveOneUnit) {
+  EXPECT_EQ(bytes(602 << 10, 12 << 20), "0.588 MiB");
+  EXPECT_EQ(bytes(12 << 20, 12 << 20), "12.0 MiB");
+  EXPECT_EQ(bytes(900 << 20, 12 << 20), "900 MiB");
+  EXPECT_EQ(bytes(1200 << 20, 12 << 20), "1200 MiB");
+  EXPECT_EQ(bytes(0, 12 << 20), "0 B");
+  EXPECT_EQ(bytes(2 << 10, 12 << 20), "2.00 KiB");
+  EXPECT_EQ(bytes(100, 200), "100 B");
+  EXPECT_EQ(bytes(int64_t(1) << 40, 12 << 20), "1.00 TiB");
+  EXPECT_EQ(seconds(1.02, 0.0914), "1020 ms");
+  EXPECT_EQ(seconds(0.0914, 1.02), "0.0914 s");
+  EXPECT_EQ(seconds(0.00914, 1.02), "9.14 ms");
+  EXPECT_EQ(seconds(0, 1.02), "0 s");
+  EXPECT_EQ(seconds(90, 300), "90.0 s");
+  EXPECT_EQ(seconds(300, 90), "300 s");
+}
+
 TEST(Format, Counts) {
   EXPECT_EQ(count(9999), "9999");
   EXPECT_EQ(count(124439808), "124 M");
