@@ -11,8 +11,7 @@
 namespace pipec::plan {
 
 double crowdedHop(double ringSeconds, double longestTask, double ranksPerCore) {
-  constexpr double kSeen = 3e-6;
-  return std::min(ringSeconds, kSeen + longestTask * ranksPerCore);
+  return std::min(ringSeconds, kSeenSeconds + longestTask * ranksPerCore);
 }
 
 namespace {

@@ -23,6 +23,9 @@ struct Crowd {
   double ringSeconds = 0; ///< DeviceModel::ringSeconds
 };
 
+/// What comes while a rank looks for it is seen after so long.
+inline constexpr double kSeenSeconds = 3e-6;
+
 /// From a message until its receiver computes, s: who waits looks again
 /// whenever the others of its core let it, and sleeps, to be woken within
 /// `ringSeconds`, only where their tasks are longer than such a turn.

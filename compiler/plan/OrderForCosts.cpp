@@ -1,6 +1,6 @@
 #include "compiler/plan/OrderForCosts.h"
 
-#include "compiler/plan/StepModel.h"
+#include "compiler/plan/ScheduleCosts.h"
 #include "compiler/schedule/Generator.h"
 
 #include <algorithm>

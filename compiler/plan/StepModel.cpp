@@ -1,21 +1,17 @@
 #include "compiler/plan/StepModel.h"
 
 #include "compiler/plan/Collective.h"
-#include "compiler/plan/FitCrowd.h"
 #include "compiler/plan/ReduceOverlap.h"
+#include "compiler/plan/ScheduleCosts.h"
 #include "compiler/plan/SharedWeights.h"
 #include "compiler/schedule/Generator.h"
 #include "compiler/schedule/SharedCores.h"
-#include "support/Backoff.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
-
 #include <numeric>
-#include <set>
-#include <span>
 
 namespace pipec::plan {
 
@@ -227,120 +223,6 @@ int64_t StepModel::effort(const std::vector<int> &replicas) const {
     microbatches = (microbatches + replicas[0] - 1) / replicas[0];
   int64_t steps = asked.strategy.barrier ? 1 : kSteps;
   return steps * stages * microbatches * 2 + layout;
-}
-
-/// Ranks that share a core of the fullest server.
-static double ranksPerCore(const Topology &topology,
-                           const std::vector<StagePlan> &stages) {
-  std::map<int, std::set<int>> onServer;
-  if (topology.cores > 0)
-    for (const StagePlan &stage : stages)
-      for (int device : stage.devices)
-        onServer[topology.server(device)].insert(device);
-  size_t most = 0;
-  for (const auto &[server, ranks] : onServer)
-    most = std::max(most, ranks.size());
-  return topology.cores > 0 ? static_cast<double>(most) / topology.cores : 0;
-}
-
-/// Whether ranks outnumber the cores of some server.
-static bool crowded(const Topology &topology,
-                    const std::vector<StagePlan> &stages) {
-  return ranksPerCore(topology, stages) > 1;
-}
-
-/// The longest of a rank's waits for one task of these stages.
-static double longestTask(std::span<const StagePlan> stages) {
-  double longest = 0;
-  for (const StagePlan &stage : stages)
-    longest =
-        std::max({longest, stage.forwardSeconds,
-                  stage.backwardInputSeconds + stage.backwardWeightSeconds});
-  return longest;
-}
-
-/// How much longer tasks take than their costs.
-static double slownessOf(const Topology &topology,
-                         const std::vector<StagePlan> &stages) {
-  return topology.device.stretchFactor *
-         (crowded(topology, stages) ? topology.device.crowdFactor : 1);
-}
-
-double receiveSeconds(const Topology &topology,
-                      const std::vector<StagePlan> &stages, size_t s,
-                      bool backward) {
-  constexpr int64_t kAtOnce = 4096; // bytes that come with their announcement
-  const double turn = topology.device.turnSeconds;
-  if (backward ? s + 1 == stages.size() : s == 0)
-    return turn;
-  const size_t from = backward ? s + 1 : s - 1;
-  const int64_t bytes =
-      backward ? stages[s + 1].receiveGradientBytes : stages[s].receiveBytes;
-  if (bytes <= kAtOnce || stages[from].devices == stages[s].devices ||
-      topology.device.ringSeconds <= 0)
-    return turn;
-  const Link link = boundaryLink(topology, stages[std::min(from, s)].devices,
-                                 stages[std::max(from, s)].devices);
-  return turn + topology.device.takeSeconds +
-         static_cast<double>(bytes) / link.bandwidth;
-}
-
-/// How long a few bytes take to the next stage. A rank with a core of its own
-/// first looks for messages without a sleep: what comes soon, as between stages
-/// of small tasks, is seen at once. Others sleep until they are woken.
-static double latencyBefore(const Topology &topology,
-                            const std::vector<StagePlan> &stages, size_t s,
-                            const Link &link) {
-  constexpr double kSeen = 3e-6;
-  const bool between =
-      link.level + 1 < static_cast<int>(topology.levels.size());
-  const double sharers = ranksPerCore(topology, stages);
-  const double woken = sharers > 1 ? crowdedHop(topology.device.ringSeconds,
-                                                longestTask(stages), sharers)
-                                   : 0;
-  if (between) // servers
-    return link.latency + woken;
-  if (sharers > 1)
-    return woken;
-  const double wait = longestTask({&stages[s - 1], 2});
-  return std::min(link.latency, kSeen + std::max(0.0, wait - kEagerSeconds));
-}
-
-/// What a boundary's message is under way before its receiver can take it:
-/// where that copies the bytes itself, only until it has heard of them.
-static double hopSeconds(const Topology &topology,
-                         const std::vector<StagePlan> &stages, size_t s,
-                         const Link &link, int64_t bytes) {
-  return topology.device.ringSeconds > 0 && bytes > 0
-             ? latencyBefore(topology, stages, s, link)
-             : transferSeconds(link, bytes);
-}
-
-schedule::Costs scheduleCosts(const Topology &topology,
-                              const std::vector<StagePlan> &stages,
-                              int slices) {
-  schedule::Costs costs;
-  const double slower = slownessOf(topology, stages);
-  const double piece = slower / slices;
-  for (size_t s = 0; s < stages.size(); ++s) {
-    costs.forward.push_back(piece * stages[s].forwardSeconds +
-                            receiveSeconds(topology, stages, s, false));
-    costs.backwardInput.push_back(piece * stages[s].backwardInputSeconds +
-                                  receiveSeconds(topology, stages, s, true));
-    costs.backwardWeight.push_back(piece * stages[s].backwardWeightSeconds);
-    if (s > 0) {
-      Link link =
-          boundaryLink(topology, stages[s - 1].devices, stages[s].devices);
-      int64_t bytes =
-          std::max(stages[s].receiveBytes, stages[s].receiveGradientBytes);
-      costs.comm.push_back(
-          hopSeconds(topology, stages, s, link, bytes / slices));
-    }
-  }
-  costs.memoryForward.assign(stages.size(), 0);
-  costs.memoryInput.assign(stages.size(), 0);
-  costs.memoryWeight.assign(stages.size(), 0);
-  return costs;
 }
 
 namespace {

@@ -10,7 +10,7 @@
 
 #include "compiler/plan/IntervalCosts.h"
 #include "compiler/plan/Planner.h"
-#include "compiler/schedule/Costs.h"
+#include "compiler/schedule/Schedule.h"
 
 namespace pipec::plan {
 
@@ -119,19 +119,6 @@ private:
   const IntervalCosts &costs;
   int64_t memoryLimit;
 };
-
-/// Seconds between two tasks, and that stage `s` takes and copies what it gets
-/// forward (or, `backward`, the gradient of what it sends) where receivers do
-/// (DeviceModel::ringSeconds); a few bytes come with their announcement.
-double receiveSeconds(const Topology &topology,
-                      const std::vector<StagePlan> &stages, size_t s,
-                      bool backward);
-
-/// The schedule library's costs of the stages, memory left out; with `slices`
-/// its actions are so many pieces of a microbatch.
-schedule::Costs scheduleCosts(const Topology &topology,
-                              const std::vector<StagePlan> &stages,
-                              int slices = 1);
 
 /// Devices of every stage: neighbours stage by stage, or, with `inside` and
 /// equal replicas, one block of devices per pipeline. A strategy with chunks
