@@ -258,7 +258,11 @@ def PlanMemory : Pass<"pipe-plan-memory", "::mlir::ModuleOp"> {
     %h = pipe.recv 0 from 0 : tensor<4x8xf32>  ->  %h = pipe.load "in" [0] : tensor<4x8xf32>
     pipe.stash %h in "stash" 0                 ->  pipe.store %h, "stash" [0]
     ```
+
+    With `even-rows` (GPUs) matrices whose rows have no whole 16 bytes are kept
+    with a gap behind each row: `pipe.store %logits, "stash" [0] pitch 50304`.
   }];
+  let options = [Option<"evenRows", "even-rows", "bool", "false", "matrices are kept with rows of whole 16 bytes">];
   let dependentDialects = ["::pipec::nn::NNDialect", "::pipec::pipe::PipeDialect"];
 }
 

@@ -87,7 +87,11 @@ void addSplitPhase(OpPassManager &pm, bool splitBackward) {
   pm.addPass(createVerifyStages());
 }
 
-void addMemoryPhase(OpPassManager &pm) { pm.addPass(createPlanMemory()); }
+void addMemoryPhase(OpPassManager &pm, bool evenRows) {
+  PlanMemoryOptions options;
+  options.evenRows = evenRows;
+  pm.addPass(createPlanMemory(options));
+}
 
 void addUpdatePhase(OpPassManager &pm, const std::string &optimizer,
                     ArrayRef<std::string> settings) {

@@ -46,8 +46,8 @@ void addDifferentiatePhase(mlir::OpPassManager &pm, int64_t microbatches,
                            const std::string &recompute);
 /// Stages and tasks, verified.
 void addSplitPhase(mlir::OpPassManager &pm, bool splitBackward);
-/// Regions and offsets.
-void addMemoryPhase(mlir::OpPassManager &pm);
+/// Regions and offsets. `evenRows`: as GPUs like matrices.
+void addMemoryPhase(mlir::OpPassManager &pm, bool evenRows = false);
 /// The optimizer.
 void addUpdatePhase(mlir::OpPassManager &pm, const std::string &optimizer,
                     llvm::ArrayRef<std::string> settings);

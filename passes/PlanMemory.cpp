@@ -1,4 +1,5 @@
 //===- PlanMemory.cpp - regions and offsets of what outlives a task -------===//
+#include "dialects/nn/EvenRows.h"
 #include "dialects/nn/NN.h"
 #include "dialects/pipe/Pipe.h"
 #include "passes/Graph.h"
@@ -26,6 +27,7 @@ int64_t aligned(int64_t bytes) {
 struct Place {
   StringRef region;
   int64_t offset = -1;
+  int64_t pitch = 0; ///< of rows that are padded
 };
 struct Edge {
   int64_t id = 0, bytes = 0, from = 0, to = 0;
@@ -49,10 +51,12 @@ class StageMemory {
 public:
   /// `family`: the stage and those of other pieces of the sequence that use its
   /// weights. `holder`: the memory of the stage whose weights this one uses.
+  /// `evenRows`: what products read is kept with rows that GPUs like.
   StageMemory(ModuleOp stage, std::map<int64_t, Edge> &edges,
-              ArrayRef<ModuleOp> family, const StageMemory *holder)
+              ArrayRef<ModuleOp> family, const StageMemory *holder,
+              bool evenRows)
       : stage(stage), edges(edges), family(family), b(stage.getContext()),
-        id(idOf(stage)), holdsWeights(!holder) {
+        id(idOf(stage)), holdsWeights(!holder), evenRows(evenRows) {
     if (holder)
       places = holder->places, uses = holder->uses;
   }
@@ -134,9 +138,19 @@ private:
   //===--------------------------------------------------------------------===//
 
   void placeStash(pipe::StashOp op) {
-    Place place = take(op.getKind(), byteSize(op.getX().getType()));
+    // What is sent from here, too, stays dense: others read it.
+    const int64_t pitch =
+        evenRows && !isSent(op.getX()) ? evenPitch(op.getX()) : 0;
+    Place place =
+        take(op.getKind(), pipe::placeBytes(op.getX().getType(), pitch));
+    place.pitch = pitch;
     stashPlaces[{op.getKind(), op.getSlot()}] = place;
     valuePlaces[op.getX()] = place;
+  }
+
+  static bool isSent(Value x) {
+    return llvm::any_of(
+        x.getUsers(), [](Operation *user) { return isa<pipe::SendOp>(user); });
   }
 
   Place placeSend(pipe::SendOp op) {
@@ -175,14 +189,14 @@ private:
   void load(Operation *op, Place place) {
     OpBuilder at(op);
     Value y = pipe::LoadOp::create(at, op->getLoc(), op->getResult(0).getType(),
-                                   place.region, place.offset);
+                                   place.region, place.offset, place.pitch);
     op->getResult(0).replaceAllUsesWith(y);
     op->erase();
   }
   void store(Operation *op, Value x, Place place, bool accumulate = false) {
     OpBuilder at(op);
     pipe::StoreOp::create(at, op->getLoc(), x, place.region, place.offset,
-                          accumulate);
+                          accumulate, place.pitch);
     op->erase();
   }
 
@@ -301,6 +315,7 @@ private:
   Builder b;
   int64_t id;
   bool holdsWeights; ///< else another stage of this rank does
+  bool evenRows;
   llvm::StringMap<int64_t> sizes;
   llvm::StringMap<Place> places;
   std::map<std::string, SmallVector<std::pair<int64_t, Place>>> uses;
@@ -312,6 +327,7 @@ private:
 };
 
 struct PlanMemoryPass : public pipec::impl::PlanMemoryBase<PlanMemoryPass> {
+  using PlanMemoryBase::PlanMemoryBase;
   void runOnOperation() override {
     ModuleOp module = getOperation();
     std::map<int64_t, Edge> edges;
@@ -328,7 +344,8 @@ struct PlanMemoryPass : public pipec::impl::PlanMemoryBase<PlanMemoryPass> {
         family.push_back(stages[s]);
       memories.push_back(std::make_unique<StageMemory>(
           stages[i], edges, family,
-          i < count ? nullptr : memories[i % count].get()));
+          i < count ? nullptr : memories[i % count].get(),
+          evenRows.getValue()));
       memories.back()->run();
     }
     writeEdges(module, edges);

@@ -338,7 +338,9 @@ private:
     const auto partition = [&](PassManager &pm) {
       addPartitionPhase(pm, decision.cuts());
     };
-    const auto memory = [&](PassManager &pm) { addMemoryPhase(pm); };
+    const auto memory = [&](PassManager &pm) {
+      addMemoryPhase(pm, /*evenRows=*/forGpus());
+    };
     if (purpose != Purpose::Train)
       return phase("partition", partition) &&
              phase("split",

@@ -26,4 +26,9 @@ llvm::ArrayRef<llvm::StringRef> regionNames();
 /// Position of `region` in regionNames(), or -1.
 int regionIndex(llvm::StringRef region);
 
+/// Strides and bytes of a row-major tensor whose rows (of the last dimension)
+/// lie `pitch` elements apart; 0: side by side.
+llvm::SmallVector<int64_t> placeStrides(mlir::Type type, int64_t pitch);
+int64_t placeBytes(mlir::Type type, int64_t pitch);
+
 } // namespace pipec::pipe

@@ -31,20 +31,54 @@ int pipec::pipe::regionIndex(StringRef region) {
   return it == std::end(kRegions) ? -1 : it - std::begin(kRegions);
 }
 
+SmallVector<int64_t> pipec::pipe::placeStrides(Type type, int64_t pitch) {
+  ArrayRef<int64_t> shape = cast<RankedTensorType>(type).getShape();
+  SmallVector<int64_t> strides(shape.size(), 1);
+  for (size_t d = shape.size(); d-- > 1;)
+    strides[d - 1] = d + 1 == shape.size() && pitch
+                         ? pitch
+                         : strides[d] * std::max<int64_t>(shape[d], 1);
+  return strides;
+}
+
+int64_t pipec::pipe::placeBytes(Type type, int64_t pitch) {
+  auto tensor = cast<RankedTensorType>(type);
+  int64_t elements = tensor.getNumElements();
+  if (pitch && elements)
+    elements = elements / tensor.getShape().back() * pitch;
+  return elements *
+         llvm::divideCeil(tensor.getElementType().getIntOrFloatBitWidth(), 8);
+}
+
+SmallVector<int64_t> LoadOp::strides() {
+  return placeStrides(getY().getType(), getPitch());
+}
+SmallVector<int64_t> StoreOp::strides() {
+  return placeStrides(getX().getType(), getPitch());
+}
+int64_t LoadOp::bytes() { return placeBytes(getY().getType(), getPitch()); }
+int64_t StoreOp::bytes() { return placeBytes(getX().getType(), getPitch()); }
+
 static LogicalResult verifyPlace(Operation *op, StringRef region,
-                                 int64_t offset) {
+                                 int64_t offset, Type type, int64_t pitch) {
   if (regionIndex(region) < 0)
     return op->emitOpError("has an unknown region '") << region << "'";
   if (offset < 0 || offset % 64 != 0)
     return op->emitOpError("needs an offset that is a multiple of 64");
+  auto tensor = cast<RankedTensorType>(type);
+  if (pitch && (tensor.getRank() < 2 || pitch < tensor.getShape().back()))
+    return op->emitOpError("needs a pitch of at least a row of ")
+           << type << ", got " << pitch;
   return success();
 }
 
 LogicalResult LoadOp::verify() {
-  return verifyPlace(*this, getRegion(), getOffset());
+  return verifyPlace(*this, getRegion(), getOffset(), getY().getType(),
+                     getPitch());
 }
 LogicalResult StoreOp::verify() {
-  return verifyPlace(*this, getRegion(), getOffset());
+  return verifyPlace(*this, getRegion(), getOffset(), getX().getType(),
+                     getPitch());
 }
 LogicalResult ScalarOp::verify() {
   bool real =

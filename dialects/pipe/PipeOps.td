@@ -89,17 +89,31 @@ def Pipe_OutputOp : Pipe_Op<"output"> {
 // After
 //===----------------------------------------------------------------------===//
 
+defvar Pipe_placeDeclarations = [{
+  /// Elements from one index of each dimension to the next.
+  llvm::SmallVector<int64_t> strides();
+  /// Bytes from the first element to behind the last row.
+  int64_t bytes();
+}];
+
 def Pipe_LoadOp : Pipe_Op<"load", [DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let summary = "the tensor at `offset` bytes of `region`";
-  let arguments = (ins StrAttr:$region, I64Attr:$offset);
+  let description = [{
+    Row-major. With a `pitch` so many elements lie between the beginnings of two
+    rows (of the last dimension), of which those behind the row mean nothing.
+  }];
+  let arguments = (ins StrAttr:$region, I64Attr:$offset, DefaultValuedAttr<I64Attr, "0">:$pitch);
   let results = (outs Pipe_Tensor:$y);
-  let assemblyFormat = "$region `[` $offset `]` attr-dict `:` type($y)";
+  let assemblyFormat = "$region `[` $offset `]` (`pitch` $pitch^)? attr-dict `:` type($y)";
+  let extraClassDeclaration = Pipe_placeDeclarations;
   let hasVerifier = 1;
 }
 def Pipe_StoreOp : Pipe_Op<"store", [DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let summary = "writes (or, with `accumulate`, adds) at `offset` bytes of `region`";
-  let arguments = (ins Pipe_Tensor:$x, StrAttr:$region, I64Attr:$offset, UnitAttr:$accumulate);
-  let assemblyFormat = "$x `,` $region `[` $offset `]` (`accumulate` $accumulate^)? attr-dict `:` type($x)";
+  let arguments = (ins Pipe_Tensor:$x, StrAttr:$region, I64Attr:$offset, UnitAttr:$accumulate,
+                       DefaultValuedAttr<I64Attr, "0">:$pitch);
+  let assemblyFormat = "$x `,` $region `[` $offset `]` (`pitch` $pitch^)? (`accumulate` $accumulate^)? attr-dict `:` type($x)";
+  let extraClassDeclaration = Pipe_placeDeclarations;
   let hasVerifier = 1;
 }
 def Pipe_ScalarOp : Pipe_Op<"scalar", [Pure]> {

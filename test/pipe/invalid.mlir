@@ -16,6 +16,22 @@ func.func @offset(%x: tensor<4xf32>) {
 
 // -----
 
+func.func @pitch() {
+  // expected-error@+1 {{needs a pitch of at least a row of 'tensor<4x8xf32>', got 7}}
+  %x = pipe.load "stash"[0] pitch 7 : tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @pitch_of_no_rows(%x: tensor<4xf32>) {
+  // expected-error@+1 {{needs a pitch of at least a row of 'tensor<4xf32>', got 8}}
+  pipe.store %x, "stash"[0] pitch 8 : tensor<4xf32>
+  return
+}
+
+// -----
+
 func.func @scalar_name() {
   // expected-error@+1 {{has an unknown name 'lr'}}
   %x = pipe.scalar "lr" : tensor<f64>

@@ -18,6 +18,10 @@ func.func @task() attributes {pipe.task = "forward"} {
   %l = pipe.load "in"[64] : tensor<4xf32>
   // CHECK-NEXT: pipe.store %[[X]], "gradients"[128] accumulate : tensor<4xf32>
   pipe.store %x, "gradients"[128] accumulate : tensor<4xf32>
+  // CHECK-NEXT: pipe.load "stash"[0] pitch 72 : tensor<4x67xbf16>
+  %k = pipe.load "stash"[0] pitch 72 : tensor<4x67xbf16>
+  // CHECK-NEXT: pipe.store %{{.*}}, "stash"[64] pitch 80 accumulate : tensor<4x67xbf16>
+  pipe.store %k, "stash"[64] pitch 80 accumulate : tensor<4x67xbf16>
   // CHECK-NEXT: pipe.output %[[X]] as "logits" : tensor<4xf32>
   pipe.output %x as "logits" : tensor<4xf32>
   // CHECK-NEXT: pipe.scalar "update" : tensor<f64>

@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
+#include <string>
 
 using namespace pipec::standin;
 using namespace pipec::cublas;
@@ -183,7 +184,13 @@ int cublasLtMatmulAlgoGetHeuristic(void *, void *desc, void *a, void *b, void *,
   result.workspaceBytes = kNeededWorkspace;
   std::memcpy(results, &result, sizeof result);
   *found = 1;
-  Machine::get().log("heuristic");
+  const int64_t size = shape.dtype == PIPEC_BF16  ? 2
+                       : shape.dtype == PIPEC_F64 ? 8
+                                                  : 4;
+  Machine::get().log(
+      "heuristic for rows of " + std::to_string(shape.lda * size) + ", " +
+      std::to_string(shape.ldb * size) + ", " +
+      std::to_string(shape.ldc * (shape.wide ? 4 : size)) + " bytes");
   return Success;
 }
 int cublasLtMatmulAlgoCheck(void *, void *desc, void *a, void *b, void *,

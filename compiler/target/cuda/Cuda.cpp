@@ -23,6 +23,7 @@ planTasks(ModuleOp stage, bool fuse,
           llvm::function_ref<LogicalResult(fusion::TaskPlan &)> use) {
   fusion::PlanOptions options;
   options.fuse = options.epilogues = fuse;
+  options.evenRows = true;
   // Libraries bring their own memory.
   options.scratch = [](Operation *) -> FailureOr<int64_t> { return 0; };
   for (auto func : stage.getOps<func::FuncOp>()) {

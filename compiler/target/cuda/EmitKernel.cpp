@@ -19,6 +19,9 @@ constexpr int64_t kWidest = 16;
 /// Most points of a thread that are unrolled, and most values that they keep.
 constexpr int64_t kMostUnrolled = 8, kMostKept = 64;
 constexpr int64_t kMostUnrolledOps = 512;
+/// From so many lanes on a row may have a tail: of a kernel without row
+/// reductions, and of one with them, whose shorter rows stay in registers.
+constexpr int64_t kTailLanes = 64, kTailSums = 4096;
 /// From so many partial sums on, several threads add those of a point.
 constexpr int64_t kManyPartials = 32;
 
@@ -36,7 +39,7 @@ KernelEmitter::KernelEmitter(ModuleOp module, StringRef name,
 LogicalResult KernelEmitter::checkSize() {
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max() - kThreads;
   bool alone = columnOps.empty() && plan.nest.rowReductions.empty();
-  int64_t rows = plan.rowCount(), each = points();
+  int64_t rows = plan.rowCount(), each = points() + tail;
   if (alone ? each == 0 || rows <= kMost * kWarp / each
             : rows <= kMost && each <= kMost)
     return success();
@@ -70,9 +73,30 @@ FailureOr<KernelCode> KernelEmitter::run() {
 // Set-up
 //===----------------------------------------------------------------------===//
 
+/// Not where others count on whole points alone.
+bool KernelEmitter::mayHaveTail(int64_t least) const {
+  return plan.lane >= least && plan.walk.empty() && columnOps.empty() &&
+         llvm::none_of(plan.leaves, [](const auto &leaf) {
+           return leaf.second.kind == Leaf::Partials;
+         });
+}
+
 /// As many lanes as fill 16 bytes of the widest operand, if at least half of
-/// the operands can be accessed so.
+/// the operands can be accessed so. Sums over long rows that do not divide have
+/// an order that depends on nothing but the shape: their operands lie with gaps
+/// in one program and without in another that is cut elsewhere.
 void KernelEmitter::chooseWidth() {
+  if (!plan.nest.rowReductions.empty() && mayHaveTail(kTailSums)) {
+    int64_t bytes = 4;
+    for (nn::ReduceOp op : plan.nest.rowReductions)
+      bytes = std::max(bytes, elementBytes(accumulatorType(
+                                  tensorType(op.getX()).getElementType())));
+    width = kWidest / bytes;
+    tail = plan.lane % width;
+    if (tail)
+      return;
+  }
+  const bool ends = plan.nest.rowReductions.empty() && mayHaveTail(kTailLanes);
   SmallVector<const Access *> contiguous;
   auto consider = [&](const Access &access) {
     if (access.strides.back() == 1)
@@ -89,8 +113,11 @@ void KernelEmitter::chooseWidth() {
   for (width = std::min<int64_t>(8, kWidest / bytes); width > 1; width /= 2) {
     size_t aligned = llvm::count_if(
         contiguous, [&](const Access *access) { return isAligned(*access); });
-    if (plan.lane % width == 0 && aligned && 2 * aligned >= contiguous.size())
+    if ((ends || plan.lane % width == 0) && aligned &&
+        2 * aligned >= contiguous.size()) {
+      tail = plan.lane % width;
       return;
+    }
   }
   width = 1;
 }
@@ -149,7 +176,7 @@ void KernelEmitter::emitPoints() {
   for (const auto &[value, leaf] : plan.leaves)
     if (leaf.kind == Leaf::Partials && leaf.partials >= kManyPartials)
       return emitPointsOfPartials();
-  int64_t total = plan.rowCount() * points();
+  int64_t total = plan.rowCount() * (points() + tail);
   setShape(llvm::divideCeil(total, kThreads), kThreads);
   Value point;
   if (total <= std::numeric_limits<int32_t>::max() - kThreads)
@@ -160,8 +187,7 @@ void KernelEmitter::emitPoints() {
   Value inside = total % kThreads ? below(b, point, integer(total)) : Value();
   guarded(inside, [&] {
     enterItem(point);
-    for (size_t i = 0; i < targets.size(); ++i)
-      write(i);
+    writeItem();
   });
 }
 
@@ -170,12 +196,32 @@ void KernelEmitter::enterItem(Value item) {
   SmallVector<int64_t> sizes(plan.outer);
   sizes.append(plan.rows);
   sizes.append(plan.walk);
-  sizes.push_back(plan.lane / width);
+  sizes.push_back(plan.lane / width + tail);
   SmallVector<Value> indices = indicesOf(item, sizes);
-  laneIndex = times(indices.pop_back_val(), width);
+  itemInRow = indices.pop_back_val();
+  laneIndex = times(itemInRow, width);
   rowIndices.assign(indices.begin(), indices.begin() + rowLoops);
   walkIndices.assign(indices.begin() + rowLoops, indices.end());
   placeRow();
+}
+
+/// Writes all targets at the current point.
+void KernelEmitter::writeItem() {
+  auto all = [&] {
+    for (size_t i = 0; i < targets.size(); ++i)
+      write(i);
+  };
+  if (!tail)
+    return all();
+  Value isWhole = below(b, itemInRow, integer(points()));
+  guarded(isWhole, all);
+  // What the row's values are is not known outside of that.
+  atRow.clear();
+  Value isTail = arith::CmpIOp::create(b, arith::CmpIPredicate::uge, itemInRow,
+                                       integer(points()));
+  guarded(isTail, [&] {
+    inTail(add(itemInRow, integer(points() * (width - 1))), all);
+  });
 }
 
 /// Many partial sums: the warps of a block share those of 32 points.
@@ -247,8 +293,9 @@ void KernelEmitter::choosePoints() {
   for (auto &[value, access] : leaves)
     kept += levelOf(value) == fusion::Level::Lane;
   auto ops = static_cast<int64_t>(plan.group->ops.size());
-  unrolled = n <= 1 || (n <= kMostUnrolled && n * width * kept <= kMostKept &&
-                        n * ops <= kMostUnrolledOps);
+  unrolled = !tail &&
+             (n <= 1 || (n <= kMostUnrolled && n * width * kept <= kMostKept &&
+                         n * ops <= kMostUnrolledOps));
   if (!unrolled)
     return;
   for (const Target &spill : plan.spills) // kept in registers instead
@@ -354,18 +401,39 @@ Running KernelEmitter::forPoints(Running running, Body body) {
   auto loop = scf::ForOp::create(b, within, word(b, points()),
                                  word(b, rowThreads), running);
   rowAnchor = loop;
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(loop.getBody());
-  enterPoint(loop.getInductionVar());
-  atPoint.clear();
-  Running inner(loop.getRegionIterArgs());
-  body(inner);
-  if (!inner.empty()) {
-    b.setInsertionPointToEnd(loop.getBody());
-    scf::YieldOp::create(b, inner);
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    enterPoint(loop.getInductionVar());
+    atPoint.clear();
+    Running inner(loop.getRegionIterArgs());
+    body(inner);
+    if (!inner.empty()) {
+      b.setInsertionPointToEnd(loop.getBody());
+      scf::YieldOp::create(b, inner);
+    }
+    atPoint.clear();
   }
-  atPoint.clear();
-  return loop.getResults();
+  Running sums(loop.getResults());
+  return tail ? forTail(sums, body) : sums;
+}
+
+/// The first threads of the row have a lane each.
+Running KernelEmitter::forTail(const Running &running, Body body) {
+  Value has = below(b, within, word(b, tail));
+  auto inside = scf::IfOp::create(b, ValueRange(running).getTypes(), has,
+                                  !running.empty());
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(inside.thenBlock());
+  Running sums = running;
+  inTail(add(wide(b, within), integer(points() * width)), [&] { body(sums); });
+  if (running.empty())
+    return running;
+  b.setInsertionPointToEnd(inside.thenBlock());
+  scf::YieldOp::create(b, sums);
+  b.setInsertionPointToEnd(inside.elseBlock());
+  scf::YieldOp::create(b, running);
+  return inside.getResults();
 }
 
 //===----------------------------------------------------------------------===//

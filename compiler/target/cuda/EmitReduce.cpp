@@ -39,7 +39,14 @@ Running KernelEmitter::identities() {
 void KernelEmitter::accumulate(Running &running) {
   for (auto [op, sum] : llvm::zip_equal(reductions, running)) {
     Value x = widened(b, spread(evaluate(op.getX())));
-    Value combined = emitCombine(b, op.getKind(), sum, x);
+    Value combined;
+    if (isa<VectorType>(sum.getType()) && width == 1) { // in the tail
+      Value first =
+          emitCombine(b, op.getKind(), vector::ExtractOp::create(b, sum, 0), x);
+      combined = vector::InsertOp::create(b, first, sum, 0);
+    } else {
+      combined = emitCombine(b, op.getKind(), sum, x);
+    }
     sum = pointInside ? arith::SelectOp::create(b, pointInside, combined, sum)
                       : combined;
   }

@@ -5,7 +5,8 @@
 //
 // A point is up to 16 bytes side by side of every operand: `width` lanes. The
 // points of a row are dealt out to its threads in turn, the same ones in every
-// phase, so that what a thread wrote is what it reads again.
+// phase, so that what a thread wrote is what it reads again. Lanes behind the
+// last whole point of a long row are points of one lane: its `tail`.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -14,6 +15,8 @@
 #include "compiler/target/cuda/Threads.h"
 
 #include "mlir/Dialect/SCF/IR/SCF.h"
+
+#include <utility>
 
 namespace pipec::cuda {
 
@@ -36,6 +39,8 @@ private:
   mlir::LogicalResult checkSize();
   void beginFunction();
   void setShape(int64_t blocks, int64_t threads);
+  bool mayHaveTail(int64_t least) const;
+  /// Whole ones of a row.
   int64_t points() const { return columns() / width; }
   /// How many points each of `threads` threads has at most.
   int64_t share() const;
@@ -44,6 +49,7 @@ private:
   void emitPoints();
   void emitPointsOfPartials();
   void enterItem(Value item);
+  void writeItem();
   void emitRows();
   void emitChunks();
   void emitChunkRows(Value chunk);
@@ -55,6 +61,7 @@ private:
   void emitPhase(Running *columnSums);
   /// Calls `body` at each point of this thread in the row.
   Running forPoints(Running running, Body body);
+  Running forTail(const Running &running, Body body);
   void enterPoint(Value point);
   void guarded(Value condition, llvm::function_ref<void()> body);
   Value both(Value a, Value b);
@@ -84,6 +91,16 @@ private:
   Value foldThreads(llvm::StringRef kind, Value value, int64_t threads);
   void foldWarps(llvm::MutableArrayRef<Value> sums);
 
+  /// In the tail a point is one lane.
+  template <typename Emit> void inTail(Value lane, Emit emit) {
+    int64_t whole = std::exchange(width, 1);
+    laneIndex = lane;
+    atPoint.clear();
+    emit();
+    atPoint.clear();
+    width = whole;
+  }
+
   mlir::ModuleOp module;
   std::string name;
   llvm::ArrayRef<fusion::Buffer> buffers;
@@ -96,6 +113,9 @@ private:
   Value partialThread;
   /// Threads of a row, rows of a block, and the thread's number in its row.
   int64_t rowThreads = 1, blockRows = 1;
+  int64_t tail = 0;
+  /// The number of a point in its row, of a kernel of points alone.
+  Value itemInRow;
   /// Blocks that the columns of a chunk are dealt out to.
   int64_t columnBlocks = 1;
   Value within;

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/target/fusion/Plan.h"
+#include "dialects/nn/EvenRows.h"
 #include "dialects/pipe/Pipe.h"
 
 using namespace mlir;
@@ -22,8 +23,8 @@ bool fusion::mayAlias(Operation *load, Operation *store) {
   StringRef read = from.getRegion(), written = to.getRegion();
   if (read == "weights" && written == "new_weights")
     read = written;
-  int64_t readEnd = from.getOffset() + nn::byteSize(from.getY().getType());
-  int64_t writeEnd = to.getOffset() + nn::byteSize(to.getX().getType());
+  int64_t readEnd = from.getOffset() + from.bytes();
+  int64_t writeEnd = to.getOffset() + to.bytes();
   return read == written && static_cast<int64_t>(from.getOffset()) < writeEnd &&
          static_cast<int64_t>(to.getOffset()) < readEnd;
 }
@@ -80,7 +81,7 @@ Placement fusion::partPlace(Operation *op, unsigned index,
 namespace {
 class HomeFinder {
 public:
-  HomeFinder(TaskPlan &plan) : plan(plan) {
+  HomeFinder(TaskPlan &plan, bool evenRows) : plan(plan), evenRows(evenRows) {
     for (auto [i, group] : llvm::enumerate(plan.groups))
       for (Operation *op : group.ops)
         groupOf[op] = i;
@@ -117,18 +118,51 @@ private:
     buffer.kind = Buffer::Region;
     buffer.region = pipe::regionIndex(store.getRegion());
     buffer.offset = store.getOffset();
-    buffer.bytes = nn::byteSize(store.getX().getType());
+    buffer.bytes = store.bytes();
     plan.buffers.push_back(buffer);
-    return {static_cast<int>(plan.buffers.size()) - 1, 0,
-            denseStrides(tensorType(store.getX()).getShape())};
+    return {static_cast<int>(plan.buffers.size()) - 1, 0, store.strides()};
   }
 
   Placement fresh(Value value) {
     Buffer buffer;
     buffer.bytes = nn::byteSize(value.getType());
     plan.buffers.push_back(buffer);
-    return {static_cast<int>(plan.buffers.size()) - 1, 0,
-            denseStrides(tensorType(value).getShape())};
+    const int number = static_cast<int>(plan.buffers.size()) - 1;
+    if (int64_t pitch = evenRows ? nn::evenPitch(value) : 0) {
+      Placement at{number, 0, pipe::placeStrides(value.getType(), pitch)};
+      if (takesPitch(value) && readersTake(value, at)) {
+        plan.buffers[number].bytes = pipe::placeBytes(value.getType(), pitch);
+        return at;
+      }
+    }
+    return {number, 0, denseStrides(tensorType(value).getShape())};
+  }
+
+  /// The loops of a reduction of several dimensions walk them as one.
+  bool isOneRun(int group) {
+    const Nest nest = *nestOf(plan.groups[group]);
+    return nest.rowReductions.empty() || nest.lane.size() <= 1;
+  }
+
+  bool takesPitch(Value value) {
+    auto group = groupOf.find(value.getDefiningOp());
+    return group != groupOf.end() ? isOneRun(group->second)
+                                  : isa<nn::MatmulOp>(value.getDefiningOp());
+  }
+
+  /// Whether all who read the value at `at` can do so there.
+  bool readersTake(Value value, const Placement &at) {
+    return llvm::all_of(value.getUsers(), [&](Operation *user) {
+      if (auto group = groupOf.find(user); group != groupOf.end())
+        return isOneRun(group->second);
+      if (isView(user)) {
+        auto through = throughView(user, at);
+        return through && readersTake(user->getResult(0), *through);
+      }
+      return isa<pipe::StoreOp>(user) ||
+             (isa<nn::MatmulOp>(user) &&
+              isMatrixPlace(tensorType(value).getShape(), at));
+    });
   }
 
   bool overlapsAnotherStore(pipe::StoreOp store) {
@@ -136,11 +170,9 @@ private:
       auto o = cast<pipe::StoreOp>(other);
       return o != store && o.getRegion() == store.getRegion() &&
              static_cast<int64_t>(o.getOffset()) <
-                 static_cast<int64_t>(store.getOffset()) +
-                     nn::byteSize(store.getX().getType()) &&
+                 static_cast<int64_t>(store.getOffset()) + store.bytes() &&
              static_cast<int64_t>(store.getOffset()) <
-                 static_cast<int64_t>(o.getOffset()) +
-                     nn::byteSize(o.getX().getType());
+                 static_cast<int64_t>(o.getOffset()) + o.bytes();
     });
   }
 
@@ -167,7 +199,7 @@ private:
       if (order[op] > order[store] || load.getOffset() != store.getOffset() ||
           load.getY().getType() != store.getX().getType())
         return false;
-      Placement source{0, 0, denseStrides(tensorType(load.getY()).getShape())};
+      Placement source{0, 0, load.strides()};
       if (!readsOnlyAt(group, load.getY(), source, target))
         return false;
     }
@@ -364,6 +396,7 @@ private:
   }
 
   TaskPlan &plan;
+  bool evenRows;
   Homes homes;
   llvm::DenseMap<Operation *, int> groupOf;
   llvm::DenseMap<Operation *, int64_t> order;
@@ -371,4 +404,6 @@ private:
 };
 } // namespace
 
-Homes fusion::chooseHomes(TaskPlan &plan) { return HomeFinder(plan).run(); }
+Homes fusion::chooseHomes(TaskPlan &plan, bool evenRows) {
+  return HomeFinder(plan, evenRows).run();
+}

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/target/fusion/Math.h"
 #include "compiler/target/fusion/Plan.h"
+#include "dialects/nn/EvenRows.h"
 #include "dialects/pipe/Pipe.h"
 #include "runtime/StageAbi.h"
 
@@ -32,7 +33,7 @@ public:
       : plan(plan), options(options) {}
 
   LogicalResult run() {
-    homes = chooseHomes(plan);
+    homes = chooseHomes(plan, options.evenRows);
     int64_t position = 0;
     for (Operation &op : plan.func.getBody().front())
       order[&op] = position++;
@@ -166,11 +167,8 @@ private:
     buffer.kind = Buffer::Region;
     buffer.region = pipe::regionIndex(load.getRegion());
     buffer.offset = load.getOffset();
-    buffer.bytes = nn::byteSize(load.getY().getType());
-    return {{newBuffer(buffer), 0,
-             denseStrides(tensorType(load.getY()).getShape())},
-            {},
-            load};
+    buffer.bytes = load.bytes();
+    return {{newBuffer(buffer), 0, load.strides()}, {}, load};
   }
 
   Placed fromFrame(pipe::ScalarOp scalar) {
@@ -456,10 +454,19 @@ private:
     for (const Spill &spill : chooseSpills(plan.units[unit].kernel)) {
       KernelPlan &kernel = plan.units[unit].kernel;
       Placement at = spill.target >= 0 ? kernel.targets[spill.target].place
-                                       : denseArena(spill.value);
+                                       : spillArena(kernel, spill.value);
       kernel.spills.push_back({spill.value, at, false});
       plan.units[unit].touches.push_back(at.buffer);
     }
+  }
+
+  /// As even as what the kernel reads may be.
+  Placement spillArena(const KernelPlan &kernel, Value value) {
+    const int64_t pitch = options.evenRows && kernel.nest.lane.size() <= 1
+                              ? nn::evenPitch(tensorType(value))
+                              : 0;
+    return {arena(pipe::placeBytes(value.getType(), pitch)), 0,
+            pipe::placeStrides(value.getType(), pitch)};
   }
 
   void replaceTarget(int unit, size_t index) {
@@ -564,9 +571,8 @@ private:
     buffer.kind = Buffer::Region;
     buffer.region = pipe::regionIndex(store.getRegion());
     buffer.offset = store.getOffset();
-    buffer.bytes = nn::byteSize(store.getX().getType());
-    Placement to{newBuffer(buffer), 0,
-                 denseStrides(tensorType(store.getX()).getShape())};
+    buffer.bytes = store.bytes();
+    Placement to{newBuffer(buffer), 0, store.strides()};
     if (!store.getAccumulate()) {
       writers[store] = {copy(store.getX(), to, order[store])};
       return;
@@ -614,8 +620,8 @@ private:
       for (auto j = std::next(i); j != writers.end(); ++j) {
         auto a = cast<pipe::StoreOp>(i->first),
              b = cast<pipe::StoreOp>(j->first);
-        int64_t aEnd = a.getOffset() + nn::byteSize(a.getX().getType());
-        int64_t bEnd = b.getOffset() + nn::byteSize(b.getX().getType());
+        int64_t aEnd = a.getOffset() + a.bytes();
+        int64_t bEnd = b.getOffset() + b.bytes();
         if (a.getRegion() == b.getRegion() &&
             static_cast<int64_t>(a.getOffset()) < bEnd &&
             static_cast<int64_t>(b.getOffset()) < aEnd)

@@ -110,6 +110,9 @@ struct PlanOptions {
   bool fuse = true;
   /// Products may add biases (Epilogue.cpp).
   bool epilogues = false;
+  /// Rows that products read or write begin at whole 16 bytes
+  /// (dialects/nn/EvenRows.h).
+  bool evenRows = false;
   /// Bytes of scratch that the target's call for a library op needs.
   std::function<mlir::FailureOr<int64_t>(mlir::Operation *)> scratch;
 };
@@ -144,7 +147,7 @@ struct Homes {
   /// Operands of concat and pad written where they belong by their producer.
   llvm::DenseSet<mlir::OpOperand *> inPlace;
 };
-Homes chooseHomes(TaskPlan &plan);
+Homes chooseHomes(TaskPlan &plan, bool evenRows);
 /// Where operand `index` of a concat is in the result's place, or the operand
 /// of a pad.
 Placement partPlace(mlir::Operation *op, unsigned index,

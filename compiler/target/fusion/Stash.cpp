@@ -108,7 +108,7 @@ void fusion::settleStash(ModuleOp stage) {
                    place.getAs<IntegerAttr>("offset").getInt()});
   for (auto &[place, slot] : slots) {
     if (slot.stores.size() != 1 || slot.loads.empty() ||
-        slot.stores.front().getAccumulate())
+        slot.stores.front().getAccumulate() || slot.stores.front().getPitch())
       continue;
     Type type = slot.stores.front().getX().getType();
     SmallVector<Operation *> views = viewsToCopy(slot.loads.front());

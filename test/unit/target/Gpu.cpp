@@ -45,8 +45,8 @@ TEST(Gpu, ElementwiseIsTheCpus) {
 
 // Rows that one warp, several warps and many passes of a block take.
 TEST(Gpu, RowsOfAnyLength) {
-  for (const char *columns :
-       {"1", "3", "40", "301", "1024", "1025", "4100", "20000"})
+  for (const char *columns : {"1", "3", "40", "301", "1024", "1025", "4100",
+                              "4101", "20000", "20003"})
     for (const char *rows : {"1", "11"}) {
       std::string full = std::string(rows) + "x" + columns + "xf32";
       StageText t;
@@ -85,6 +85,36 @@ TEST(Gpu, RepeatedIndices) {
          "{axis = 0 : i64}");
     t.store("g", "out");
     expectLikeCpu(t.stage(), 0, /*special=*/false, 6);
+  }
+}
+
+// Products whose rows have no whole 16 bytes lie with gaps: read and written by
+// rows, as one run, through views, in part, and added to.
+TEST(Gpu, UnevenRows) {
+  for (const char *type : {"f32", "bf16"}) {
+    auto of = [&](const char *shape) {
+      return std::string(shape) + "x" + type;
+    };
+    StageText t;
+    t.load("x", "in", of("48x16")).load("v", "weights", "16x67xf32");
+    std::string w = "v";
+    if (type == std::string("bf16"))
+      t.op(w = "w", "cast", {"v"}, "16x67xbf16");
+    t.op("y", "matmul", {"x", w}, of("48x67"))
+        .op("cut", "reshape", {"y"}, of("2x24x67"))
+        .op("e", "tanh", {"cut"}, of("2x24x67"))
+        .reduce("row", "max", "e", "2", of("2x24x1"))
+        .reduce("all", "sum", "y", "0, 1", of("1x1"))
+        .reduce("column", "sum", "e", "0, 1", of("1x1x67"))
+        .op("part", "slice", {"e"}, of("2x24x3"),
+            "{starts = array<i64: 0, 0, 64>, strides = array<i64: 1, 1, 1>}")
+        .op("flat", "reshape", {"e"}, of("48x67"))
+        .op("z", "matmul", {"flat", w}, of("48x16"), "{transpose_b}")
+        .op("dw", "matmul", {"x", "flat"}, of("16x67"), "{transpose_a}");
+    for (const char *name : {"row", "all", "column", "part", "z"})
+      t.store(name, "out");
+    t.store("dw", "gradients", /*accumulate=*/type == std::string("f32"));
+    checkStage(t.stage(), type == std::string("f32") ? 1e-5 : 2e-2);
   }
 }
 

@@ -1,0 +1,84 @@
+"""Matrices whose rows have no whole 16 bytes, as those of a vocabulary of 50257: on GPUs they are placed with a gap behind
+each row, in the workspace and where they are kept for the backward pass; messages and weights stay as they are."""
+import json
+import re
+import sys
+import unittest
+from types import SimpleNamespace
+from unittest import mock
+
+from gpu_test import GpuTest
+from pipeline import MODELS, read_plan
+
+sys.path.insert(0, str(MODELS.parent / "bench"))
+import gpu_check
+import large_models
+
+
+
+class EvenRows(GpuTest):
+    def odd_gpt(self, vocabulary, length):
+        """A GPT over so many words, as a model of test/models."""
+        folder = self.fresh()
+        shape = dict(layers=1, width=32, heads=2, length=length, vocabulary=vocabulary)
+        large_models.gpt3(**shape).save(folder)
+        gpu_check.write_weights(folder, (folder / "weights.bin").stat().st_size // 4)
+        with mock.patch.object(gpu_check, "GPT2", shape):
+            gpu_check.write_tokens(folder / "input_ids.npy", 16)
+        words = ["--dim", "batch=2", "--loss", "next-token", "--microbatches", "4", "--optimizer"]
+        return SimpleNamespace(model=folder / "model.onnx", data={"input_ids": folder / "input_ids.npy"},
+                               arguments=lambda optimizer: [*words, optimizer])
+
+    @staticmethod
+    def rows(log):
+        """The bytes from row to row of all matrices that were multiplied."""
+        lines = re.findall(r"^heuristic for rows of (.*) bytes$", log.read_text(), re.MULTILINE)
+        return {int(number) for line in lines for number in line.split(", ")}
+
+    def test_odd_vocabulary(self):
+        golden = self.odd_gpt(67, 64)
+        optimizer = "adamw:lr=1e-3"
+        for precision, bound in (("fp32", 1e-5), ("bf16", 1e-3)):
+            cpu = self.compile(golden.model, *golden.arguments(optimizer), "--cpus", "1", "--precision", precision)
+            want = self.train(cpu, golden.data, 4).losses
+            alone = None
+            for ranks, strategy in ((1, "1f1b"), (2, "1f1b"), (2, "zb-h1")):
+                with self.subTest(precision=precision, ranks=ranks, strategy=strategy):
+                    plan = self.compile_for(golden, "1x%d" % ranks, "--stages", ranks, "--strategy", strategy,
+                                            "--precision", precision, optimizer=optimizer)
+                    log = self.fresh(".log")
+                    run = self.run_gpu(plan, golden, "--steps", 4, log=log)
+                    for rank in run.summary["ranks"]:
+                        self.assertEqual(rank["peak_bytes"], rank["predicted_peak_bytes"])
+                    alone = alone or run.losses
+                    self.assertEqual(run.losses, alone)
+                    for got, expected in zip(run.losses, want):
+                        self.assertLessEqual(abs(got - expected), bound * expected)
+                    # Only weights and their gradients, of f32, lie as the model has them.
+                    rows = self.rows(log)
+                    self.assertEqual({bytes for bytes in rows if bytes % 16}, {268})
+                    self.assertIn(272 if precision == "fp32" else 144, rows)
+
+    def test_sums_over_odd_rows(self):
+        """Logits with gaps and, where the loss is another stage's and they are sent, without: sums of one order."""
+        golden = self.odd_gpt(4099, 16)
+        for precision in ("fp32", "bf16"):
+            alone = None
+            for cut in (None, 22, 16, 10):  # nodes of the last stage
+                words = ["1", "--stages", "1"]
+                if cut:
+                    file = self.fresh(".json")
+                    file.write_text(json.dumps({"stages": [{"first_node": 0}, {"first_node": last - cut}]}))
+                    words = ["1x2", "--stage-file", file]
+                plan = self.compile_for(golden, *words, "--strategy", "1f1b", "--precision", precision)
+                sent = [edge["bytes"] for edge in read_plan(plan)["edges"]]
+                self.assertEqual(2 * 16 * 4099 * 4 in sent, cut is not None)
+                losses = self.run_gpu(plan, golden, "--steps", 3).losses
+                last = read_plan(plan)["stages"][-1]["last_node"]
+                alone = alone or losses
+                with self.subTest(precision=precision, cut=cut):
+                    self.assertEqual(losses, alone)
+
+
+if __name__ == "__main__":
+    unittest.main()
