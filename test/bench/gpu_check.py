@@ -15,13 +15,15 @@ out. None stops another. Exit 1 where something is wrong.
   oracles   replicas and pipedream beside the sequential oracle
   rest      the other strategies: the bits of one rank
 What fails is run again in other ways (without graphs, from PTX, launches one at a time ...), and it is said which of them
-work; the libraries' logs go to OUT/logs. All of it goes to stdout and, after every step, to OUT/results.json;
-OUT/machine.txt says what the machine is. At the end all of OUT is in OUT.tar.gz as well.
+work; the first that does is that of all later runs, so that they have more to say. The libraries' logs go to OUT/logs.
+All of it goes to stdout and, after every step, to OUT/results.json; OUT/machine.txt says what the machine is. At the end
+all of OUT is in OUT.tar.gz as well.
 GOLDENS has more models, each in a folder with golden.json as in test/models.
-With --standin the libraries of test/standin take the GPU's place, and there are no times.
+With --standin the libraries of test/standin take the GPU's place, and only small models have times.
 """
 import argparse
 import array
+import concurrent.futures
 import datetime
 import hashlib
 import json
@@ -46,6 +48,7 @@ BOUNDS = {"fp32": 1e-4, "bf16": 1e-3}
 SIZE, COUNT, LENGTH = 4, 4, 1024  # GPT-2: microbatch, microbatches, positions
 GPT2 = dict(layers=12, width=768, heads=12, length=LENGTH, vocabulary=50257)
 STEPS = 12
+STANDIN_WEIGHTS = 1 << 20  # a larger model takes a stand-in hours
 IMAGES = 32  # ResNet-50: a microbatch
 # FLOPs of a step: six for each weight of a product and each token, attention's own; three passes over 4.09 GMACs.
 TOKEN_FLOPS = 6 * (12 * 12 * 768 ** 2 + 50257 * 768) + 12 * 12 * 768 * LENGTH
@@ -103,7 +106,7 @@ def pack(target, source, build, more):
     os.environ["PIPEC_BIN"] = str(build / "bin")
     import large_models
     from pipeline import Golden
-    cases, oracles = [], []
+    jobs, oracles = [], []
     folders = sorted(path.parent for path in more.glob("*/golden.json")) if more else []
     for golden in map(Golden, [*MODELS, *folders]):
         name, run = golden.folder.name, golden.runs[0]
@@ -111,20 +114,22 @@ def pack(target, source, build, more):
         folder.mkdir(parents=True, exist_ok=True)
         for input_name, file in golden.data.items():
             shutil.copy(file, folder / (input_name + ".npy"))
+        own = max(abs(a - b) / max(1e-6, abs(b)) for a, b in zip(run["losses_f32"], run["losses_f64"]))
         for precision, key in (("fp32", "losses_f64"), ("bf16", "losses_bf16")):
-            first = None
-            for ranks, strategy in CASES if key in run else ():
-                case = "%s-%d-%s-%s" % (name, ranks, strategy, precision)
-                words = ["--stages", ranks * (2 if strategy.startswith("inter") else 1), "--precision", precision]
-                done = compile_plan(build, target / "plans" / case, golden.model, ranks, strategy,
-                                    [*golden.arguments(run["optimizer"]), *words, "--self-contained"])
-                if not done:
-                    continue
-                first = first or case
-                own = max(abs(a - b) / max(1e-6, abs(b)) for a, b in zip(run["losses_f32"], run["losses_f64"]))
-                cases.append({"name": case, "model": name, "ranks": ranks, "like": first, "steps": golden.steps,
-                              "inputs": list(golden.data), "words": list(golden.run_args), "losses": run[key],
-                              "bound": max(BOUNDS[precision], 3 * own)})
+            # Attention of products as well: when the kernels of its own are wrong, that is known.
+            for ranks, strategy, attention in ([(*case, "auto") for case in CASES] + [(1, "1f1b", "plain")] * (name == "gpt")
+                                               if key in run else ()):
+                suffix = precision + ("" if attention == "auto" else "-" + attention)
+                case = {"name": "%s-%d-%s-%s" % (name, ranks, strategy, suffix), "model": name, "ranks": ranks,
+                        "like": name + suffix, "steps": golden.steps, "inputs": list(golden.data),
+                        "words": list(golden.run_args), "losses": run[key], "bound": max(BOUNDS[precision], 3 * own)}
+                words = ["--stages", ranks * (2 if strategy.startswith("inter") else 1), "--precision", precision,
+                         "--attention", attention]
+                jobs.append((case, (build, target / "plans" / case["name"], golden.model, ranks, strategy,
+                                    [*golden.arguments(run["optimizer"]), *words, "--self-contained"])))
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        done = list(pool.map(lambda job: compile_plan(*job[1]), jobs))
+    cases = [case for (case, _), is_done in zip(jobs, done) if is_done]
     for name, ranks, stages, strategy, microbatches in ORACLE:
         golden = Golden(name)
         words = golden.arguments(golden.runs[0]["optimizer"])
@@ -151,7 +156,7 @@ def pack_times(folder, build, model, words, ranks):
     model.save(folder)
     elements = (folder / "weights.bin").stat().st_size // 4
     write_weights(folder, elements)
-    plans = [(precision, number) for precision in BOUNDS for number in ranks
+    plans = [(precision, number) for precision in reversed(BOUNDS) for number in ranks
              if compile_plan(build, folder / ("%s-%d" % (precision, number)), folder / "model.onnx", number, "1f1b",
                              [*words, "--microbatches", COUNT, "--stages", number, "--precision", precision])]
     (folder / "weights.bin").unlink()
@@ -195,9 +200,9 @@ def dump(plan):
 
 # Running.
 
-# Phases, and the share of the time that is over when each has to end.
+# Phases, and their shares of the time.
 SANITIZED = ("gpt-1-1f1b-bf16", "cnn-1-1f1b-fp32", "gpt-1-1f1b-fp32")
-PHASES = {"first": 0.3, "times": 0.75, "sanitizer": 0.85, "oracles": 0.9, "rest": 1.0}
+PHASES = {"first": 0.3, "times": 0.45, "sanitizer": 0.1, "oracles": 0.05, "rest": 0.1}
 NO_EPILOGUES = {"PIPEC_EPILOGUES": "off"}
 # Other ways to run what has failed: name, words, environment, and what it means when that works.
 WAYS = (("--graphs off", ["--graphs", "off"], {}, "recording a step is at fault: docs/gpu.md, 'capture'"),
@@ -235,6 +240,7 @@ class Check:
         self.begun = time.monotonic()
         self.until = self.end = self.begun + 60 * minutes
         self.wrong, self.results = [], {}
+        self.way = ((), {})  # more words and environment of all runs, since those without have failed
         self.runs = self.diagnoses = 0
         self.diagnosed = set()  # what was wrong
         self.logs = out / "logs"
@@ -298,7 +304,8 @@ class Check:
                 file.write("$ %s\n%s\n" % (" ".join(question), text))
 
     def diagnose(self, plan, inputs, data, steps, words, good):
-        """Which other ways of the same run are good, and the libraries' logs of it. `good`: of losses."""
+        """Which other ways of the same run are good, and the libraries' logs of it. `good`: of losses. True when the
+        first of them has become that of all runs."""
         why = self.wrong[-1].partition(": ")[2]
         if why in self.diagnosed or self.diagnoses >= MOST_DIAGNOSES or self.left() < 60:
             return
@@ -309,6 +316,7 @@ class Check:
         environment = {key: value % stem if "%" in value else value for key, value in LOGS.items()}
         self.quietly(plan, inputs, data, min(2, steps), words, environment, stem + ".txt")
         found = {}
+        way = None
         for name, more, environment, meaning in WAYS:
             if self.left() < 40:
                 break
@@ -316,7 +324,14 @@ class Check:
                 stem, name.replace(" ", "-")))
             found[name] = bool(losses) and good(losses)
             self.say("    with %s it is %s" % (name, "right: " + meaning if found[name] else "wrong, too"))
+            if found[name] and self.way == ((), {}):
+                way = way or (more, environment)
         self.results.setdefault("diagnoses", {})[plan.name] = found
+        if way:
+            self.way = way
+            self.results["way"] = self.way
+            self.say("    so are all runs from here on")
+        return bool(way)
 
     def quietly(self, plan, inputs, data, steps, words, environment, log):
         """The losses of a run whose failure is no news; what it says goes to a file."""
@@ -334,9 +349,12 @@ class Check:
         name = plan.name if plan.parent.name == "plans" else "%s-%s" % (plan.parent.name, plan.name)
         metrics = self.out / ("metrics-%d.jsonl" % self.runs)
         flags = [word for name in inputs for word in ("--data", "%s=%s" % (name, data / (name + ".npy")))]
+        more, settings = self.way
+        if more[:1] == ["--graphs"] and "--graphs" in words:
+            more = []
         command = [*before, *self.program, plan, *flags, "--steps", steps, "--metrics", metrics,
-                   "--quiet", *words]
-        environment = dict(os.environ, LD_LIBRARY_PATH=self.libraries, **(environment or {}))
+                   "--quiet", *words, *more]
+        environment = {**os.environ, "LD_LIBRARY_PATH": self.libraries, **settings, **(environment or {})}
         if self.standin:
             environment["PIPEC_STANDIN_CODE"] = str(plan.parent / "code")
             environment["PIPEC_STANDIN_DEVICES"] = "1"
@@ -367,7 +385,9 @@ class Check:
             return len(losses) == len(case["losses"]) and distance(losses) <= case["bound"]
         done = self.run(*arguments, *case["words"])
         if not done:
-            return self.diagnose(*arguments, case["words"], good)
+            if self.diagnose(*arguments, case["words"], good):
+                self.losses(case, references)
+            return
         losses, _, summary = done
         worst = distance(losses)
         self.results.setdefault("losses", {})[case["name"]] = {"worst": worst, "ranks": summary["ranks"],
@@ -376,15 +396,20 @@ class Check:
         if not good(losses):
             self.diagnose(*arguments, case["words"], good)
         reference = references.setdefault(case["like"], losses)
-        self.expect(losses == reference, "%s: other bits than %s: %r, %r" % (case["name"], case["like"], losses, reference))
+        self.expect(losses == reference, "%s: other bits than the first of its kind: %r, %r" % (
+            case["name"], losses, reference))
         for rank in summary["ranks"]:
             self.expect(rank["peak_bytes"] == rank["predicted_peak_bytes"], case["name"] + ": peak is not the predicted")
-        again = self.run(*arguments, *case["words"], "--graphs", "off")
+        again = self.recorded() and self.run(*arguments, *case["words"], "--graphs", "off")
         if again:
             self.expect(again[0] == losses, case["name"] + ": other bits without graphs")
         if case["model"] == "gpt" and case["ranks"] == 1:
             self.biases(case, arguments, losses, good)
         self.say("%-28s worst loss %.2g from PyTorch's" % (case["name"], worst))
+
+    def recorded(self):
+        """Whether steps are recorded as graphs."""
+        return self.way[0][:1] != ["--graphs"]
 
     def biases(self, case, arguments, losses, good):
         """Of a run in which no library adds biases: the same bits in f32, where the algorithms are the same."""
@@ -396,20 +421,21 @@ class Check:
                         "epilogues: %r, %r" % (done[0], losses))
 
     def sanitizer_program(self):
-        """The machine's, else the one that was packed, else None."""
+        """The machine's, else the one that was packed, else None. Of a stand-in only one that was put there."""
         packed = map(str, sorted(self.target.glob("sanitizer/nvidia/*/bin/compute-sanitizer")))
-        found = map(shutil.which, ("compute-sanitizer", "/usr/local/cuda/bin/compute-sanitizer", *packed))
+        others = () if self.standin else ("/usr/local/cuda/bin/compute-sanitizer", *packed)
+        found = map(shutil.which, ("compute-sanitizer", *others))
         return next(filter(None, found), None)
 
     def sanitizer(self, case, tools):
         program = self.sanitizer_program()
-        if not program or self.standin:
+        if not program:
             return self.say("no compute-sanitizer here")
         for tool in tools:
             name = "%s of %s" % (tool, case["name"])
             log = self.out / ("sanitizer-%s-%s.txt" % (tool, case["name"]))
             done = self.run(self.target / "plans" / case["name"], case["inputs"], self.target / "data" / case["model"],
-                            2, "--graphs", "off", limit=min(120, self.left() / 2),
+                            2, "--graphs", "off", "--timeout", 600, limit=min(120, self.left() / 2),
                             before=[program, "--tool", tool, "--log-file", log, "--error-exitcode", "99"])
             self.results.setdefault("sanitizer", {})[name] = bool(done)
             self.say("compute-sanitizer, %s: %s" % (name, "clean" if done else "see " + log.name))
@@ -434,47 +460,51 @@ class Check:
             inputs = ["input", "labels"]
             write_images(folder, 4 * IMAGES)
         items, flops = (SIZE * COUNT * LENGTH, TOKEN_FLOPS) if gpt2 else (IMAGES * COUNT, IMAGE_FLOPS)
-        seconds = {}
-        for precision, ranks in plans:
-            for graphs in ("on", "off"):
+        for precision in dict.fromkeys(precision for precision, _ in plans):
+            ranks = [number for known, number in plans if known == precision]
+            self.times_of(model, precision, ranks, inputs, items, flops)
+            self.save()
+            for compiled in (False, True):
+                name = "%s %s PyTorch %s" % (model, precision, "compile" if compiled else "eager")
+                step = self.left() > 60 and self.torch(model, precision, compiled)
+                if step:
+                    self.row(name, step, items, flops, precision)
+        (folder / "weights.bin").unlink()
+
+    def times_of(self, model, precision, plans, inputs, items, flops):
+        """Of the plans of one precision, which are for so many ranks."""
+        folder, gpt2, seconds = self.target / model, model == "gpt2", {}
+        choices = ("on", "off") if self.recorded() else ("off",)
+        for ranks in plans:
+            for graphs in choices:
                 plan = folder / ("%s-%d" % (precision, ranks))
                 done = self.left() > 30 and self.run(plan, inputs, folder, STEPS, "--graphs", graphs)
                 if not done:
                     continue
                 stem = self.out / ("%s-%s-%d" % (model, precision, ranks))
-                if graphs == "on":
-                    self.run(plan, inputs, folder, 4, "--trace", str(stem) + "-trace.json", "--profile-out",
-                             str(stem) + "-profile.json")
-                else:
+                if graphs == choices[0]:
+                    self.run(plan, inputs, folder, 4, "--graphs", graphs, "--trace", str(stem) + "-trace.json",
+                             "--profile-out", str(stem) + "-profile.json")
+                if graphs == "off":
                     stem.mkdir(exist_ok=True)
                     self.run(plan, inputs, folder, 4, "--graphs", "off", environment={"PIPEC_CALL_TIMES": str(stem)})
                 name = "%s %s pipec, %d ranks, graphs %s" % (model, precision, ranks, graphs)
                 seconds[name] = statistics.median(done[1][3:])
                 self.row(name, seconds[name], items, flops, precision)
-                if gpt2 and ranks == 1 and graphs == "on":
-                    apart = self.left() > 30 and self.run(plan, inputs, folder, STEPS, environment=NO_EPILOGUES)
+                if gpt2 and ranks == 1 and graphs == choices[0]:
+                    apart = self.left() > 30 and self.run(plan, inputs, folder, STEPS, "--graphs", graphs,
+                                                          environment=NO_EPILOGUES)
                     if apart:
-                        self.row(name.replace("graphs on", "no epilogues"), statistics.median(apart[1][3:]), items, flops,
-                                 precision)
+                        self.row(name + ", no epilogues", statistics.median(apart[1][3:]), items, flops, precision)
                 self.say("    predicted %.4f s; peak %s of %s predicted, beside it %s" % (
                     done[2]["predicted_step_s"], *([rank.get(key, 0) for rank in done[2]["ranks"]] for key in (
                         "peak_bytes", "predicted_peak_bytes", "overhead_bytes"))))
-            alone = seconds.get("%s %s pipec, 1 ranks, graphs on" % (model, precision))
-            both = seconds.get("%s %s pipec, %d ranks, graphs on" % (model, precision, ranks))
+            alone = seconds.get("%s %s pipec, 1 ranks, graphs %s" % (model, precision, choices[0]))
+            both = seconds.get("%s %s pipec, %d ranks, graphs %s" % (model, precision, ranks, choices[0]))
             if ranks > 1 and alone and both:
                 bubble = json.loads((plan / "plan.json").read_text())["predicted"]["bubble"]
                 self.say("    %d ranks on one device take %.3f of the time of one; wanted: 1.02 and a bubble of %.3f" % (
                     ranks, both / alone, bubble))
-        self.save()
-        for precision in reversed(BOUNDS):
-            for compiled in (False, True):
-                if self.left() > 60:
-                    name = "%s %s PyTorch %s" % (model, precision, "compile" if compiled else "eager")
-                    step = self.torch(model, precision, compiled)
-                    if step:
-                        seconds[name] = step
-                        self.row(name, step, items, flops, precision)
-        (folder / "weights.bin").unlink()
 
     def row(self, name, seconds, items, flops, precision):
         """A step's rate, and its share of what the device's products can do."""
@@ -488,7 +518,8 @@ class Check:
     def torch(self, model, precision, compiled):
         """Seconds of a step of the same model; None without PyTorch. A process of its own: it may die, and keeps memory."""
         how = {"model": model, "shape": GPT2, "size": SIZE if model == "gpt2" else IMAGES, "count": COUNT,
-               "precision": precision, "compiled": compiled, "seconds": self.left()}
+               "precision": precision, "compiled": compiled, "seconds": self.left(),
+               "device": "cpu" if self.standin else "cuda"}
         try:
             process = subprocess.run([sys.executable, self.target / "gpu_torch.py", json.dumps(how)], capture_output=True,
                                      text=True, timeout=self.left())
@@ -519,18 +550,19 @@ class Check:
         for case in packed["cases"]:
             work["first" if is_first(case) else "rest"].append((case["name"], self.losses, case, references))
         work["times"] = [("times of " + model["model"], self.times, model["model"], model["weights"], model["plans"])
-                         for model in packed["times"] if not self.standin]
+                         for model in packed["times"] if not self.standin or model["weights"] <= STANDIN_WEIGHTS]
         # That with most kinds of kernels both ways, the others for wild addresses.
         checked = sorted((case for case in packed["cases"] if case["ranks"] == 1),
                          key=lambda case: SANITIZED.index(case["name"]) if case["name"] in SANITIZED else len(SANITIZED))
         work["sanitizer"] = [("sanitizer of " + case["name"], self.sanitizer, case, ("memcheck", "racecheck")[:1 + (not i)])
                              for i, case in enumerate(checked[:len(SANITIZED)])]
         work["oracles"] = [(case["name"], self.oracle, case) for case in packed["oracles"]]
-        left = []
-        for phase, share in PHASES.items():
-            self.until = self.begun + share * (self.end - self.begun)
-            if not only or phase in only:
-                left += [item for item in work[phase] if not self.step(*item)]
+        left, over = [], 0
+        chosen = {phase: share for phase, share in PHASES.items() if not only or phase in only}
+        for phase, share in chosen.items():
+            over += share / sum(chosen.values())
+            self.until = self.begun + over * (self.end - self.begun)
+            left += [item for item in work[phase] if not self.step(*item)]
         self.until = self.end
         left = [item for item in left if not self.step(*item)]
         self.results["left out"] = [item[0] for item in left]
@@ -553,7 +585,7 @@ def main():
     running.add_argument("out", nargs="?", type=pathlib.Path)
     running.add_argument("--standin", type=pathlib.Path, help="the folder of the stand-ins, build/test/standin")
     running.add_argument("--minutes", type=float, default=9)
-    running.add_argument("--only", nargs="+", choices=list(PHASES), help="these phases, with their shares of the time")
+    running.add_argument("--only", nargs="+", choices=list(PHASES), help="these phases, which share the time")
     options = parser.parse_args()
     if options.command == "pack":
         return pack(options.target, options.source, options.build, options.goldens)

@@ -28,6 +28,39 @@ class Carried(GpuTest):
             gpu_check.pack(target, MODELS.parents[1], BIN.parent, None)
             self.judge(gpu_check, target, out)
 
+    def programs_of_a_gpu(self, sanitizer):
+        """A folder of programs that machines with GPUs have: nvidia-smi, and a compute-sanitizer that runs what it is given
+        and leaves its own words."""
+        folder = self.fresh()
+        folder.mkdir()
+        for name, text in (("nvidia-smi", "echo NVIDIA H200, 570.86, 143771 MiB"),
+                           ("compute-sanitizer", 'words="$1 $2 $3 $5 $6"; echo "$words" >"$4"; shift 6; ' + sanitizer)):
+            (folder / name).write_text("#!/bin/sh\n%s\n" % text)
+            (folder / name).chmod(0o755)
+        return mock.patch.dict(os.environ, PATH="%s:%s" % (folder, os.environ["PATH"]))
+
+    def sanitizers(self, gpu_check, check):
+        """How it is called, and that what it finds is told."""
+        tools = ["memcheck of mlp-1-1f1b-fp32", "racecheck of mlp-1-1f1b-fp32", "memcheck of mlp-1-1f1b-bf16"]
+        self.assertEqual(check.results["sanitizer"], dict.fromkeys(tools, True))
+        self.assertEqual((check.out / "sanitizer-racecheck-mlp-1-1f1b-fp32.txt").read_text(),
+                         "--tool racecheck --log-file --error-exitcode 99\n")
+        self.assertIn("NVIDIA H200", (check.out / "machine.txt").read_text())
+        found = gpu_check.Check(check.target, check.out, STANDIN, 5)
+        said = []
+        found.say = said.append
+        case = json.loads((check.target / "cases.json").read_text())["cases"][0]
+        with self.programs_of_a_gpu("exit 99"):
+            self.assertEqual(gpu_check.device_name(), "NVIDIA H200, 570.86, 143771 MiB")
+            found.sanitizer(case, ["memcheck"])
+        self.assertEqual(len(found.wrong), 1)
+        self.assertIn("exit 99", found.wrong[0])
+        self.assertIn("see sanitizer-memcheck-mlp-1-1f1b-fp32.txt", said[-1])
+        # A step that takes as long as the device's products alone.
+        found.results["device"] = "NVIDIA H200, 570.86, 143771 MiB"
+        found.row("gpt2", 65536 * gpu_check.TOKEN_FLOPS / 989.4e12, 65536, gpu_check.TOKEN_FLOPS, "bf16")
+        self.assertIn("MFU 100.0 %", said[-1])
+
     def judge(self, gpu_check, target, out):
         (target / "bin").mkdir()
         shutil.copy(BIN / "pipec-run", target / "bin")
@@ -37,22 +70,27 @@ class Carried(GpuTest):
         self.assertEqual(len(packed["cases"]), 4)
         self.assertEqual(len(packed["oracles"]), 2)
         self.assertEqual([times["model"] for times in packed["times"]], ["gpt2"])
-        self.assertEqual(packed["times"][0]["plans"], [["fp32", 1], ["fp32", 2], ["bf16", 1], ["bf16", 2]])
-        check = gpu_check.Check(target, out, STANDIN, 5)
+        self.assertEqual(packed["times"][0]["plans"], [["bf16", 1], ["bf16", 2], ["fp32", 1], ["fp32", 2]])
+        # PyTorch is a process of its own, which may end as it likes.
+        shutil.copy(MODELS.parent / "bench/gpu_torch.py", target)
+        check = gpu_check.Check(target, out, STANDIN, 20)
         check.say = lambda text: None
-        self.assertEqual(check.all(), 0, check.wrong)
-        times = packed["times"][0]
-        with mock.patch.object(check, "torch", lambda *words: None):
-            check.times(times["model"], times["weights"], times["plans"][:2])
-        self.assertEqual(len(check.results["times"]), 5)  # of one rank also without epilogues
+        with self.programs_of_a_gpu('exec "$@"'):
+            self.assertEqual(check.all(), 0, check.wrong)
+        ours = [name for name in check.results["times"] if "pipec" in name]
+        self.assertEqual(len(ours), 10)  # of one rank also without epilogues
+        theirs = ["gpt2 %s PyTorch %s" % how for how in (("bf16", "eager"), ("bf16", "compile"), ("fp32", "eager"),
+                                                         ("fp32", "compile"))]
+        if importlib.util.find_spec("torch"):
+            self.assertEqual([name for name in check.results["times"] if name not in ours], theirs)
+        else:
+            self.assertEqual(len(check.results["torch"]), 4)
         for file in ("gpt2-fp32-1-trace.json", "gpt2-fp32-2-profile.json", "gpt2-fp32-2/rank-1.tsv"):
             self.assertTrue((out / file).exists(), file)
-        self.assertEqual(check.wrong, [])
+        self.sanitizers(gpu_check, check)
         for file in ("results.json", "machine.txt"):
             self.assertTrue((out / file).exists())
         self.environments(gpu_check, target, out)
-        # PyTorch is a process of its own, which may end as it likes.
-        shutil.copy(MODELS.parent / "bench/gpu_torch.py", target)
         self.assertIsNone(check.torch("no model", "fp32", False))
         self.assertIn("Error", check.results["torch"]["no model fp32 False"])
         self.failures(gpu_check, target)
@@ -100,13 +138,15 @@ class Carried(GpuTest):
                                        capture_output=True, text=True), 0)
         with mock.patch.object(gpu_check.shutil, "which", lambda path: path if str(target) in path and os.access(
                 path, os.X_OK) else None):
-            found = gpu_check.Check(target, self.folder, STANDIN, 1).sanitizer_program()
+            found, ours = (gpu_check.Check(target, self.folder, libraries, 1).sanitizer_program() for libraries in (
+                None, STANDIN))
+        self.assertIsNone(ours)  # on a stand-in it would find nothing to run on
         self.assertEqual(found, str(target / "sanitizer/nvidia/cu13/bin/compute-sanitizer"))
         self.assertFalse((target / "sanitizer/nvidia/cu13/include").exists())
 
     def failures(self, gpu_check, target):
         """One step stops no other; another way that works is found; what there is no time for is listed."""
-        def check(minutes=5, **environment):
+        def check(minutes=20, **environment):
             out = self.fresh()
             out.mkdir()
             check = gpu_check.Check(target, out, STANDIN, minutes)
@@ -114,13 +154,17 @@ class Carried(GpuTest):
             check.say = said.append
             with mock.patch.dict(os.environ, environment):
                 code = check.all()
-            self.assertEqual(json.loads((out / "results.json").read_text()), check.results)
+            self.assertEqual(json.loads((out / "results.json").read_text()), json.loads(json.dumps(check.results)))
             return code, check, said
         code, failed, said = check(PIPEC_STANDIN_CAPTURE="0")
         self.assertEqual(code, 1)
-        self.assertGreater(len(failed.wrong), 3)
+        self.assertEqual(len(failed.wrong), 1)
         self.assertIn("cuStreamBeginCapture", failed.wrong[0])
-        self.assertEqual(failed.diagnoses, 1)  # the same in all of them
+        self.assertEqual(failed.diagnoses, 1)
+        # What works is how all the others run, and that one once more.
+        self.assertEqual(failed.results["way"], (["--graphs", "off"], {}))
+        self.assertEqual(len(failed.results["losses"]), 4)
+        self.assertEqual([name for name in failed.results["times"] if "pipec" in name and "off" not in name], [])
         for found in failed.results["diagnoses"].values():
             self.assertTrue(found["--graphs off"])
             self.assertFalse(any(map(found.get, ("CUDA_FORCE_PTX_JIT=1", "CUDA_MODULE_LOADING=EAGER"))))
@@ -133,7 +177,7 @@ class Carried(GpuTest):
         self.assertIn("KeyError: 'broken'", failed.wrong[0])
         self.assertEqual(len(failed.results["losses"]), 4)
         code, failed, said = check(minutes=0.1)
-        self.assertEqual(len(failed.results["left out"]), 8)
+        self.assertEqual(len(failed.results["left out"]), 9)
         self.assertIn("left out, there was no time: sanitizer of mlp-1-1f1b-fp32", said)
 
     def test_torch(self):
@@ -142,12 +186,13 @@ class Carried(GpuTest):
             self.skipTest("no PyTorch")
         shape = dict(layers=1, width=32, heads=2, length=16, vocabulary=64)
         for model, precision in (("gpt2", "fp32"), ("gpt2", "bf16"), ("resnet", "fp32"), ("resnet", "bf16")):
-            how = {"model": model, "shape": shape, "size": 2, "count": 2, "precision": precision, "compiled": False,
-                   "seconds": 100, "device": "cpu", "pixels": 32}
-            process = subprocess.run([sys.executable, MODELS.parent / "bench/gpu_torch.py", json.dumps(how)],
-                                     capture_output=True, text=True, timeout=200)
-            self.check_exit(process, 0)
-            self.assertGreater(json.loads(process.stdout.splitlines()[-1]), 0)
+            for compiled in (False, True) if model == "gpt2" else (False,):
+                how = {"model": model, "shape": shape, "size": 2, "count": 2, "precision": precision, "compiled": compiled,
+                       "seconds": 200, "device": "cpu", "pixels": 32}
+                process = subprocess.run([sys.executable, MODELS.parent / "bench/gpu_torch.py", json.dumps(how)],
+                                         capture_output=True, text=True, timeout=300)
+                self.check_exit(process, 0)
+                self.assertGreater(json.loads(process.stdout.splitlines()[-1]), 0)
 
 
 if __name__ == "__main__":
