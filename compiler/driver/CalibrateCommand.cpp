@@ -11,6 +11,7 @@
 #include "support/CommandLine.h"
 #include "support/Cores.h"
 #include "support/Failure.h"
+#include "support/Median.h"
 #include "support/OptionChecks.h"
 #include "support/OutputFile.h"
 
@@ -132,10 +133,6 @@ public:
   std::vector<plan::CrowdSample> crowd; ///< of more ranks than cores
 
 private:
-  static double middleOf(std::vector<double> times) {
-    std::sort(times.begin(), times.end());
-    return times[times.size() / 2];
-  }
   static double &timeOf(plan::CrowdSample &sample) { return sample.step; }
   static double &timeOf(auto &sample) { return sample.seconds; }
   template <typename Sample>
@@ -145,7 +142,7 @@ private:
       std::vector<double> times{timeOf(result[i])};
       for (size_t r = 1; r < rounds.size(); ++r)
         times.push_back(timeOf(rounds[r][i]));
-      timeOf(result[i]) = middleOf(times);
+      timeOf(result[i]) = median(times);
     }
     return result;
   }

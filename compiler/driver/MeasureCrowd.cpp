@@ -4,6 +4,7 @@
 #include "compiler/schedule/Generator.h"
 #include "runtime/kernels/cpu/Kernels.h"
 #include "support/Backoff.h"
+#include "support/Median.h"
 #include "support/TinyNumbers.h"
 
 #include <algorithm>
@@ -36,12 +37,6 @@ template <typename Work> void onThreads(Team &workers, Work work) {
     });
   for (std::thread &thread : threads)
     thread.join();
-}
-
-double middle(std::vector<double> times) {
-  const auto at = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
-  std::nth_element(times.begin(), at, times.end());
-  return *at;
 }
 
 /// What the threads of a pipeline tell each other.
@@ -149,7 +144,7 @@ std::vector<plan::CrowdSample> measureCrowd(const MeasuredPrograms &programs,
     onThreads(crowd, [&](int rank, Worker &worker) {
       pipeline.run(rank, worker, seconds);
     });
-    sample.step = middle(seconds);
+    sample.step = median(seconds);
     samples.push_back(sample);
   }
   return samples;

@@ -8,6 +8,7 @@
 #include "support/Clock.h"
 #include "support/Cores.h"
 #include "support/Doorbell.h"
+#include "support/Median.h"
 
 #include <algorithm>
 #include <atomic>
@@ -59,9 +60,7 @@ double timeOne(const std::function<void()> &work, int threads, double budget) {
       work();
     times.push_back((seconds(threads) - begin) / repeats);
   } while (seconds(threads) < end || times.size() < 2);
-  std::nth_element(times.begin(), times.begin() + times.size() / 2,
-                   times.end());
-  return times[times.size() / 2];
+  return median(std::move(times));
 }
 
 double measure(const Job &job, const Workers &workers, double budget) {
@@ -422,8 +421,7 @@ double measureRing() {
     door.ring(1);
   }
   sleeper.join();
-  std::nth_element(times.begin(), times.begin() + kRings / 2, times.end());
-  return times[kRings / 2];
+  return median(std::move(times));
 }
 
 double measureTurn() {

@@ -17,6 +17,7 @@
 #include "runtime/StageAbi.h"
 #include "support/Clock.h"
 #include "support/Failure.h"
+#include "support/Median.h"
 #include "support/ScratchFolder.h"
 #include "support/TinyNumbers.h"
 
@@ -167,12 +168,10 @@ private:
 
 namespace {
 
-double middle(std::vector<double> &times) {
+double middle(const std::vector<double> &times) {
   if (times.empty())
     fail();
-  const auto at = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
-  std::nth_element(times.begin(), at, times.end());
-  return *at;
+  return median(times);
 }
 
 } // namespace

@@ -1,6 +1,7 @@
 #include "compiler/plan/FitMessages.h"
 
 #include "support/Failure.h"
+#include "support/Median.h"
 
 #include <nlohmann/json.hpp>
 
@@ -110,12 +111,10 @@ std::vector<MessageGap> messageGaps(const std::string &trace,
     }
   std::vector<MessageGap> result;
   for (bool forward : {true, false}) {
-    std::vector<double> &all = gaps[forward];
-    if (all.size() < kFewest)
-      continue;
-    const auto middle = all.begin() + static_cast<ptrdiff_t>(all.size() / 2);
-    std::nth_element(all.begin(), middle, all.end());
-    result.push_back({forward ? forwardBytes : backwardBytes, *middle * 1e-6});
+    const std::vector<double> &all = gaps[forward];
+    if (all.size() >= kFewest)
+      result.push_back(
+          {forward ? forwardBytes : backwardBytes, median(all) * 1e-6});
   }
   return result;
 } catch (const nlohmann::json::exception &error) {
@@ -145,9 +144,7 @@ double stepEnd(const std::string &trace) try {
   }
   if (gaps.size() < 4)
     throw Failure(Exit::BadModel, "a trace of too few steps");
-  const auto middle = gaps.begin() + static_cast<ptrdiff_t>(gaps.size() / 2);
-  std::nth_element(gaps.begin(), middle, gaps.end());
-  return *middle * 1e-6;
+  return median(std::move(gaps)) * 1e-6;
 } catch (const nlohmann::json::exception &error) {
   throw Failure(Exit::BadModel, std::string("no trace: ") + error.what());
 }

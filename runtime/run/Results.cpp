@@ -1,6 +1,7 @@
 //===- Results.cpp - what is known after a run ----------------------------===//
 #include "runtime/run/Results.h"
 #include "report/Prediction.h"
+#include "support/Median.h"
 
 #include <algorithm>
 #include <cstring>
@@ -61,13 +62,11 @@ double usualStep(const plan::Plan &plan, const std::vector<double> &seconds) {
     return 0;
   std::vector<double> warm(seconds.begin() + (seconds.size() > 1),
                            seconds.end());
-  const auto count = static_cast<std::ptrdiff_t>(warm.size());
   // Microbatches of a stream come in bursts: only their mean says anything.
   if (plan.strategy.update == "round")
     return std::accumulate(warm.begin(), warm.end(), 0.0) /
-           static_cast<double>(count);
-  std::nth_element(warm.begin(), warm.begin() + count / 2, warm.end());
-  return warm[static_cast<size_t>(count / 2)];
+           static_cast<double>(warm.size());
+  return median(std::move(warm));
 }
 
 Summary summarize(const plan::Plan &plan, const Results &results) {
