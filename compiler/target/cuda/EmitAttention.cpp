@@ -144,6 +144,8 @@ private:
   void beginGradient(Value ofTops, Value ofShares, Value ofDelta);
   /// weights = exp(scores - tops) * shares, 0 where there are none.
   Values weights(Values scores, Value firstOther);
+  /// Not NaN, where the model has 0 instead.
+  Value settled(Value weight);
   /// weights * (products - delta), 0 where no score has a weight.
   Values gradients(const Values &weights, const Values &products,
                    Value firstOther);
@@ -341,8 +343,9 @@ AttentionEmitter::keepRows(nn::AttentionOp op, const Values &running) {
   Matrix tops = matrix(op.getTops()), shares = matrix(op.getShares());
   for (int row : {0, 1}) {
     Value sum = overRow(running[2 + row], add);
+    // Without any score, or with one that is no number.
     Value isEmpty =
-        arith::CmpFOp::create(k.b, arith::CmpFPredicate::OEQ, sum, zero);
+        arith::CmpFOp::create(k.b, arith::CmpFPredicate::UEQ, sum, zero);
     Value share = arith::DivFOp::create(k.b, k.real(1), sum);
     if (call.zeroRows)
       share = k.select(isEmpty, zero, share);
@@ -391,8 +394,14 @@ KernelCode AttentionEmitter::forward(nn::AttentionOp op) {
     llvm::copy(y, now.begin() + 4);
   });
   SmallVector<Value> inverse = keepRows(op, running);
-  k.put(matrix(op.getY()), first, Values(running.begin() + 4, running.end()),
-        inverse);
+  Values y(running.begin() + 4, running.end());
+  if (call.zeroRows)
+    for (auto [i, sum] : llvm::enumerate(y)) {
+      Value isNone = arith::CmpFOp::create(k.b, arith::CmpFPredicate::OEQ,
+                                           inverse[i % 4 / 2], zero);
+      sum = k.select(isNone, zero, sum);
+    }
+  k.put(matrix(op.getY()), first, y, inverse);
   return k.finish();
 }
 
@@ -430,11 +439,19 @@ void AttentionEmitter::beginGradient(Value ofTops, Value ofShares,
   read(delta, ofDelta);
 }
 
+PlainKernel::Value AttentionEmitter::settled(Value weight) {
+  if (!call.zeroRows)
+    return weight;
+  Value isNumber =
+      arith::CmpFOp::create(k.b, arith::CmpFPredicate::ORD, weight, weight);
+  return k.select(isNumber, weight, k.real(0));
+}
+
 PlainKernel::Values AttentionEmitter::weights(Values scores, Value firstOther) {
   settleScores(scores, firstOther);
   for (auto [i, score] : llvm::enumerate(scores))
-    score = k.multiplied(power(score, rowNumber(i, firstOther, tops)),
-                         rowNumber(i, firstOther, shares));
+    score = settled(k.multiplied(power(score, rowNumber(i, firstOther, tops)),
+                                 rowNumber(i, firstOther, shares)));
   return scores;
 }
 

@@ -177,9 +177,14 @@ TEST(Attention, ForwardAlone) {
 
 // Rows that attend to nothing are zero when asked, and so are their gradients.
 TEST(Attention, RowsWithoutScores) {
-  checkStage(stageOf({{"2", 20, 30, 8, ", zero_rows", "rows"},
-                      {"1x2", 70, 70, 16, ", causal, zero_rows", "rows"}}),
-             3e-6);
+  checkStage(
+      stageOf(
+          {{"2", 20, 30, 8, ", zero_rows", "rows"},
+           {"1x2", 70, 70, 16, ", causal, zero_rows", "rows"},
+           // Scores that are no numbers.
+           {"2", 20, 30, 8, ", zero_rows", "rows", "f32", false, "0x7FC00000"},
+           {"2", 20, 30, 8, "", "rows", "f32", false, "0x7FC00000"}}),
+      3e-6);
 }
 
 // Rows that a finite number masks as a whole attend to all keys alike; what it
