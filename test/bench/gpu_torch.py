@@ -113,9 +113,9 @@ def main(how):
     end = time.monotonic() + how["seconds"]
     rest = how["size"], how["count"], how["precision"], how["compiled"], lambda: end - time.monotonic()
     device = how.get("device", "cuda")
-    seconds = (gpt2_seconds(device, how["shape"], *rest) if how["model"] == "gpt2"
-               else resnet_seconds(device, how.get("pixels", 224), *rest))
-    print(json.dumps(seconds))
+    models = {"gpt2": lambda: gpt2_seconds(device, how["shape"], *rest),
+              "resnet": lambda: resnet_seconds(device, how.get("pixels", 224), *rest)}
+    print(json.dumps(models[how["model"]]()))
 
 
 if __name__ == "__main__":
