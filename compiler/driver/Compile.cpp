@@ -12,6 +12,7 @@
 #include "compiler/driver/Planning.h"
 #include "compiler/driver/WithinLimit.h"
 #include "compiler/onnx/Import.h"
+#include "compiler/plan/PeakBytes.h"
 #include "compiler/plan/PlanDot.h"
 #include "compiler/plan/WhatIf.h"
 #include "compiler/target/Target.h"
@@ -97,13 +98,41 @@ struct LastDecision {
   }
 };
 
+/// A model that was read, and what it costs: many plans of one are tried under
+/// a limit.
+struct KnownModel {
+  CompileOptions options; ///< that decide about it
+  OwningOpRef<ModuleOp> module;
+  onnx::ImportReport report;
+  plan::CostGraph graph;
+  ModelFacts facts;
+
+  static CompileOptions deciding(CompileOptions options) {
+    options = LastDecision::deciding(options);
+    const bool isCut = !options.forwardOnly && slicesAsked(options) > 1;
+    options.strategy = isCut ? "cut" : "";
+    options.recompute = options.recompute == "none" ? "none" : "";
+    options.slices = 0;
+    options.stages = options.replicas = options.stageFile = options.planner =
+        options.whatIf = "";
+    options.memoryLimit = options.memoryMargin = 0;
+    options.ofAuto = options.quick = options.withoutWorkspace = false;
+    return options;
+  }
+};
+
+/// What one compilation leaves to the next of the same model.
+struct Memory {
+  std::optional<LastDecision> last;
+  std::optional<KnownModel> model;
+  std::string batch; ///< the dimension's name
+};
+
 class Compiler {
 public:
   Compiler(const CompileOptions &options, Purpose purpose, MLIRContext &context,
-           std::optional<LastDecision> *last = nullptr,
-           std::string *batch = nullptr)
-      : options(options), purpose(purpose), context(context), last(last),
-        batch(batch) {}
+           Memory *memory = nullptr)
+      : options(options), purpose(purpose), context(context), memory(memory) {}
 
   int run() {
     if (purpose == Purpose::Train)
@@ -150,7 +179,8 @@ public:
       return {-1, 0};
     if (!lowerToTasks() || !findWorkspace(workspace))
       throw Failure(Exit::Usage, "no plan");
-    return {fullest(planFor(workspace)).bytes, decision.result.stepSeconds};
+    return {fullest(planFor(workspace)).bytes, decision.result.stepSeconds,
+            plan::peakBytes(decision.result.stages)};
   }
 
   /// The plan that evaluates what `training` trains: on as many ranks.
@@ -255,6 +285,12 @@ private:
   }
 
   bool import() {
+    const bool hasSaidNotes = options.quiet || options.again;
+    if (KnownModel *known = knownModel(); known && hasSaidNotes) {
+      module = cast<ModuleOp>((*known->module)->clone());
+      importReport = known->report;
+      return true;
+    }
     onnx::ImportOptions o;
     o.dims = options.dims;
     o.constants = options.constants;
@@ -272,8 +308,8 @@ private:
         onnx::importModel(options.model, o, context, diagnostics, importReport);
     if (!module)
       return false;
-    if (batch)
-      *batch = importReport.batchDimension;
+    if (memory)
+      memory->batch = importReport.batchDimension;
     if (purpose != Purpose::Infer) {
       checkLossNames(options, importReport, diagnostics);
       if (!diagnostics.empty())
@@ -306,31 +342,59 @@ private:
     return succeeded(checkSlices(*module, *length, slices));
   }
 
-  bool makeDecision(std::optional<int> ranks) {
-    original = OwningOpRef<ModuleOp>(cast<ModuleOp>(module->clone()));
-    plan::CostGraph graph;
+  /// The model of these options, where an earlier compilation has read it.
+  KnownModel *knownModel() {
+    const bool isKnown =
+        memory && memory->model && options.dumpDirectory.empty() &&
+        memory->model->options == KnownModel::deciding(options);
+    return isKnown ? &*memory->model : nullptr;
+  }
+
+  /// Times, bytes and devices, measured ones where there is a profile.
+  bool findCosts(plan::CostGraph &graph, ModelFacts &measured) {
+    facts.microbatchSize = microbatchSize();
     const bool trains = purpose == Purpose::Train;
+    if (trains)
+      facts.optimizerBytes = optimizer->states(settings).size();
+    if (KnownModel *known = knownModel()) {
+      graph = known->graph;
+      measured = known->facts;
+      return true;
+    }
     CostRequest request{trains, options.microbatches};
+    request.keepsAll = options.recompute == "none";
     if (trains)
       request.optimizer = {options.optimizer, optimizerSettings()};
     request.caches = facts.topology.caches();
     if (failed(costGraph(*module, request, facts.topology.device, graph)))
       return false;
-    facts.microbatchSize = microbatchSize();
-    if (trains)
-      facts.optimizerBytes = optimizer->states(settings).size();
-    ModelFacts measured = facts;
+    measured = facts;
     if (purpose != Purpose::Evaluate)
       applyProfileFile(options, measured, graph);
+    if (memory)
+      memory->model.emplace(
+          KnownModel{KnownModel::deciding(options),
+                     OwningOpRef<ModuleOp>(cast<ModuleOp>(module->clone())),
+                     importReport, graph, measured});
+    return true;
+  }
+
+  bool makeDecision(std::optional<int> ranks) {
+    original = OwningOpRef<ModuleOp>(cast<ModuleOp>(module->clone()));
+    plan::CostGraph graph;
+    ModelFacts measured;
+    if (!findCosts(graph, measured))
+      return false;
     const CompileOptions asked = LastDecision::deciding(options);
-    if (last && *last && (*last)->options == asked) {
-      decision = (*last)->decision;
+    if (memory && memory->last && memory->last->options == asked) {
+      decision = memory->last->decision;
       return true;
     }
-    decision = trains ? decide(options, graph, measured)
-                      : decideForward(options, graph, measured, ranks);
-    if (last)
-      last->emplace(LastDecision{asked, decision});
+    decision = purpose == Purpose::Train
+                   ? decide(options, graph, measured)
+                   : decideForward(options, graph, measured, ranks);
+    if (memory)
+      memory->last.emplace(LastDecision{asked, decision});
     return true;
   }
 
@@ -454,8 +518,7 @@ private:
   const CompileOptions &options;
   const Purpose purpose;
   MLIRContext &context;
-  std::optional<LastDecision> *const last;
-  std::string *const batch; ///< takes the dimension's name
+  Memory *const memory;
   Diagnostics diagnostics;
   onnx::ImportReport importReport;
   ModelFacts facts;
@@ -467,22 +530,12 @@ private:
   int dumped = 0;
 };
 
-/// What the planner takes the fullest device to hold.
-int64_t plannedPeak(const plan::PlanResult &result) {
-  std::map<int, int64_t> onDevice;
-  int64_t most = 0;
-  for (const plan::StagePlan &stage : result.stages)
-    for (const int device : stage.devices)
-      most = std::max(most, onDevice[device] += stage.memory.total());
-  return most;
-}
-
 /// What the fullest device holds, and what it may.
 OverLimit Compiler::fullest(const plan::Plan &plan) const {
   OverLimit most{0, deviceLimit(options, facts.topology), 0, decision.slices,
                  plan.predicted.step_s};
   std::map<std::pair<int, int>, int64_t> onDevice;
-  most.planned = plannedPeak(decision.result);
+  most.planned = plan::peakBytes(decision.result.stages);
   most.recompute = decision.recompute;
   for (const plan::Rank &rank : plan.ranks) {
     const int64_t bytes = onDevice[{rank.host, rank.device}] += rank.peak_bytes;
@@ -682,27 +735,36 @@ bool Compiler::findWorkspace(std::vector<int64_t> &workspace) {
 
 } // namespace
 
+static void prepare(MLIRContext &context) {
+  context.loadDialect<func::FuncDialect, nn::NNDialect, pipe::PipeDialect>();
+  context.disableMultithreading();
+}
+
+Prospect prospectOf(const CompileOptions &options) {
+  MLIRContext context;
+  prepare(context);
+  return Compiler(options, Purpose::Train, context).prospect();
+}
+
 int compileCommand(int argc, char **argv) {
   CompileOptions options;
   if (!parseCompileOptions(argc, argv, options))
     return 0;
   MLIRContext context;
-  context.loadDialect<func::FuncDialect, nn::NNDialect, pipe::PipeDialect>();
-  context.disableMultithreading();
+  prepare(context);
   const Purpose purpose = options.forwardOnly ? Purpose::Infer : Purpose::Train;
   bool tried = false;
-  std::optional<LastDecision> last;
-  std::string batch;
+  Memory memory;
   auto compile = [&](CompileOptions o) {
     o.again = std::exchange(tried, true);
-    return Compiler(o, purpose, context, &last, &batch).run();
+    return Compiler(o, purpose, context, &memory).run();
   };
   auto plan = [&](CompileOptions o) {
     o.quiet = true;
     o.dumpDirectory.clear();
-    return Compiler(o, purpose, context, &last).prospect();
+    return Compiler(o, purpose, context, &memory).prospect();
   };
-  return withinLimit(options, compile, plan, batch);
+  return withinLimit(options, compile, plan, memory.batch);
 }
 
 } // namespace pipec

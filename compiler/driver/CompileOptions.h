@@ -49,6 +49,9 @@ struct CompileOptions {
   bool ofAuto = false;
   /// A share of the search alone, where many plans are tried (no flag).
   bool quick = false;
+  /// The planner counts nothing of what code works in, which it may take for
+  /// too much (no flag).
+  bool withoutWorkspace = false;
   /// Another attempt at the same: remarks have been made (no flag).
   bool again = false;
   // Output

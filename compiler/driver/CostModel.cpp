@@ -11,6 +11,7 @@
 #include "compiler/driver/RoutineWork.h"
 
 #include "compiler/driver/TaskCosts.h"
+#include "compiler/driver/Workspace.h"
 #include "dialects/nn/NN.h"
 #include "dialects/pipe/Pipe.h"
 #include "passes/Graph.h"
@@ -128,10 +129,15 @@ public:
     addStashes(main);
     addInputs(main);
     addHandovers(main);
+    addFurtherUses(main);
     addPins(main);
     graph.forwardTaskSeconds = device.taskSeconds;
     graph.backwardTaskSeconds = trains ? device.taskSeconds : 0;
-    if (!knowsCalls(device) || nodes.size() > kMostPlanned)
+    if (nodes.size() > kMostPlanned)
+      return success();
+    if (failed(addWorkspace(*copy)))
+      return failure();
+    if (!knowsCalls(device))
       return success();
     return priceCalls(*copy, main);
   }
@@ -154,9 +160,21 @@ private:
         op.setAttr(kNode, node);
       op.setAttr(kOpStage, b.getI64IntegerAttr(0));
     }
+    if (modelNodes(main).size() <= kMostPlanned)
+      unchosen = cast<ModuleOp>(copy->clone());
     PassManager second(copy.getContext());
-    second.addPass(createChooseStash());
+    ChooseStashOptions stash;
+    stash.mode = request.keepsAll ? "none" : "selective";
+    second.addPass(createChooseStash(stash));
     return second.run(copy);
+  }
+
+  LogicalResult addWorkspace(ModuleOp copy) {
+    const char *target = device.kind == "cpu" ? "cpu" : "cuda";
+    OwningOpRef<ModuleOp> other = copy.clone();
+    if (failed(addScratch(*other, target, graph)))
+      return failure();
+    return unchosen ? addRepeats(*unchosen, target, graph) : success();
   }
 
   /// Puts the times of generated code in place of the operators' own.
@@ -408,6 +426,26 @@ private:
     }
   }
 
+  /// Each use of a weight in a stage sums its own gradients (PlanMemory).
+  void addFurtherUses(func::FuncOp main) {
+    llvm::MapVector<StringRef, std::map<uint64_t, std::pair<size_t, int64_t>>>
+        uses;
+    for (Operation &op : main.front())
+      if (auto add = dyn_cast<pipe::AccumulateOp>(op); add && nodeOf(add) >= 0)
+        uses[add.getParameter()][add.getUse()] = {
+            static_cast<size_t>(nodeOf(add)),
+            byteSize(add.getGradient().getType())};
+    for (auto &[name, byUse] : uses) {
+      std::vector<std::pair<size_t, int64_t>> at;
+      for (auto &[use, place] : byUse)
+        at.push_back(place);
+      llvm::sort(at);
+      for (size_t i = 1; i < at.size(); ++i)
+        graph.furtherUses.push_back(
+            {at[i - 1].first, at[i].first, at[i].second});
+    }
+  }
+
   /// Readers of one nn.weight op came from one model operator: one stage.
   void addPins(func::FuncOp main) {
     for (Operation &op : main.front()) {
@@ -425,6 +463,7 @@ private:
   const plan::DeviceModel &device;
   plan::CostGraph &graph;
   SmallVector<Operation *> nodes;
+  OwningOpRef<ModuleOp> unchosen; ///< before it is chosen what is kept
 };
 
 } // namespace
@@ -432,7 +471,26 @@ private:
 LogicalResult costGraph(ModuleOp module, const CostRequest &request,
                         const plan::DeviceModel &device,
                         plan::CostGraph &graph) {
-  return GraphBuilder(module, request, device, graph).run();
+  if (failed(GraphBuilder(module, request, device, graph).run()))
+    return failure();
+  if (!request.keepsAll)
+    return success();
+  // What is cheap to compute again is fused with what reads it: keeping it
+  // takes bytes, and saves no time that the model would know of.
+  CostRequest usual = request;
+  usual.keepsAll = false;
+  plan::CostGraph times;
+  if (failed(GraphBuilder(module, usual, device, times).run()))
+    return failure();
+  for (auto [node, of] : llvm::zip_equal(graph.nodes, times.nodes)) {
+    node.forwardSeconds = of.forwardSeconds;
+    node.backwardInputSeconds = of.backwardInputSeconds;
+    node.backwardWeightSeconds = of.backwardWeightSeconds;
+  }
+  graph.forwardTaskSeconds = times.forwardTaskSeconds;
+  graph.backwardTaskSeconds = times.backwardTaskSeconds;
+  graph.updateSecondsPerByte = times.updateSecondsPerByte;
+  return success();
 }
 
 } // namespace pipec

@@ -14,6 +14,7 @@ struct CostRequest {
   bool trains = false;
   int microbatches = 1; ///< of a step, which running statistics follow
   OptimizerChoice optimizer{};
+  bool keepsAll = false; ///< what could be computed again cheaply is kept, too
   int caches = 1; ///< of cores, among which the model is divided
 };
 

@@ -10,6 +10,7 @@
 #include "compiler/plan/StrategyFacts.h"
 #include "runtime/program/Sha256.h"
 #include "support/Failure.h"
+#include "support/ParseJson.h"
 #include "support/ReadFile.h"
 
 #include <nlohmann/json.hpp>
@@ -118,8 +119,9 @@ static void readStageFile(const std::string &path, plan::PlanRequest &request) {
   const auto bad = [&](const std::string &why) {
     return Failure(Exit::BadPlan, "stage file " + path + ": " + why);
   };
+  const nlohmann::json json =
+      parseJson(text, "stage file " + path, Exit::BadPlan).root;
   try {
-    auto json = nlohmann::json::parse(text);
     request.cuts.clear();
     request.replicas.clear();
     size_t left = stagesToRead(json);
@@ -142,11 +144,10 @@ static void readStageFile(const std::string &path, plan::PlanRequest &request) {
         throw bad("a stage has a whole number of replicas from 1 to 100000");
       request.replicas.push_back(replicas.get<int>());
     }
-  } catch (const nlohmann::json::exception &e) {
-    throw Failure(
-        Exit::BadPlan,
-        "stage file " + path +
-            " is not {\"stages\": [{\"first_node\": …}, …]}: " + e.what());
+  } catch (const nlohmann::json::exception &) {
+    throw bad(
+        "it is not {\"stages\": [{\"first_node\": 0}, …]}, as a plan.json "
+        "is: give one of these, or write one");
   }
   size_t nodes = request.graph.nodes.size();
   bool ok = !request.cuts.empty() && request.cuts[0] == 0 &&
@@ -438,14 +439,20 @@ static Decision askFor(const strategy::StrategyRow &row,
   d.recompute = recompute || row.recompute;
   d.slices = isSliced(row) ? slicesAsked(o) : 1;
   d.request.graph = graph;
+  if (o.withoutWorkspace) {
+    d.request.graph.scratch.clear();
+    d.request.graph.repeats.clear();
+  }
   d.request.topology = facts.topology;
   d.request.microbatches = o.microbatches;
   d.request.microbatchSize = static_cast<int>(facts.microbatchSize);
   d.request.optimizerBytesPerParameterByte = facts.optimizerBytes;
   d.request.memoryLimit = plannerLimit(o, facts);
   d.request.planner = o.planner;
-  if (o.quick)
+  if (o.quick) {
     d.request.effort = kEffortOfTrials;
+    d.request.namesLimitAlone = true;
+  }
   d.request.clips = o.clipNorm > 0;
   d.request.recompute =
       d.recompute ? plan::Recompute::Full : plan::Recompute::None;

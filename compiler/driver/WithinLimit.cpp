@@ -4,7 +4,9 @@
 #include "compiler/plan/Infeasible.h"
 #include "report/Format.h"
 
+#include <exception>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -125,16 +127,57 @@ struct Steps {
   }
 };
 
+/// A trial whose outcomes are remembered: the ways to one limit cross.
+class Remembered {
+public:
+  explicit Remembered(Trial trial) : trial(std::move(trial)) {}
+
+  Prospect operator()(const CompileOptions &options) {
+    for (const auto &[asked, outcome] : *known)
+      if (asked == options)
+        return outcome.result();
+    return known->emplace_back(options, outcomeOf(options)).second.result();
+  }
+
+private:
+  struct Outcome {
+    Prospect prospect{};
+    std::exception_ptr thrown;
+    Prospect result() const {
+      if (thrown)
+        std::rethrow_exception(thrown);
+      return prospect;
+    }
+  };
+
+  Outcome outcomeOf(const CompileOptions &options) {
+    try {
+      return {trial(options), nullptr};
+    } catch (const OverLimit &) {
+      return {{}, std::current_exception()};
+    } catch (const Failure &) {
+      return {{}, std::current_exception()};
+    }
+  }
+
+  Trial trial;
+  /// Copies, as std::function makes them, remember together.
+  std::shared_ptr<std::vector<std::pair<CompileOptions, Outcome>>> known =
+      std::make_shared<std::vector<std::pair<CompileOptions, Outcome>>>();
+};
+
 /// With less and less for the planner, from what the options leave it on; what
 /// fits stays in the options. Nothing where all plans are too large, `least`
 /// the smallest of them; ends early at one as slow as a `rival` that fits: less
-/// memory does not make it faster.
+/// memory does not make it faster. What the planner refuses at once it may take
+/// for too much: it is asked again without what code works in.
 template <typename Plans>
 auto stepping(CompileOptions &options, const Plans &plans,
               std::optional<double> rival, std::optional<OverLimit> &least,
               Stride stride = givenAfter)
     -> std::optional<decltype(plans(options))> {
   std::optional<Steps> steps;
+  std::exception_ptr refusal; // at once
   int64_t limit = 0;
   for (int tries = 1;; ++tries) {
     bool goesOn = true;
@@ -148,12 +191,23 @@ auto stepping(CompileOptions &options, const Plans &plans,
         steps.emplace(Steps{stride, limit - options.memoryMargin});
       goesOn = steps->goDown(over) && !(rival && over.seconds >= *rival);
     } catch (const Failure &failure) {
-      if (!steps || failure.code != Exit::NoFit)
+      if (failure.code != Exit::NoFit)
         throw;
-      goesOn = steps->goBack();
+      if (steps) {
+        goesOn = steps->goBack();
+      } else if (!options.withoutWorkspace) {
+        refusal = std::current_exception();
+        options.withoutWorkspace = options.quick = true;
+        continue;
+      } else {
+        std::rethrow_exception(refusal ? refusal : std::current_exception());
+      }
     }
-    if (!goesOn || tries == kMostTries)
+    if (!goesOn || tries == kMostTries) {
+      if (refusal && !least)
+        std::rethrow_exception(refusal);
       return std::nullopt;
+    }
     options.memoryMargin = limit - steps->given;
     options.quick = true;
   }
@@ -249,6 +303,20 @@ std::optional<int64_t> tried(const CompileOptions &options, const Trial &trial,
   if (least == std::numeric_limits<int64_t>::max())
     least = 0;
   return std::nullopt;
+}
+
+/// A smaller limit than `found` with a plan, in strides that shrink.
+int64_t smallerThan(int64_t found, int64_t above, const CompileOptions &options,
+                    const Trial &trial) {
+  for (int64_t share = 16; share <= 256; share *= 2) {
+    int64_t least = 0;
+    const int64_t bytes = found - found / share;
+    if (bytes <= above)
+      continue;
+    if (tried(withLimit(options, bytes), trial, least))
+      found = bytes;
+  }
+  return found;
 }
 
 /// A limit under which there is a plan, from `bytes` on; 0 when none is found,
@@ -385,9 +453,11 @@ plan::NoFit advised(const CompileOptions &options, const plan::NoFit &failure,
   std::string shortage = failure.shortage, hint = failure.hint;
   const int64_t need = needOf(failure);
   if (need < std::numeric_limits<int64_t>::max()) {
-    const int64_t bytes = limitThatFits(options, need, trial);
+    int64_t bytes = limitThatFits(options, need, trial);
     if (bytes < 0)
       return failure;
+    if (bytes > 0)
+      bytes = smallerThan(bytes, failure.limit, options, trial);
     if (bytes > 0)
       remedies.push_back({plan::Remedy::Limit, bytes});
     if (bytes > 0 && failure.limit > 0)
@@ -470,11 +540,33 @@ int automatically(const CompileOptions &options, const Attempt &attempt,
   return shrinking(asked, attempt);
 }
 
+/// The plan of a planner that is given more than there is, where it keeps to
+/// that: what it takes a plan for may be too much. Seen in a quick trial.
+std::optional<int> generously(CompileOptions asked, const Attempt &attempt,
+                              const Trial &trial) {
+  constexpr int64_t kShareTooMuch = 16;
+  if (asked.memoryLimit <= 0)
+    return std::nullopt;
+  asked.memoryMargin = -asked.memoryLimit / kShareTooMuch;
+  try {
+    CompileOptions quickly = asked;
+    quickly.quick = asked.strategy == "auto";
+    if (trial(quickly).bytes >= 0)
+      return attempt(asked);
+  } catch (const OverLimit &) {
+  } catch (const plan::NoFit &) {
+  }
+  return std::nullopt;
+}
+
 } // namespace
 
 int withinLimit(const CompileOptions &options, const Attempt &attempt,
-                const Trial &trial, const std::string &batch) {
+                const Trial &each, const std::string &batch) {
+  const Trial trial = Remembered(each);
   try {
+    if (const auto code = generously(options, attempt, trial))
+      return *code;
     if (options.strategy == "auto")
       return automatically(options, attempt, trial);
     CompileOptions asked = options;

@@ -22,10 +22,12 @@ struct OverLimit {
   bool recompute = false; ///< all activations are computed again
 };
 
-/// A plan that would be made: bytes of the fullest device, seconds of a step.
+/// A plan that would be made: bytes of the fullest device, seconds of a step,
+/// and what the planner took it for.
 struct Prospect {
   int64_t bytes;
   double seconds;
+  int64_t planned = 0;
 };
 
 /// Makes a plan, its exit code; throws OverLimit or Failure.

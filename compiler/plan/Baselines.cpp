@@ -3,6 +3,7 @@
 #include "compiler/plan/Candidates.h"
 #include "compiler/plan/ChainSearch.h"
 #include "compiler/plan/Infeasible.h"
+#include "compiler/plan/PeakBytes.h"
 #include "compiler/plan/Refine.h"
 #include "support/Failure.h"
 
@@ -31,9 +32,10 @@ std::vector<size_t> evenStarts(const CostGraph &graph, size_t count) {
 
 namespace {
 
-/// Why it does not fit, which the table says before it.
+/// Why it does not fit, which the table says before it. An estimate: it may be
+/// below the limit that built plans have to keep to.
 std::string needs(int64_t bytes) {
-  return "needs " + formatBytes(bytes) + " on a device";
+  return "needs about " + formatBytes(bytes) + " on a device";
 }
 
 /// One alternative priced; `perStep` microbatches stand for one step of ours.
@@ -65,7 +67,7 @@ Baseline price(const PlanRequest &asked, const std::string &name,
       split.recompute = chooseRecompute(model, split);
     }
     PlanResult result = model.price(split);
-    baseline.peakBytes = model.peakBytes(result.stages);
+    baseline.peakBytes = peakBytes(result.stages);
     baseline.fits = baseline.peakBytes <= model.limit();
     baseline.stepSeconds =
         result.stepSeconds * asked.microbatches / microbatches;

@@ -140,7 +140,8 @@ void checkStageCount(const PlanRequest &request, size_t starts) {
                                    " stages need " +
                                    std::to_string(*request.stages / chunks) +
                                    " devices; the cluster has " +
-                                   std::to_string(request.topology.devices()));
+                                   std::to_string(request.topology.devices()) +
+                                   ": give fewer --stages, or more devices");
 }
 
 std::vector<size_t> coarseStarts(const CostGraph &graph,

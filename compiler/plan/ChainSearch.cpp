@@ -264,11 +264,12 @@ double ChainSearch::leastSurrogate(const std::vector<int> &replicas) const {
   return objective(least, place);
 }
 
-int64_t ChainSearch::smallestLimit(const std::vector<int> &replicas) const {
+int64_t ChainSearch::smallestLimit(const std::vector<int> &replicas,
+                                   int64_t known) const {
   Slots place = slots(replicas, false);
-  int64_t low = 0, high = int64_t(1) << 60;
-  if (!pack(place, inf, high))
-    return high;
+  int64_t low = 0, high = known;
+  if (!pack(place, inf, known < kMostBytes ? known - 1 : known))
+    return known;
   while (low + 1 < high) {
     int64_t middle = low + (high - low) / 2;
     if (pack(place, inf, middle))

@@ -53,8 +53,10 @@ public:
   double leastSurrogate(const std::vector<int> &replicas) const;
 
   /// Smallest limit under which `replicas.size()` stages fit, by greedy
-  /// packing.
-  int64_t smallestLimit(const std::vector<int> &replicas) const;
+  /// packing; `known` where that is no less.
+  int64_t smallestLimit(const std::vector<int> &replicas,
+                        int64_t known = kMostBytes) const;
+  static constexpr int64_t kMostBytes = int64_t(1) << 60;
 
 private:
   struct Slots;

@@ -96,12 +96,13 @@ std::string describe(const std::string &name, const Face &face, double best) {
   if (std::find(face.recompute.begin(), face.recompute.end(), true) !=
       face.recompute.end())
     shape += ", activations computed again";
-  char text[240];
-  std::snprintf(text, sizeof text, "%.60s, %.140s: %.4g ms a step, %+.1f %%",
-                name.c_str(), shape.c_str(), face.stepSeconds * 1e3,
-                // Equal but for rounding: not better.
-                best > 0 ? std::max(0.0, 100 * (face.seconds / best - 1))
-                         : 0.0);
+  // Of what is printed: less than that is no loss.
+  const double behind = best > 0 ? 100 * (face.seconds / best - 1) : 0;
+  char time[32] = "as fast", text[240];
+  if (behind >= 0.05)
+    std::snprintf(time, sizeof time, "%+.1f %%", behind);
+  std::snprintf(text, sizeof text, "%.60s, %.140s: %.4g ms a step, %s",
+                name.c_str(), shape.c_str(), face.stepSeconds * 1e3, time);
   return text;
 }
 

@@ -76,11 +76,18 @@ void checkCostGraph(const CostGraph &graph) {
   };
   checkKept(graph.stashes, "stash ");
   checkKept(graph.inputs, "input ");
-  for (const CostHandover &handover : graph.handovers) {
-    checkUsers({handover.first, handover.last}, n, "a handover");
-    if (handover.first > handover.last || handover.bytes < 0)
-      bad("a handover goes backwards, or has a negative size");
-  }
+  checkKept(graph.repeats, "repeat ");
+  const auto checkPair = [&](const auto &pair, const std::string &what) {
+    checkUsers({pair.first, pair.last}, n, what);
+    if (pair.first > pair.last || pair.bytes < 0)
+      bad(what + " goes backwards, or has a negative size");
+  };
+  for (const CostHandover &handover : graph.handovers)
+    checkPair(handover, "a handover");
+  for (const CostHandover &use : graph.furtherUses)
+    checkPair(use, "a further use");
+  for (const CostScratch &scratch : graph.scratch)
+    checkPair(scratch, "scratch");
   for (const auto &group : graph.pinTogether)
     checkUsers(group, n, "a pinned group");
 }

@@ -79,6 +79,13 @@ struct CostHandover {
   int64_t bytes = 0;
 };
 
+/// What code of a stage that holds both nodes works in at one of them: values
+/// that live in no slot. A stage needs the largest of its own.
+struct CostScratch {
+  size_t first = 0, last = 0;
+  int64_t bytes = 0;
+};
+
 /// The model in program order. Node indices everywhere are positions in
 /// `nodes`.
 struct CostGraph {
@@ -88,6 +95,12 @@ struct CostGraph {
   std::vector<CostStash> stashes;
   std::vector<CostStash> inputs; ///< data that nodes read, of a microbatch
   std::vector<CostHandover> handovers;
+  std::vector<CostScratch> scratch;
+  /// Gradients of a weight's further uses: from the use before on.
+  std::vector<CostHandover> furtherUses;
+  /// Tensors that a stage with a user holds at once, of one microbatch, where
+  /// it computes all activations again; none: what it would have kept.
+  std::vector<CostStash> repeats;
   /// Groups of nodes that must share a stage.
   std::vector<std::vector<size_t>> pinTogether;
   /// Measured time of the optimizer's update; 0: the device model's.

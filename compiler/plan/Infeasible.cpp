@@ -2,6 +2,7 @@
 
 #include "compiler/plan/Candidates.h"
 #include "compiler/plan/ChainSearch.h"
+#include "compiler/plan/PeakBytes.h"
 #include "support/Failure.h"
 
 #include <algorithm>
@@ -61,7 +62,8 @@ int64_t neededBytes(const PlanRequest &request,
   StepModel model(request, costs);
   std::vector<size_t> starts = legalStarts(request.graph);
   ChainSearch search(model, coarseStarts(request.graph, starts, 512));
-  int64_t least = std::numeric_limits<int64_t>::max();
+  const int64_t chunks = std::max(1, request.strategy.chunks);
+  int64_t least = ChainSearch::kMostBytes;
   std::vector<std::vector<int>> shapes;
   if (!replicas.empty())
     shapes.push_back(replicas);
@@ -69,8 +71,8 @@ int64_t neededBytes(const PlanRequest &request,
     for (const Shape2D &shape : candidateShapes(request, model))
       shapes.push_back(shape.replicas);
   for (const auto &shape : shapes)
-    least = std::min(least, search.smallestLimit(shape));
-  return least * std::max(1, request.strategy.chunks);
+    least = search.smallestLimit(shape, least);
+  return least * chunks;
 }
 
 /// The fewest stages of one device each that fit, beyond the cluster; 0 if
@@ -102,7 +104,7 @@ void throwNoFit(const PlanRequest &request, const StepModel &model,
     Split split;
     split.starts = request.cuts;
     split.replicas = replicas;
-    needed = model.peakBytes(model.price(split).stages);
+    needed = peakBytes(model.price(split).stages);
   } else {
     needed = neededBytes(request, replicas);
   }
@@ -113,6 +115,8 @@ void throwNoFit(const PlanRequest &request, const StepModel &model,
                             formatBytes(limit) + " there are"
                       : "which this planner does not find");
   std::vector<Remedy> remedies = {{Remedy::Limit, needed}};
+  if (request.namesLimitAlone)
+    throw NoFit(message, remedies, "", limit);
   if (request.recompute == Recompute::None && request.cuts.empty()) {
     PlanRequest again = request;
     again.recompute = Recompute::Full;

@@ -10,7 +10,8 @@ static constexpr size_t kBefore = std::numeric_limits<size_t>::max();
 
 IntervalCosts::IntervalCosts(const CostGraph &graph)
     : forwardTask(graph.forwardTaskSeconds),
-      backwardTask(graph.backwardTaskSeconds) {
+      backwardTask(graph.backwardTaskSeconds),
+      knowsAgain(!graph.repeats.empty()) {
   size_t n = graph.nodes.size();
   own.reserve(n);
   for (const CostNode &node : graph.nodes) {
@@ -36,6 +37,8 @@ IntervalCosts::IntervalCosts(const CostGraph &graph)
              weight.bytes, 0, 0);
   for (const CostStash &stash : graph.stashes)
     touchAll(Tensor::Stash, stash.users, stash.bytes, 0, 0, stash.producer);
+  for (const CostStash &again : graph.repeats)
+    touchAll(Tensor::Again, again.users, again.bytes, 0, 0, again.producer);
   for (const CostStash &input : graph.inputs)
     touchAll(Tensor::Input, input.users, input.bytes, 0, 0);
   // The producer is the value's first touch: an interval that holds it receives
@@ -59,6 +62,11 @@ IntervalCosts::IntervalCosts(const CostGraph &graph)
   for (const CostHandover &handover : graph.handovers)
     at[handover.last].push_back(
         {Tensor::Handover, handover.first + 1, handover.bytes, 0});
+  for (const CostHandover &use : graph.furtherUses)
+    at[use.last].push_back({Tensor::Use, use.first + 1, use.bytes, 0});
+  for (const CostScratch &scratch : graph.scratch)
+    at[scratch.last].push_back(
+        {Tensor::Scratch, scratch.first + 1, scratch.bytes, 0});
 
   offsets.assign(1, 0);
   for (const auto &list : at) {
@@ -75,12 +83,12 @@ const StageCost &IntervalCosts::Sweep::grow() {
   sum.parameterBytes += node.parameterBytes;
   sum.stateBytes += node.stateBytes;
   sum.stashBytes += node.stashBytes;
-  sum.workspaceBytes = std::max(sum.workspaceBytes, node.workspaceBytes);
+  repeated += node.stashBytes;
+  int64_t works = node.workspaceBytes;
   for (size_t t = costs.offsets[next]; t < costs.offsets[next + 1]; ++t) {
     const Touch &touch = costs.touches[t];
     const bool isBefore = touch.previous > first;
-    const bool isOfTwo =
-        touch.tensor == Tensor::Sent || touch.tensor == Tensor::Handover;
+    const bool isOfTwo = touch.tensor >= Tensor::Sent;
     if (isBefore != isOfTwo)
       continue;
     switch (touch.tensor) {
@@ -92,6 +100,14 @@ const StageCost &IntervalCosts::Sweep::grow() {
       break;
     case Tensor::Stash:
       sum.stashBytes += touch.from >= first ? touch.bytes : 0;
+      if (!costs.knowsAgain)
+        repeated += touch.from >= first ? touch.bytes : 0;
+      break;
+    case Tensor::Again:
+      repeated += touch.from >= first ? touch.bytes : 0;
+      break;
+    case Tensor::Scratch:
+      works = std::max(works, touch.bytes);
       break;
     case Tensor::Input:
       sum.inputBytes += touch.bytes;
@@ -103,12 +119,17 @@ const StageCost &IntervalCosts::Sweep::grow() {
     case Tensor::Handover:
       sum.handoverBytes += touch.bytes;
       break;
+    case Tensor::Use:
+      sum.useBytes += touch.bytes;
+      break;
     case Tensor::Value:
       sum.receiveBytes += touch.bytes;
       sum.receiveGradientBytes += touch.gradientBytes;
       break;
     }
   }
+  sum.workspaceBytes = std::max(sum.workspaceBytes, works);
+  sum.againBytes = std::max(sum.againBytes, repeated + works);
   ++next;
   return sum;
 }

@@ -14,12 +14,14 @@ struct StageCost {
   int64_t stateBytes = 0;     ///< not trainable
   int64_t stashBytes = 0;     ///< one microbatch
   int64_t workspaceBytes = 0;
+  int64_t againBytes = 0; ///< the same where all activations are computed again
   int64_t receiveBytes = 0;         ///< values from earlier stages
   int64_t receiveGradientBytes = 0; ///< their gradients, sent back
   int64_t inputBytes = 0;           ///< data that is read
   int64_t sendBytes = 0;            ///< values for later stages, not kept here
   int64_t sendGradientBytes = 0;    ///< gradients that later stages send back
   int64_t handoverBytes = 0;        ///< from input to weight gradients
+  int64_t useBytes = 0;             ///< gradients of further uses of weights
 
   double seconds() const {
     return forwardSeconds + backwardInputSeconds + backwardWeightSeconds;
@@ -52,6 +54,7 @@ public:
   private:
     const IntervalCosts &costs;
     size_t first, next;
+    int64_t repeated = 0; ///< computed again when node `next` runs backwards
     StageCost sum;
   };
 
@@ -64,16 +67,19 @@ private:
     Parameter,
     State,
     Stash,
+    Again,
     Input,
     Value,
     Sent,
-    Handover
+    Handover,
+    Use,
+    Scratch
   };
   /// A node touches a tensor: it counts for an interval when the touch before
-  /// it lies outside, and, for a value, its producer too; what is sent and
-  /// handed over when it lies inside. `previous` is one more than the node of
-  /// that touch, 0 for none. What was made before `from` is not kept: it is
-  /// received.
+  /// it lies outside, and, for a value, its producer too; what is sent,
+  /// handed over and worked in when it lies inside. `previous` is one more than
+  /// the node of that touch, 0 for none. What was made before `from` is not
+  /// kept: it is received.
   struct Touch {
     Tensor tensor;
     size_t previous;
@@ -81,6 +87,7 @@ private:
     size_t from = CostValue::kNone;
   };
   double forwardTask = 0, backwardTask = 0;
+  bool knowsAgain = false;   ///< else what is computed again is the stash
   std::vector<CostNode> own; ///< per-node parts (ids empty)
   std::vector<Touch> touches;
   std::vector<size_t>

@@ -48,8 +48,39 @@ struct Totals {
   double forward = 0, backwardInput = 0, weight = 0;
   int64_t parameters = 0, state = 0, stash = 0, workspace = 0, receive = 0,
           receiveGradient = 0, input = 0, send = 0, sendGradient = 0,
-          handover = 0;
+          handover = 0, again = 0, uses = 0;
 };
+
+/// What a stage works in that computes all activations again: most at one of
+/// its nodes, with what it has from nodes up to there.
+int64_t bytesAgain(const CostGraph &graph, const StagePlan &stage) {
+  const auto isInside = [&](size_t node) {
+    return stage.firstNode <= node && node <= stage.lastNode;
+  };
+  const size_t count = stage.lastNode - stage.firstNode + 1;
+  std::vector<int64_t> has(count, 0), works(count, 0);
+  for (size_t i = stage.firstNode; i <= stage.lastNode; ++i) {
+    has[i - stage.firstNode] = graph.nodes[i].stashBytes;
+    works[i - stage.firstNode] = graph.nodes[i].workspaceBytes;
+  }
+  for (const CostStash &k :
+       graph.repeats.empty() ? graph.stashes : graph.repeats) {
+    size_t first = graph.nodes.size();
+    for (size_t user : k.users)
+      if (isInside(user))
+        first = std::min(first, user);
+    if (isInside(first) && k.producer >= stage.firstNode)
+      has[first - stage.firstNode] += k.bytes;
+  }
+  for (const CostScratch &k : graph.scratch)
+    if (isInside(k.first) && isInside(k.last))
+      works[k.last - stage.firstNode] =
+          std::max(works[k.last - stage.firstNode], k.bytes);
+  int64_t sum = 0, most = 0;
+  for (size_t i = 0; i < count; ++i)
+    most = std::max(most, (sum += has[i]) + works[i]);
+  return most;
+}
 
 /// What each stage costs: a tensor counts in every stage that touches it, a
 /// value in those that do not make it.
@@ -86,6 +117,15 @@ std::vector<Totals> addUp(const CostGraph &graph,
     for (size_t s : touching(k.users))
       if (k.producer >= stages[s].firstNode) // others receive it
         totals[s].stash += k.bytes;
+  for (const CostHandover &k : graph.furtherUses)
+    if (stageOf[k.first] == stageOf[k.last])
+      totals[stageOf[k.first]].uses += k.bytes;
+  for (const CostScratch &k : graph.scratch)
+    if (stageOf[k.first] == stageOf[k.last])
+      totals[stageOf[k.first]].workspace =
+          std::max(totals[stageOf[k.first]].workspace, k.bytes);
+  for (size_t s = 0; s < stages.size(); ++s)
+    totals[s].again = bytesAgain(graph, stages[s]);
   for (const CostStash &k : graph.inputs)
     for (size_t s : touching(k.users))
       totals[s].input += k.bytes;
@@ -139,7 +179,7 @@ int usedDevices(const PlanResult &result) {
 
 void checkStages(const PlanRequest &request, const PlanResult &result) {
   int64_t limit = memoryLimitOf(request);
-  std::map<int, int64_t> onDevice;
+  std::map<int, int64_t> onDevice, worksOn;
   int devicesFromHere = 0;
   const int used = usedDevices(result);
   const std::vector<Totals> totals = addUp(request.graph, result.stages);
@@ -177,23 +217,27 @@ void checkStages(const PlanRequest &request, const PlanResult &result) {
         request.strategy.synchronous
             ? std::min(halves, (request.microbatches - 1) / stage.replicas + 1)
             : halves;
-    int64_t bytes = t.parameters * versions + t.state + t.workspace +
-                    messageBytes(request, position, t, halves) +
-                    (isHalved ? t.handover * between : 0) +
-                    static_cast<int64_t>(request.strategy.gradientCopies *
-                                         static_cast<double>(t.parameters)) +
-                    optimizer +
-                    (stage.recompute ? t.stash : t.stash * inFlight) +
-                    (undo ? t.parameters + optimizer : 0);
+    int64_t bytes =
+        t.parameters * versions + t.state +
+        (stage.recompute ? t.again : t.workspace) +
+        messageBytes(request, position, t, halves) +
+        (isHalved ? t.handover * between : 0) +
+        static_cast<int64_t>(request.strategy.gradientCopies *
+                             static_cast<double>(t.parameters + t.uses)) +
+        optimizer + (stage.recompute ? 0 : t.stash * inFlight) +
+        (undo ? t.parameters + optimizer : 0);
     expect(bytes == stage.memory.total(),
            name + "memory is " + std::to_string(stage.memory.total()) +
                " bytes in the plan and " + std::to_string(bytes) +
                " when recomputed");
-    for (int d : stage.devices) {
-      onDevice[d] += bytes;
-      expect(onDevice[d] <= limit, "device " + std::to_string(d) + " needs " +
-                                       std::to_string(onDevice[d]) +
-                                       " bytes of " + std::to_string(limit));
+    const int64_t works = stage.recompute ? t.again : t.workspace;
+    for (int d : stage.devices) { // one stage of a device works at a time
+      onDevice[d] += bytes - works;
+      worksOn[d] = std::max(worksOn[d], works);
+      const int64_t sum = onDevice[d] + worksOn[d];
+      expect(sum <= limit, "device " + std::to_string(d) + " needs " +
+                               std::to_string(sum) + " bytes of " +
+                               std::to_string(limit));
     }
   }
 }

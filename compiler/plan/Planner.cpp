@@ -3,6 +3,7 @@
 #include "compiler/plan/Baselines.h"
 #include "compiler/plan/Candidates.h"
 #include "compiler/plan/Infeasible.h"
+#include "compiler/plan/PeakBytes.h"
 #include "compiler/plan/PlanVerifier.h"
 #include "compiler/plan/Refine.h"
 #include "compiler/plan/SharedWeights.h"
@@ -159,7 +160,7 @@ PlanResult makePlan(const PlanRequest &request) {
   std::string runnerUp;
   if (!request.cuts.empty()) {
     chosen = handWritten(request, model);
-    if (model.peakBytes(model.price(chosen).stages) > model.limit())
+    if (peakBytes(model.price(chosen).stages) > model.limit())
       throwNoFit(request, model, chosen.replicas);
   } else {
     std::vector<size_t> starts = legalStarts(request.graph);

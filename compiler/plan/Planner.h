@@ -53,6 +53,8 @@ struct PlanRequest {
   static constexpr double kGlance = 1.0 / 32;
   /// When nothing fits: also search for what would, for the message.
   bool explainNoFit = true;
+  /// Of that the limit that would do alone.
+  bool namesLimitAlone = false;
   /// Also price data parallelism, the even split, GPipe … for comparison.
   bool baselines = true;
 };

@@ -146,7 +146,9 @@ void spread(CostGraph &graph, const MeasuredStage &stage,
 
 [[noreturn]] void refuse(const std::string &message) {
   throw Failure(Exit::BadPlan,
-                "the profile does not fit the model: " + message);
+                "the profile does not fit the model: " + message +
+                    "; leave out --profile, or measure this model as it is "
+                    "planned now: pipec-run PLAN … --profile-out FILE");
 }
 
 /// What makes the times another program's is refused; other threads, which
@@ -155,8 +157,7 @@ std::string compare(const ProfileOrigin &from, const ProfileOrigin &asked) {
   auto differ = [](auto &a, auto &b) { return a > 0 && b > 0 && a != b; };
   if (!from.modelSha256.empty() && !asked.modelSha256.empty() &&
       from.modelSha256 != asked.modelSha256)
-    refuse("it was measured on another file, of SHA-256 " + from.modelSha256 +
-           "; run this model with pipec-run --profile-out");
+    refuse("it was measured on another file, of SHA-256 " + from.modelSha256);
   if (!from.device.empty() && !asked.device.empty() &&
       from.device != asked.device)
     refuse("it was measured on devices of kind " + from.device + ", not " +

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <optional>
 
 namespace pipec::plan {
 
@@ -26,8 +27,14 @@ public:
 
 private:
   void extend(size_t start);
-  bool price(Suffix &s, const StageCost &cost, const ByteRates &bytes,
-             int replicas, int devicesAfter, bool first) const;
+  /// What a stage adds to any suffix that comes after it.
+  struct Step {
+    int replicas = 0, window = 0;
+    double load = 0, after = 0, hop = 0, back = 0;
+  };
+  std::optional<Step> stepOf(const StageCost &cost, const ByteRates &bytes,
+                             int replicas, int devicesAfter, bool first) const;
+  void price(Suffix &s, const Step &step) const;
   double objective(const Suffix &s) const;
   void insert(std::vector<Suffix> &labels, const Suffix &s) const;
   /// What a stage's replicas and the devices after it fix.
@@ -102,41 +109,48 @@ const Search::Place &Search::placeOf(int replicas, int devicesAfter) const {
   return place;
 }
 
-bool Search::price(Suffix &s, const StageCost &cost, const ByteRates &bytes,
-                   int replicas, int devicesAfter, bool first) const {
-  const StrategyFacts &facts = request.strategy;
+/// Nothing where the stage does not fit.
+std::optional<Search::Step> Search::stepOf(const StageCost &cost,
+                                           const ByteRates &bytes, int replicas,
+                                           int devicesAfter, bool first) const {
   const Place &place = placeOf(replicas, devicesAfter);
   const Keeps &keeps = place.keeps;
   bool recompute = request.recompute == Recompute::Full;
   if (bytes.total(keeps, recompute) > model.limit()) {
     if (request.recompute != Recompute::Auto)
-      return false;
+      return std::nullopt;
     recompute = true;
     if (bytes.total(keeps, true) > model.limit())
-      return false;
+      return std::nullopt;
   }
-  double after = place.reduce.seconds(cost.parameterBytes) +
-                 model.updateSeconds(cost.parameterBytes);
-  double load = cost.seconds() + (recompute ? cost.forwardSeconds : 0);
-  if (facts.synchronous)
-    s.tail = std::max(s.tail, after);
-  else
-    load += after;
-  s.fill += load;
-  s.pace = std::max(s.pace, load / replicas);
-  int window = keeps.inFlight * replicas;
-  if (!facts.synchronous || window < request.microbatches)
-    if (facts.shape == Shape::OneFOneB)
-      s.pace = std::max(s.pace, s.fill / window);
+  Step step;
+  step.replicas = replicas;
+  step.window = keeps.inFlight * replicas;
+  step.after = place.reduce.seconds(cost.parameterBytes) +
+               model.updateSeconds(cost.parameterBytes);
+  step.load = cost.seconds() + (recompute ? cost.forwardSeconds : 0);
+  if (!request.strategy.synchronous)
+    step.load += step.after;
   if (!first) {
-    double hop = transferSeconds(place.incoming, cost.receiveBytes);
-    double back = transferSeconds(place.incoming, cost.receiveGradientBytes);
-    s.pace = std::max(s.pace, std::max(hop, back) / replicas);
-    s.fill += hop + back;
+    step.hop = transferSeconds(place.incoming, cost.receiveBytes);
+    step.back = transferSeconds(place.incoming, cost.receiveGradientBytes);
   }
-  s.replicas = replicas;
+  return step;
+}
+
+void Search::price(Suffix &s, const Step &step) const {
+  const StrategyFacts &facts = request.strategy;
+  if (facts.synchronous)
+    s.tail = std::max(s.tail, step.after);
+  s.fill += step.load;
+  s.pace = std::max(s.pace, step.load / step.replicas);
+  if (!facts.synchronous || step.window < request.microbatches)
+    if (facts.shape == Shape::OneFOneB)
+      s.pace = std::max(s.pace, s.fill / step.window);
+  s.pace = std::max(s.pace, std::max(step.hop, step.back) / step.replicas);
+  s.fill += step.hop + step.back;
+  s.replicas = step.replicas;
   ++s.stages;
-  return true;
 }
 
 double Search::objective(const Suffix &s) const {
@@ -179,12 +193,14 @@ void Search::extend(size_t i) {
           continue;
         if (request.strategy.synchronous && r > request.microbatches)
           continue;
+        const std::optional<Step> step = stepOf(cost, bytes, r, after, i == 0);
+        if (!step)
+          continue;
         for (size_t l = 0; l < rest.size(); ++l) {
           if (request.stages && rest[l].stages + 1 > *request.stages)
             continue;
           Suffix s = rest[l];
-          if (!price(s, cost, bytes, r, after, i == 0))
-            break;
+          price(s, *step);
           s.nextStart = static_cast<uint32_t>(end);
           s.nextDevices = static_cast<uint32_t>(after);
           s.nextLabel = static_cast<uint32_t>(l);

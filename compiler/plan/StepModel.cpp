@@ -1,6 +1,7 @@
 #include "compiler/plan/StepModel.h"
 
 #include "compiler/plan/Collective.h"
+#include "compiler/plan/PeakBytes.h"
 #include "compiler/plan/ReduceOverlap.h"
 #include "compiler/plan/ScheduleCosts.h"
 #include "compiler/plan/SharedWeights.h"
@@ -130,8 +131,9 @@ MemoryParts StepModel::memory(const StageCost &cost, const Keeps &keeps,
   MemoryParts m;
   m.weights = cost.parameterBytes * keeps.versions;
   m.state = cost.stateBytes;
-  m.gradients = static_cast<int64_t>(asked.strategy.gradientCopies *
-                                     static_cast<double>(cost.parameterBytes));
+  m.gradients = static_cast<int64_t>(
+      asked.strategy.gradientCopies *
+      static_cast<double>(cost.parameterBytes + cost.useBytes));
   m.optimizer = static_cast<int64_t>(asked.optimizerBytesPerParameterByte *
                                      static_cast<double>(cost.parameterBytes));
   m.stash = recompute ? 0 : cost.stashBytes * keeps.inFlight;
@@ -141,8 +143,8 @@ MemoryParts StepModel::memory(const StageCost &cost, const Keeps &keeps,
                (cost.sendBytes + cost.receiveGradientBytes) * keeps.sent +
                ByteRates::scratch(cost.parameterBytes, keeps.replicas,
                                   reducedAtOnce(asked.topology.device));
-  // When the forward runs again, one microbatch's activations.
-  m.workspace = cost.workspaceBytes + (recompute ? cost.stashBytes : 0);
+  // When the forward runs again, with one microbatch's activations.
+  m.workspace = recompute ? cost.againBytes : cost.workspaceBytes;
   m.undo = keeps.undo ? cost.parameterBytes + m.optimizer : 0;
   return m;
 }
@@ -150,9 +152,11 @@ MemoryParts StepModel::memory(const StageCost &cost, const Keeps &keeps,
 ByteRates StepModel::byteRates(const StageCost &cost) const {
   const MemoryParts none = memory(cost, {0, 0, false, 0, 0, 0, 0, 1}, false);
   ByteRates rates;
-  rates.fixed = none.total();
+  const int64_t stages = asked.strategy.chunks * asked.strategy.copies;
+  rates.fixed = none.total() - none.workspace + none.workspace / stages;
   rates.perVersion = cost.parameterBytes;
   rates.perFlight = cost.stashBytes;
+  rates.again = (cost.againBytes - cost.workspaceBytes) / stages;
   rates.undo = cost.parameterBytes + none.optimizer;
   rates.perReceived = cost.receiveBytes + cost.inputBytes;
   rates.perReceivedBack = cost.sendGradientBytes;
@@ -199,15 +203,6 @@ std::vector<StagePlan> StepModel::layOut(const Split &split) const {
     stage.memory = memory(cost, keeps, stage.recompute);
   }
   return stages;
-}
-
-int64_t StepModel::peakBytes(const std::vector<StagePlan> &stages) const {
-  std::map<int, int64_t> onDevice;
-  int64_t peak = 0;
-  for (const StagePlan &stage : stages)
-    for (int d : stage.devices)
-      peak = std::max(peak, onDevice[d] += stage.memory.total());
-  return peak;
 }
 
 int64_t StepModel::effort(const std::vector<int> &replicas) const {

@@ -46,20 +46,21 @@ Keeps keepsAt(const PlanRequest &request, const StagePosition &position);
 /// many positions of one interval.
 struct ByteRates {
   int64_t fixed = 0, perVersion = 0, perFlight = 0;
+  int64_t again = 0; ///< in place of perFlight where all is computed again
   int64_t undo = 0; ///< where an update may not stand
   int64_t perReceived = 0, perReceivedBack = 0, perHalf = 0, perSent = 0;
   int64_t leaves = 0; ///< of perSent what longer stages may not send
   int64_t piece = 0;  ///< of gradients that replicas sum at a time
-  int64_t total(const Keeps &keeps, bool again) const {
-    return fixed + perFlight * (again ? 1 : keeps.inFlight) +
+  int64_t total(const Keeps &keeps, bool recompute) const {
+    return fixed + (recompute ? again : perFlight * keeps.inFlight) +
            perVersion * keeps.versions + (keeps.undo ? undo : 0) +
            perReceived * keeps.received + perReceivedBack * keeps.receivedBack +
            perHalf * keeps.betweenHalves + perSent * keeps.sent +
            scratch(perVersion, keeps.replicas, piece);
   }
   /// Of the same stage with more nodes behind at least.
-  int64_t least(const Keeps &keeps, bool again) const {
-    return total(keeps, again) - perReceivedBack * keeps.receivedBack -
+  int64_t least(const Keeps &keeps, bool recompute) const {
+    return total(keeps, recompute) - perReceivedBack * keeps.receivedBack -
            leaves * keeps.sent;
   }
   /// Of the slices that a replica gets of the others.
@@ -77,8 +78,6 @@ public:
   PlanResult price(const Split &split) const;
   /// The step time alone, +inf when a device exceeds the limit.
   double stepSeconds(const Split &split) const;
-  /// Largest bytes on any device.
-  int64_t peakBytes(const std::vector<StagePlan> &stages) const;
 
   int64_t limit() const { return memoryLimit; }
   const PlanRequest &request() const { return asked; }
@@ -87,7 +86,8 @@ public:
   /// Memory of one replica of a stage that keeps so much at its peak.
   MemoryParts memory(const StageCost &cost, const Keeps &keeps,
                      bool recompute) const;
-  /// The same as a function of what is kept: equals memory().total().
+  /// The same as a function of what is kept: equals memory().total(), less what
+  /// the workspace of a device's other stages, taken to be as large, saves.
   ByteRates byteRates(const StageCost &cost) const;
   /// Seconds of the optimizer's update of that many weight bytes.
   double updateSeconds(int64_t parameterBytes) const;

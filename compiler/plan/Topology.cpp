@@ -244,6 +244,13 @@ void refuseUnknownMembers(const ParsedJson &file) {
   const Ordered *device = member(file.root, "device");
   if (!device || !device->is_object())
     return;
+  for (const char *old : {"receive_us", "look_share"})
+    if (const Ordered *value = member(*device, old))
+      throw Failure(Exit::BadPlan,
+                    file.origin + ":" + std::to_string(file.lineOf(*value)) +
+                        ": \"" + old +
+                        "\" is what an older pipec measured: calibrate again "
+                        "(pipec calibrate … -o FILE)");
   refuse(*device,
          {"name",
           "kind",

@@ -1,6 +1,8 @@
 //===- Target.cpp - the table of targets ----------------------------------===//
 #include "compiler/target/Target.h"
 
+#include "compiler/target/fusion/Plan.h"
+
 using namespace pipec::target;
 
 namespace pipec::target {
@@ -39,5 +41,10 @@ mlir::LogicalResult pipec::target::planStage(llvm::StringRef target,
                                              mlir::ModuleOp stage,
                                              const TargetOptions &options,
                                              std::vector<TaskCode> &tasks) {
-  return createTarget(target)->planStage(stage, options, tasks);
+  mlir::OwningOpRef<mlir::ModuleOp> source = stage.clone();
+  return createTarget(target)->planTasks(
+      *source, options.fuse, [&](fusion::TaskPlan &plan) {
+        tasks.push_back({plan.name, plan.workspace});
+        return mlir::success();
+      });
 }

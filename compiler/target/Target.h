@@ -12,6 +12,10 @@
 #include <string>
 #include <vector>
 
+namespace pipec::fusion {
+struct TaskPlan;
+} // namespace pipec::fusion
+
 namespace pipec::target {
 
 struct TargetOptions {
@@ -48,10 +52,12 @@ struct StageCode {
 class Target {
 public:
   virtual ~Target() = default;
-  /// What compileStage would say of the tasks, without making code.
-  virtual mlir::LogicalResult planStage(mlir::ModuleOp stage,
-                                        const TargetOptions &options,
-                                        std::vector<TaskCode> &tasks) const = 0;
+  /// Plans every task of `stage`, which it rewrites, as compileStage would, and
+  /// hands each to `use`.
+  virtual mlir::LogicalResult
+  planTasks(mlir::ModuleOp stage, bool fuse,
+            llvm::function_ref<mlir::LogicalResult(fusion::TaskPlan &)> use)
+      const = 0;
   /// Compiles every func.func of `stage` with the attribute `pipe.task`. The
   /// module is not changed. An empty `sharedObject` stops after the object.
   /// Errors are diagnostics at the op they concern.
@@ -72,6 +78,8 @@ mlir::LogicalResult compileStage(llvm::StringRef target, mlir::ModuleOp stage,
                                  llvm::StringRef sharedObject,
                                  StageCode &result);
 
+/// What compileStage would say of the tasks, without making code. The module is
+/// not changed.
 mlir::LogicalResult planStage(llvm::StringRef target, mlir::ModuleOp stage,
                               const TargetOptions &options,
                               std::vector<TaskCode> &tasks);

@@ -16,6 +16,7 @@ class InputFilesTest(PipelineTest):
         self.check_exit(process, code)
         self.assertEqual(process.stdout, "")
         self.assertIn(part, process.stderr)
+        return process
 
     def test_a_folder_or_nothing_in_place_of_a_file(self):
         schedule = ["schedule", "1f1b", "--stages", "2", "--microbatches", "4"]
@@ -50,6 +51,10 @@ class InputFilesTest(PipelineTest):
                              ([{}], "first_node")):
             file.write_text(json.dumps({"stages": stages}))
             self.refused(BAD_PLAN, part, *self.model, "--cpus", "1x2", "--stage-file", file)
+        for text, part in (('{"stages": [}', f"stage file {file}:1: "), ('{"stage": []}', "as a plan.json is"), ("[3]", "as a plan.json is")):
+            file.write_text(text)
+            process = self.refused(BAD_PLAN, part, *self.model, "--cpus", "1x2", "--stage-file", file)
+            self.assertNotIn("exception", process.stderr)
 
     def test_a_cluster_file_says_its_device(self):
         file = self.folder / "cluster.json"

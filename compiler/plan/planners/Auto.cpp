@@ -75,11 +75,14 @@ std::vector<Ranked> rankedSplits(const PlanRequest &request,
 }
 
 std::string secondPlace(const Split &split, double seconds, double best) {
-  char text[160];
+  const double behind = best > 0 ? 100 * (seconds / best - 1) : 0;
+  char time[32] = "as fast", text[160];
+  if (behind >= 0.05)
+    std::snprintf(time, sizeof time, "%+.1f %%", behind);
   std::snprintf(text, sizeof text,
-                "%zu stages (replicas %.60s): %.4g ms a step, %+.1f %%",
+                "%zu stages (replicas %.60s): %.4g ms a step, %s",
                 split.starts.size(), replicasText(split.replicas).c_str(),
-                seconds * 1e3, best > 0 ? 100 * (seconds / best - 1) : 0.0);
+                seconds * 1e3, time);
   return text;
 }
 

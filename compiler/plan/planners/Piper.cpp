@@ -28,9 +28,10 @@ published::PiperVariant variantOf(const PlanRequest &request,
   double copies = (request.strategy.synchronous ? 1 : 2) +
                   request.strategy.gradientCopies +
                   request.optimizerBytesPerParameterByte;
-  v.memoryFixed = copies * static_cast<double>(cost.parameterBytes) +
-                  static_cast<double>(cost.stateBytes) +
-                  (again ? static_cast<double>(cost.stashBytes) : 0);
+  v.memoryFixed =
+      copies * static_cast<double>(cost.parameterBytes) +
+      static_cast<double>(cost.stateBytes) +
+      (again ? static_cast<double>(cost.againBytes - cost.workspaceBytes) : 0);
   return v;
 }
 

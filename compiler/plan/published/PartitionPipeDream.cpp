@@ -17,14 +17,16 @@ namespace {
 constexpr size_t kMostStates = 4000;
 
 std::vector<PipeDreamLevel> levelsOf(const PartitionOptions &options) {
-  if (options.devices < 1)
-    throw Failure(Exit::Usage, "a PipeDream profile needs --devices NxM or M");
   int servers = std::max(1, options.servers);
   double inter = options.interBandwidth, intra = options.intraBandwidth;
+  std::string missing;
+  if (options.devices < 1)
+    missing = "--devices NxM or M";
   if (inter <= 0 && intra <= 0)
-    throw Failure(
-        Exit::Usage,
-        "a PipeDream profile needs --bandwidth INTER,INTRA in bytes/s");
+    missing += std::string(missing.empty() ? "" : " and ") +
+               "--bandwidth INTER,INTRA in bytes/s";
+  if (!missing.empty())
+    throw Failure(Exit::Usage, "a PipeDream profile needs " + missing);
   if (intra <= 0)
     intra = inter;
   if (inter <= 0)

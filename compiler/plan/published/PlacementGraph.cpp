@@ -15,6 +15,11 @@ PlacementGraph parsePlacementGraph(const std::string &text,
   JsonInput input(text, origin);
   const auto &root = input.root();
   PlacementGraph graph;
+  if (root.is_object() && !root.contains("maxSizePerFPGA") &&
+      !root.contains("maxFPGAs") && !root.contains("nodes"))
+    input.bad("this is no placement graph, which has \"maxSizePerFPGA\", "
+              "\"maxFPGAs\" and \"nodes\", and no Piper graph, whose nodes "
+              "have \"TMPCs\"");
   graph.deviceBytes = input.limit(root, "maxSizePerFPGA", "the file");
   graph.accelerators = input.count(root, "maxFPGAs", "the file", 0);
   graph.cpus = input.count(root, "maxCPUs", "the file", 0);

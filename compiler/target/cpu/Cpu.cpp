@@ -64,13 +64,10 @@ FailureOr<Machine> cpu::machineOf(Location loc, StringRef name) {
 namespace {
 class CpuTarget : public target::Target {
 public:
-  LogicalResult planStage(ModuleOp stage, const target::TargetOptions &options,
-                          std::vector<target::TaskCode> &tasks) const override {
-    OwningOpRef<ModuleOp> source = stage.clone();
-    return planTasks(*source, options.fuse, [&](TaskPlan &plan) {
-      tasks.push_back({plan.name, plan.workspace});
-      return success();
-    });
+  LogicalResult planTasks(ModuleOp stage, bool fuse,
+                          llvm::function_ref<LogicalResult(fusion::TaskPlan &)>
+                              use) const override {
+    return cpu::planTasks(stage, fuse, use);
   }
 
   LogicalResult compileStage(ModuleOp stage,

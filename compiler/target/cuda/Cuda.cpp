@@ -75,13 +75,10 @@ static void exportBytes(ModuleOp module, const std::string &name,
 namespace {
 class CudaTarget : public target::Target {
 public:
-  LogicalResult planStage(ModuleOp stage, const target::TargetOptions &options,
-                          std::vector<target::TaskCode> &tasks) const override {
-    OwningOpRef<ModuleOp> source = stage.clone();
-    return planTasks(*source, options.fuse, [&](fusion::TaskPlan &plan) {
-      tasks.push_back({plan.name, plan.workspace});
-      return success();
-    });
+  LogicalResult planTasks(ModuleOp stage, bool fuse,
+                          llvm::function_ref<LogicalResult(fusion::TaskPlan &)>
+                              use) const override {
+    return ::planTasks(stage, fuse, use);
   }
 
   LogicalResult compileStage(ModuleOp stage,

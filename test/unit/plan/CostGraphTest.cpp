@@ -63,6 +63,27 @@ TEST(CostGraph, PinnedGroupsCloseTheStartsBetween) {
   EXPECT_EQ(legalStarts(g), (std::vector<size_t>{0}));
 }
 
+/// What is there at each node of [i, j] in turn when it runs backwards and the
+/// forward has run again, and what the node works in.
+static int64_t againBytes(const CostGraph &g, size_t i, size_t j) {
+  int64_t most = 0;
+  for (size_t at = i; at <= j; ++at) {
+    int64_t works = g.nodes[at].workspaceBytes, has = 0;
+    for (size_t n = i; n <= at; ++n)
+      has += g.nodes[n].stashBytes;
+    for (const CostStash &s : g.repeats.empty() ? g.stashes : g.repeats)
+      if (s.producer >= i &&
+          std::any_of(s.users.begin(), s.users.end(),
+                      [&](size_t n) { return n >= i && n <= at; }))
+        has += s.bytes;
+    for (const CostScratch &k : g.scratch)
+      if (k.first >= i && k.last == at)
+        works = std::max(works, k.bytes);
+    most = std::max(most, has + works);
+  }
+  return most;
+}
+
 /// Every interval of random graphs against sums over its nodes and tensors.
 TEST(IntervalCosts, EqualsCountingByHand) {
   Random random(1);
@@ -96,6 +117,12 @@ TEST(IntervalCosts, EqualsCountingByHand) {
         for (const auto &h : g.handovers)
           if (in(h.first) && in(h.last))
             want.handoverBytes += h.bytes;
+        for (const auto &h : g.furtherUses)
+          if (in(h.first) && in(h.last))
+            want.useBytes += h.bytes;
+        for (const auto &k : g.scratch)
+          if (in(k.first) && in(k.last))
+            want.workspaceBytes = std::max(want.workspaceBytes, k.bytes);
         for (const auto &v : g.values)
           if (in(v.producer) &&
               *std::max_element(v.consumers.begin(), v.consumers.end()) > j) {
@@ -113,6 +140,8 @@ TEST(IntervalCosts, EqualsCountingByHand) {
         EXPECT_EQ(got.stateBytes, want.stateBytes);
         EXPECT_EQ(got.stashBytes, want.stashBytes);
         EXPECT_EQ(got.workspaceBytes, want.workspaceBytes);
+        EXPECT_EQ(got.useBytes, want.useBytes);
+        EXPECT_EQ(got.againBytes, againBytes(g, i, j));
         EXPECT_EQ(got.receiveBytes, want.receiveBytes);
         EXPECT_EQ(got.inputBytes, want.inputBytes);
         EXPECT_EQ(got.handoverBytes, want.handoverBytes);

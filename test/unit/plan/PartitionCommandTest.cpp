@@ -277,6 +277,12 @@ TEST_F(PartitionCommand, MistakesHaveTheirCodes) {
           "--strategy", "hope"},
          "1f1b");
   expect(66, {path("missing.txt")}, "missing.txt");
+  expect(64, {vgg}, "needs --devices NxM or M and --bandwidth INTER,INTRA");
+  expect(64, {vgg, "--devices", "2"}, "profile needs --bandwidth INTER,INTRA");
+  expect(64, {vgg, "--bandwidth", "1e9"}, "profile needs --devices NxM or M");
+  write("other.json", "{\"version\": 3}");
+  expect(65, {path("other.json")},
+         "other.json: this is no placement graph, which has ");
   write("bad.json", "{\"nodes\": 3}");
   expect(65, {path("bad.json")}, "maxSizePerFPGA");
   write("bad.txt", "n1 -- x\n");

@@ -84,6 +84,9 @@ TEST(Profile, MismatchesAreNamed) {
   has(message(R"({"version":1,"device":7})"), "\"device\" is not a text");
   has(message(R"({"version":1,"threads":-1})"), "whole number \"threads\"");
   has(message(R"({"version":1,"model_sha256":"def"})"), "SHA-256 def");
+  has(message(R"({"version":1,"model_sha256":"def"})"),
+      "leave out --profile, or measure this model as it is planned now: "
+      "pipec-run PLAN … --profile-out FILE");
   has(message(R"({"version":1,"stages":[{"first_node":0,"last_node":2,)" +
               times + "}]}"),
       "no times for node 'layer3'");

@@ -53,6 +53,12 @@ CostGraph randomGraph(Random &random, int nodes) {
     graph.handovers.push_back(
         {std::min(a, b), std::max(a, b), random.between(1, 9) * 800});
     graph.inputs.push_back({random.between(1, 9) * 70, {anyNode()}});
+    graph.scratch.push_back(
+        {std::min(a, b), std::max(a, b), random.between(1, 9) * 600});
+    graph.furtherUses.push_back(
+        {std::min(a, b), std::max(a, b), random.between(1, 9) * 700});
+    if (random.between(0, 1) == 0)
+      graph.repeats.push_back({random.between(1, 9) * 1100, {a, b}, anyNode()});
   }
   return graph;
 }

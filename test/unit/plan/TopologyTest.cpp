@@ -57,6 +57,24 @@ TEST(Topology, CpuFileSaysWhichCoresItsRanksShare) {
                Failure);
 }
 
+/// What an older calibration measured has gone: the file says nothing of what
+/// took its place.
+TEST(Topology, FilesOfOlderCalibrationsAreToBeMeasuredAgain) {
+  try {
+    parseTopology(R"({"levels": [{"count": 2, "bandwidth_GBps": 5}],
+  "device": {"kind": "cpu", "memory_GiB": 8, "memory_GBps": 20,
+             "receive_us": 3, "flops": {"fp32": 1e11}}})",
+                  "old.json");
+    FAIL();
+  } catch (const Failure &failure) {
+    EXPECT_EQ(failure.code, Exit::BadPlan);
+    EXPECT_STREQ(
+        failure.what(),
+        "cluster old.json:3: \"receive_us\" is what an older pipec measured: "
+        "calibrate again (pipec calibrate … -o FILE)");
+  }
+}
+
 TEST(Topology, FileRoundTrip) {
   const char *text = R"({"levels": [
       {"name": "server", "count": 2, "bandwidth_GBps": 12.5, "latency_us": 5},

@@ -1,0 +1,79 @@
+//===- Workspace.cpp - what generated code works in -----------------------===//
+#include "compiler/driver/Workspace.h"
+
+#include "compiler/driver/TaskCosts.h"
+#include "compiler/target/Target.h"
+#include "compiler/target/fusion/Held.h"
+#include "dialects/pipe/Pipe.h"
+#include "passes/Graph.h"
+#include "passes/Passes.h"
+#include "passes/Pipelines.h"
+
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Transforms/Passes.h"
+
+using namespace mlir;
+using namespace pipec;
+
+namespace {
+
+/// On ops of the forward pass, and on what repeats them.
+constexpr llvm::StringLiteral kForwardMark = "pipe.forward";
+
+/// Plans the tasks of all of `module` as one stage.
+LogicalResult
+planAsOne(ModuleOp module, const char *target, bool repeats,
+          llvm::function_ref<LogicalResult(fusion::TaskPlan &)> use) {
+  Builder b(module.getContext());
+  if (func::FuncOp main = mainFunction(module))
+    for (Operation &op : main.front().without_terminator())
+      op.setAttr(kOpStage, b.getI64IntegerAttr(0));
+  PassManager passes(module.getContext());
+  if (repeats) {
+    ChooseStashOptions stash;
+    stash.mode = "full";
+    passes.addPass(createChooseStash(stash));
+  }
+  passes.addPass(createCanonicalizerPass());
+  passes.addPass(createCSEPass());
+  addSplitPhase(passes, false);
+  addMemoryPhase(passes);
+  if (failed(passes.run(module)))
+    return failure();
+  const std::unique_ptr<target::Target> made = target::createTarget(target);
+  for (auto stage : module.getOps<ModuleOp>())
+    if (stage->hasAttr(pipe::kStageAttr) &&
+        failed(made->planTasks(stage, true, use)))
+      return failure();
+  return success();
+}
+
+} // namespace
+
+LogicalResult pipec::addScratch(ModuleOp module, const char *target,
+                                plan::CostGraph &graph) {
+  return planAsOne(module, target, false, [&](fusion::TaskPlan &task) {
+    for (const fusion::Held &held : fusion::heldBy(task, kNode))
+      graph.scratch.push_back({static_cast<size_t>(held.first),
+                               static_cast<size_t>(held.last), held.bytes});
+    return success();
+  });
+}
+
+LogicalResult pipec::addRepeats(ModuleOp module, const char *target,
+                                plan::CostGraph &graph) {
+  if (func::FuncOp main = mainFunction(module))
+    for (Operation &op : main.front().without_terminator())
+      if (!isBackward(&op))
+        op.setAttr(kForwardMark, UnitAttr::get(module.getContext()));
+  return planAsOne(module, target, true, [&](fusion::TaskPlan &task) {
+    if (task.name != "backward")
+      return success();
+    for (const fusion::Carried &value :
+         fusion::carriedBy(task, kNode, kForwardMark))
+      graph.repeats.push_back({value.bytes,
+                               {value.readers.begin(), value.readers.end()},
+                               static_cast<size_t>(value.maker)});
+    return success();
+  });
+}

@@ -1,0 +1,27 @@
+//===- Workspace.h - what generated code works in ---------------*- C++ -*-===//
+//
+// The code generator decides what lives in registers, in slots and in the
+// workspace, so that no sum over operators says how much that is. Here the
+// model is planned as one stage, without making code, and what is in use at a
+// time goes to the nodes that run and have made it.
+//
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "compiler/plan/CostGraph.h"
+#include "mlir/IR/BuiltinOps.h"
+
+namespace pipec {
+
+/// Adds to `graph` what the code of each node works in (CostGraph::scratch).
+/// `module` is consumed: differentiated where it trains, what is kept chosen,
+/// its ops carry their node. Fails after a diagnostic.
+mlir::LogicalResult addScratch(mlir::ModuleOp module, const char *target,
+                               plan::CostGraph &graph);
+
+/// Adds what is in use when all activations have been computed again
+/// (CostGraph::repeats). Of `module` nothing has been chosen to be kept yet.
+mlir::LogicalResult addRepeats(mlir::ModuleOp module, const char *target,
+                               plan::CostGraph &graph);
+
+} // namespace pipec

@@ -1,0 +1,109 @@
+//===- EstimateTest.cpp - the planner's bytes beside the built plan's -----===//
+//
+// The planner searches with an estimate of what a device takes; a plan's code
+// and slots are then planned to the byte. A fixed set of requests over
+// strategy, devices, microbatches, recomputation and optimizer holds the one
+// against the other.
+//
+//===----------------------------------------------------------------------===//
+#include "compiler/driver/Compile.h"
+#include "support/Failure.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+using namespace pipec;
+
+namespace {
+
+struct Model {
+  const char *name;
+  std::vector<const char *> flags;
+};
+
+const Model kModels[] = {
+    {"examples/gpt2", {"--dim", "batch=4", "--loss", "next-token"}},
+    {"examples/lenet", {"--dim", "batch=8"}},
+    {"test/models/mlp", {"--dim", "batch=4"}}};
+
+CompileOptions optionsOf(const Model &model,
+                         const std::vector<std::string> &more) {
+  std::vector<std::string> words = {"pipec", std::string(PIPEC_SOURCE) + "/" +
+                                                 model.name + "/model.onnx"};
+  words.insert(words.end(), model.flags.begin(), model.flags.end());
+  words.insert(words.end(), more.begin(), more.end());
+  std::vector<char *> arguments;
+  for (std::string &word : words)
+    arguments.push_back(word.data());
+  CompileOptions options;
+  EXPECT_TRUE(parseCompileOptions(static_cast<int>(arguments.size()),
+                                  arguments.data(), options));
+  return options;
+}
+
+/// Estimate over truth.
+double ratioOf(const CompileOptions &options) {
+  const Prospect made = prospectOf(options);
+  EXPECT_GT(made.planned, 0);
+  return static_cast<double>(made.planned) / static_cast<double>(made.bytes);
+}
+
+} // namespace
+
+/// Without messages that skip stages and without a second forward pass: what
+/// layouts and alignment add is all that is left.
+TEST(Estimate, IsWithinTwoPercentWhereNothingIsComputedAgain) {
+  for (const Model &model : {kModels[0], kModels[1]})
+    for (const char *devices : {"1", "2", "3"})
+      for (const char *strategy : {"1f1b", "gpipe"})
+        for (const char *recompute : {"none", "selective"})
+          EXPECT_NEAR(ratioOf(optionsOf(model, {"--cpus", devices, "--strategy",
+                                                strategy, "--recompute",
+                                                recompute, "--microbatches",
+                                                "6", "--optimizer", "adamw"})),
+                      1, 0.025)
+              << model.name << " " << devices << " " << strategy << " "
+              << recompute;
+}
+
+/// Anything: within the third that chunks, second forwards and stages of few
+/// nodes may be off, and half of them within 5 %.
+TEST(Estimate, IsNearThePlanThatIsBuilt) {
+  std::mt19937 random(5);
+  const auto oneOf = [&](std::vector<std::string> names) {
+    return names[random() % names.size()];
+  };
+  std::vector<double> off;
+  for (int round = 0; round < 40; ++round) {
+    const std::string devices = std::to_string(1 + random() % 8);
+    std::vector<std::string> flags = {
+        oneOf({"--cpus", "--gpus"}),
+        "1x" + devices,
+        "--strategy",
+        oneOf({"1f1b", "gpipe", "naive", "dp", "zb-h1", "zb-v",
+               "interleaved-1f1b"}),
+        "--recompute",
+        oneOf({"none", "selective", "full"}),
+        "--microbatches",
+        oneOf({"1", "2", "4", "8", "16"}),
+        "--optimizer",
+        oneOf({"sgd", "adamw"})};
+    std::string text;
+    for (const std::string &flag : flags)
+      text += " " + flag;
+    const Model &model = kModels[random() % std::size(kModels)];
+    try {
+      const double ratio = ratioOf(optionsOf(model, flags));
+      EXPECT_GT(ratio, 0.75) << model.name << text;
+      EXPECT_LT(ratio, 1.33) << model.name << text;
+      off.push_back(std::abs(ratio - 1));
+    } catch (const Failure &failure) { // stages that it cannot have
+      EXPECT_EQ(failure.code, Exit::Usage) << failure.what();
+    }
+  }
+  ASSERT_GT(off.size(), 20u);
+  std::sort(off.begin(), off.end());
+  EXPECT_LT(off[off.size() / 2], 0.05);
+}
