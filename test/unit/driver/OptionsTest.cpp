@@ -5,6 +5,8 @@
 
 #include "gtest/gtest.h"
 
+#include <fstream>
+
 using namespace pipec;
 
 namespace {
@@ -44,8 +46,11 @@ TEST(Options, ReadEveryForm) {
 }
 
 TEST(Options, RefuseWhatCannotBe) {
-  expectUsage({"m.onnx"}, "exactly one of --cpus");
-  expectUsage({"m.onnx", "--cpus", "2", "--gpus", "2"}, "exactly one of");
+  // A model that is not there would be said first.
+  const std::string model = testing::TempDir() + "there.onnx";
+  std::ofstream(model) << "";
+  expectUsage({model}, "exactly one of --cpus");
+  expectUsage({model, "--cpus", "2", "--gpus", "2"}, "exactly one of");
   expectUsage({"m.onnx", "--cpus", "2", "--dim", "batch"}, "NAME=VALUE");
   expectUsage({"m.onnx", "--cpus", "2", "--dim", "batch=0"}, "at least 1");
   expectUsage({"m.onnx", "--cpus", "2", "--dim", "batch=4x"}, "at least 1");
