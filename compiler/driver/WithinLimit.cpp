@@ -102,6 +102,9 @@ int64_t quarterAfter(const OverLimit &over, int64_t given) {
 
 using Stride = int64_t (*)(const OverLimit &over, int64_t given);
 
+/// Whether the planner is asked again where it refuses at once.
+enum class Asked { Once, Again };
+
 /// What the planner is given, try after try.
 struct Steps {
   Stride next;
@@ -170,11 +173,11 @@ private:
 /// fits stays in the options. Nothing where all plans are too large, `least`
 /// the smallest of them; ends early at one as slow as a `rival` that fits: less
 /// memory does not make it faster. What the planner refuses at once it may take
-/// for too much: it is asked again without what code works in.
+/// for too much: it is asked again, with `Again`, without what code works in.
 template <typename Plans>
 auto stepping(CompileOptions &options, const Plans &plans,
               std::optional<double> rival, std::optional<OverLimit> &least,
-              Stride stride = givenAfter)
+              Asked often, Stride stride = givenAfter)
     -> std::optional<decltype(plans(options))> {
   std::optional<Steps> steps;
   std::exception_ptr refusal; // at once
@@ -195,7 +198,7 @@ auto stepping(CompileOptions &options, const Plans &plans,
         throw;
       if (steps) {
         goesOn = steps->goBack();
-      } else if (!options.withoutWorkspace) {
+      } else if (often == Asked::Again && !options.withoutWorkspace) {
         refusal = std::current_exception();
         options.withoutWorkspace = options.quick = true;
         continue;
@@ -219,23 +222,23 @@ auto stepping(CompileOptions &options, const Plans &plans,
 /// for may be closer to the truth. Throws what the smallest plan needs.
 template <typename Plans>
 auto shrinking(CompileOptions &options, const Plans &plans,
-               std::optional<double> rival = std::nullopt)
-    -> decltype(plans(options)) {
+               std::optional<double> rival = std::nullopt,
+               Asked often = Asked::Again) -> decltype(plans(options)) {
   std::optional<OverLimit> least;
   const bool chooses = options.recompute == "auto";
   const CompileOptions asked = options;
-  if (auto made = stepping(options, plans, rival, least))
+  if (auto made = stepping(options, plans, rival, least, often))
     return *made;
   if (!rival && std::string_view(options.strategy) == kLeast[0]) {
     options = asked;
-    if (auto made = stepping(options, plans, rival, least, quarterAfter))
+    if (auto made = stepping(options, plans, rival, least, often, quarterAfter))
       return *made;
   }
   if (chooses && !least->recompute && !(rival && least->seconds >= *rival))
     try {
       options.recompute = "full";
       options.memoryMargin = 0;
-      if (auto made = stepping(options, plans, rival, least))
+      if (auto made = stepping(options, plans, rival, least, often))
         return *made;
     } catch (const Failure &failure) {
       if (failure.code != Exit::NoFit && failure.code != Exit::Usage)
@@ -251,7 +254,8 @@ auto shrinking(CompileOptions &options, const Plans &plans,
 std::optional<std::pair<CompileOptions, Prospect>>
 fitting(const CompileOptions &options, const Trial &trial, Names strategies,
         bool first, std::optional<plan::NoFit> &least,
-        const std::optional<OverLimit> &over = std::nullopt) {
+        const std::optional<OverLimit> &over = std::nullopt,
+        Asked often = Asked::Again) {
   std::optional<std::pair<CompileOptions, Prospect>> best;
   for (const char *strategy : strategies) {
     const bool goesOn = over && strategy == options.strategy;
@@ -264,9 +268,9 @@ fitting(const CompileOptions &options, const Trial &trial, Names strategies,
           continue;
         asked.memoryMargin = over->limit - givenAfter(*over, over->limit);
       }
-      const Prospect found =
-          shrinking(asked, trial,
-                    best ? std::optional(best->second.seconds) : std::nullopt);
+      const Prospect found = shrinking(
+          asked, trial,
+          best ? std::optional(best->second.seconds) : std::nullopt, often);
       if (!best || found.seconds < best->second.seconds)
         best.emplace(asked, found);
       if (first)
@@ -289,14 +293,15 @@ fitting(const CompileOptions &options, const Trial &trial, Names strategies,
 /// the bytes of the smallest plan there was, 0 without one. Of `auto` of some
 /// that keep little: where one fits `auto` finds a plan in the end.
 std::optional<int64_t> tried(const CompileOptions &options, const Trial &trial,
-                             int64_t &least, Names little = kFrugal) {
+                             int64_t &least, Names little = kFrugal,
+                             Asked often = Asked::Again) {
   std::optional<plan::NoFit> refusal;
   const char *const own[] = {options.strategy.c_str()};
   const bool isAuto = options.strategy == "auto";
   CompileOptions asked = options;
   asked.quick = isAuto; // as in automatically()
-  const auto found =
-      fitting(asked, trial, isAuto ? little : Names(own), true, refusal);
+  const auto found = fitting(asked, trial, isAuto ? little : Names(own), true,
+                             refusal, std::nullopt, often);
   if (found)
     return found->second.bytes;
   least = refusal ? needOf(*refusal) : 0;
@@ -305,16 +310,20 @@ std::optional<int64_t> tried(const CompileOptions &options, const Trial &trial,
   return std::nullopt;
 }
 
-/// A smaller limit than `found` with a plan, in strides that shrink.
+/// A smaller limit than `found` with a plan, in strides that shrink. Where the
+/// first finds nothing the planner is taken at its word.
 int64_t smallerThan(int64_t found, int64_t above, const CompileOptions &options,
                     const Trial &trial) {
+  Asked often = Asked::Again;
   for (int64_t share = 16; share <= 256; share *= 2) {
     int64_t least = 0;
     const int64_t bytes = found - found / share;
     if (bytes <= above)
       continue;
-    if (tried(withLimit(options, bytes), trial, least))
+    if (tried(withLimit(options, bytes), trial, least, kFrugal, often))
       found = bytes;
+    else
+      often = Asked::Once;
   }
   return found;
 }
@@ -476,9 +485,9 @@ plan::NoFit advised(const CompileOptions &options, const plan::NoFit &failure,
       if (all.options.recompute == "auto")
         all.options.recompute = "full";
       int64_t least = 0;
-      if (tried(all.options, trial, least, kLeast) ||
+      if (tried(all.options, trial, least, kLeast, Asked::Once) ||
           (all.options.recompute != change.options.recompute &&
-           tried(change.options, trial, least, kLeast))) {
+           tried(change.options, trial, least, kLeast, Asked::Once))) {
         remedies.push_back({plan::Remedy::Flags, 0, change.flags});
         hint.clear(); // which only believes
         break;
