@@ -549,33 +549,12 @@ int automatically(const CompileOptions &options, const Attempt &attempt,
   return shrinking(asked, attempt);
 }
 
-/// The plan of a planner that is given more than there is, where it keeps to
-/// that: what it takes a plan for may be too much. Seen in a quick trial.
-std::optional<int> generously(CompileOptions asked, const Attempt &attempt,
-                              const Trial &trial) {
-  constexpr int64_t kShareTooMuch = 16;
-  if (asked.memoryLimit <= 0)
-    return std::nullopt;
-  asked.memoryMargin = -asked.memoryLimit / kShareTooMuch;
-  try {
-    CompileOptions quickly = asked;
-    quickly.quick = asked.strategy == "auto";
-    if (trial(quickly).bytes >= 0)
-      return attempt(asked);
-  } catch (const OverLimit &) {
-  } catch (const plan::NoFit &) {
-  }
-  return std::nullopt;
-}
-
 } // namespace
 
 int withinLimit(const CompileOptions &options, const Attempt &attempt,
                 const Trial &each, const std::string &batch) {
   const Trial trial = Remembered(each);
   try {
-    if (const auto code = generously(options, attempt, trial))
-      return *code;
     if (options.strategy == "auto")
       return automatically(options, attempt, trial);
     CompileOptions asked = options;
