@@ -112,10 +112,19 @@ static size_t stagesToRead(const nlohmann::json &json) {
   return divides ? stages / pieces.get<size_t>() : stages;
 }
 
+/// How often the file's plan has each stage: twice where its schedule goes both
+/// ways. A file that names none is for what is asked for.
+static size_t copiesIn(const nlohmann::json &json, int asked) {
+  const schedule::ScheduleRow *row = schedule::findSchedule(json.value(
+      nlohmann::json::json_pointer("/strategy/schedule"), std::string()));
+  if (!row)
+    return static_cast<size_t>(std::max(1, asked));
+  return row->layout == schedule::Layout::Bidirectional ? 2 : 1;
+}
+
 /// A plan.json, or the part of it that says where stages begin.
 static void readStageFile(const std::string &path, plan::PlanRequest &request) {
   const std::string text = readFile(path, "the stage file");
-  const auto copies = static_cast<size_t>(std::max(1, request.strategy.copies));
   const auto bad = [&](const std::string &why) {
     return Failure(Exit::BadPlan, "stage file " + path + ": " + why);
   };
@@ -125,6 +134,7 @@ static void readStageFile(const std::string &path, plan::PlanRequest &request) {
     request.cuts.clear();
     request.replicas.clear();
     size_t left = stagesToRead(json);
+    const size_t copies = copiesIn(json, request.strategy.copies);
     for (const auto &stage : json.at("stages")) {
       if (left-- == 0)
         break;
@@ -137,7 +147,7 @@ static void readStageFile(const std::string &path, plan::PlanRequest &request) {
         throw bad("ranks must be a list, not " + stage["ranks"].dump());
       const nlohmann::json replicas =
           stage.contains("ranks")
-              ? nlohmann::json(stage["ranks"].size() / copies)
+              ? nlohmann::json((stage["ranks"].size() + copies - 1) / copies)
               : stage.value("replicas", nlohmann::json(1u));
       if (!replicas.is_number_unsigned() || replicas.get<uint64_t>() < 1 ||
           replicas.get<uint64_t>() > 100000)
@@ -241,6 +251,13 @@ static void chooseShape(const CompileOptions &o, Decision &d) {
   readStages(o, request);
   if (request.strategy.order)
     return chooseShapeOfOrder(o, request);
+  if (request.strategy.shape == plan::Shape::DataParallel &&
+      request.cuts.size() > 1)
+    throw Failure(Exit::Usage,
+                  "strategy " + request.strategy.name +
+                      " has one stage, the stage file has " +
+                      std::to_string(request.cuts.size()) +
+                      ": take another --strategy, or leave --stage-file out");
   bool straight = o.stages == "auto" && request.replicas.empty() &&
                   o.stageFile.empty() && o.planner == "auto" &&
                   request.strategy.shape != plan::Shape::DataParallel &&

@@ -39,6 +39,12 @@ class InputFilesTest(PipelineTest):
                              [s["first_node"] for s in read_plan(again)["stages"]], strategy)
             self.assertEqual([s["ranks"] for s in read_plan(first)["stages"]],
                              [s["ranks"] for s in read_plan(again)["stages"]], strategy)
+            auto = self.compile(self.golden.model, *self.golden.arguments(), "--cpus", "1x2", "--quiet", "--stage-file",
+                                first / "plan.json")
+            self.assertEqual([s["first_node"] for s in read_plan(first)["stages"]],
+                             [s["first_node"] for s in read_plan(auto)["stages"]], strategy)
+        self.refused(USAGE, "strategy dp has one stage, the stage file has 2: take another --strategy", *self.model,
+                     "--cpus", "1x2", "--strategy", "dp", "--stage-file", first / "plan.json")
 
     def test_stage_files_that_say_nonsense(self):
         file = self.folder / "stages.json"
