@@ -171,7 +171,7 @@ class InferenceTest(PipelineTest):
         self.check_exit(process, 0)
         lines = process.stdout.splitlines()
         header = next(line for line in lines if line.startswith("stage  "))
-        self.assertTrue(header.endswith(" parameters        F"), header)
+        self.assertEqual(header.split()[-2:], ["parameters", "F"], header)
         at = [lines.index(header) + 1, lines.index(header) + 2]
         parameters = [int(lines[i][:header.index(" parameters") + len(" parameters")].split()[-1]) for i in at]
         self.assertEqual(sum(parameters), 1250, process.stdout)
