@@ -9,6 +9,7 @@
 #include "compiler/plan/command/PartitionCommand.h"
 #include "support/Failure.h"
 #include "support/ShellWord.h"
+#include "support/StandardOutput.h"
 #include "support/UnknownName.h"
 
 #include <cstring>
@@ -71,7 +72,7 @@ int dispatch(int argc, char **argv) {
 
 int pipecMain(int argc, char **argv) {
   try {
-    return dispatch(argc, argv);
+    return endOfOutput(dispatch(argc, argv));
   } catch (const Failure &failure) {
     std::cerr << "pipec: error: " << failure.what() << "\n";
     return static_cast<int>(failure.code);

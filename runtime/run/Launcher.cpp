@@ -6,6 +6,7 @@
 #include "runtime/program/Sequence.h"
 #include "runtime/run/Ranks.h"
 #include "runtime/run/Verify.h"
+#include "support/StandardOutput.h"
 
 #include <algorithm>
 #include <csignal>
@@ -152,12 +153,12 @@ int pipecRun(int argc, char **argv) {
   try {
     std::optional<RunOptions> options = parseOptions(argc, argv);
     if (!options)
-      return 0;
+      return endOfOutput(0);
     catchSignals();
     if (std::getenv(kControlVariable)) // no rank outlives its launcher
       prctl(PR_SET_PDEATHSIG, SIGKILL);
     const plan::Plan plan = planToRun(*options);
-    return static_cast<int>(start(plan, *options, argv));
+    return endOfOutput(static_cast<int>(start(plan, *options, argv)));
   } catch (const Failure &failure) {
     complainOnce(failure.what());
     return static_cast<int>(failure.code);

@@ -58,6 +58,36 @@ private:
   std::string text;
 };
 
+/// Passes on what rank 0 prints: here, where it is known whether it arrives.
+void passOn(int descriptor) {
+  char buffer[4096];
+  ssize_t got = 0;
+  while ((got = ::read(descriptor, buffer, sizeof buffer)) > 0)
+    std::fwrite(buffer, 1, static_cast<size_t>(got), stdout);
+  std::fflush(stdout);
+}
+
+/// A pipe that is read here, without waiting, and written by a child.
+struct ChildPipe {
+  int ends[2] = {-1, -1}; // what is read, what is written
+
+  ~ChildPipe() {
+    for (int end : ends)
+      if (end >= 0)
+        ::close(end);
+  }
+  void open() {
+    if (::pipe2(ends, O_CLOEXEC) != 0)
+      throw Failure(Exit::Unavailable,
+                    std::string("pipe: ") + std::strerror(errno));
+    ::fcntl(ends[0], F_SETFL, ::fcntl(ends[0], F_GETFL) | O_NONBLOCK);
+  }
+  void leaveToChild() {
+    ::close(ends[1]);
+    ends[1] = -1;
+  }
+};
+
 /// A folder for the launched programs' own files, or none: they know places.
 std::unique_ptr<ScratchFolder> scratchIn(const std::string &parent) {
   try {
@@ -79,11 +109,7 @@ public:
         server(static_cast<int>(plan.ranks.size()), options.timeout, false,
                [&plan](int rank) { return RankState::nameOf(plan, rank); }) {}
 
-  ~LocalJob() {
-    killAll();
-    if (errors >= 0)
-      ::close(errors);
-  }
+  ~LocalJob() { killAll(); }
 
   void start(const TransportRow &row, int ranks, char **argv) {
     std::vector<std::string> command =
@@ -98,10 +124,8 @@ public:
     for (char **word = argv + 1; *word; ++word)
       arguments.push_back(*word);
     arguments.push_back(nullptr);
-    int ends[2];
-    if (::pipe2(ends, O_CLOEXEC) != 0)
-      throw Failure(Exit::Unavailable,
-                    std::string("pipe: ") + std::strerror(errno));
+    errors.open();
+    results.open();
     setenv(kControlVariable, server.address().c_str(), 1);
     const pid_t parent = ::getpid();
     child = ::fork();
@@ -115,7 +139,8 @@ public:
         _exit(1);
       const int nothing = ::open("/dev/null", O_RDONLY);
       ::dup2(nothing, STDIN_FILENO);
-      ::dup2(ends[1], STDERR_FILENO);
+      ::dup2(results.ends[1], STDOUT_FILENO);
+      ::dup2(errors.ends[1], STDERR_FILENO);
       ::execvp(arguments[0], arguments.data());
       dprintf(STDERR_FILENO,
               "pipec-run: error: %s: %s; install it, or give --transport "
@@ -123,9 +148,8 @@ public:
               arguments[0], std::strerror(errno));
       _exit(127);
     }
-    ::close(ends[1]);
-    errors = ends[0];
-    ::fcntl(errors, F_SETFL, ::fcntl(errors, F_GETFL) | O_NONBLOCK);
+    errors.leaveToChild();
+    results.leaveToChild();
   }
 
   Exit supervise() {
@@ -133,9 +157,11 @@ public:
     double troubleAt = 0, doneAt = 0;
     int status = 0;
     while (true) {
-      pollfd waiting{errors, POLLIN, 0};
-      ::poll(&waiting, 1, 10);
-      stream.take(errors);
+      pollfd waiting[] = {{errors.ends[0], POLLIN, 0},
+                          {results.ends[0], POLLIN, 0}};
+      ::poll(waiting, 2, 10);
+      stream.take(errors.ends[0]);
+      passOn(results.ends[0]);
       if (::waitpid(child, &status, WNOHANG) == child)
         break;
       if (stopRequested())
@@ -150,7 +176,8 @@ public:
       }
     }
     child = -1;
-    stream.take(errors);
+    stream.take(errors.ends[0]);
+    passOn(results.ends[0]);
     return verdict(status);
   }
 
@@ -223,7 +250,7 @@ private:
   double timeout;
   ControlServer server;
   pid_t child = -1;
-  int errors = -1;
+  ChildPipe errors, results;
 };
 
 } // namespace

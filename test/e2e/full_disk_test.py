@@ -4,7 +4,7 @@ import shutil
 import subprocess
 import unittest
 
-from pipeline import CANNOT_WRITE, SOURCE, Golden, PipelineTest, call
+from pipeline import BIN, CANNOT_WRITE, SOURCE, Golden, PipelineTest, call
 
 WHY = "No space left on device; free some space there, or choose another place\n"
 
@@ -45,6 +45,33 @@ class FullDiskTest(PipelineTest):
         self.assertEqual((plan / "model" / "model.onnx").read_bytes(), source.read_bytes())
         plan = self.disk / "gpt.plan"
         self.check_refused(call("pipec", *words, plan), ("pipec", ""), plan / "model" / "model.onnx")
+
+
+@unittest.skipUnless(os.path.exists("/dev/full"), "there is no /dev/full here")
+class FullOutputTest(PipelineTest):
+    def check_refused(self, program, *arguments):
+        with open("/dev/full", "w") as full:
+            process = subprocess.run([str(BIN / program), *map(str, arguments)], stdout=full, stderr=subprocess.PIPE,
+                                     stdin=subprocess.DEVNULL, text=True, timeout=300)
+        self.assertEqual(process.returncode, CANNOT_WRITE, (arguments, process.stderr))
+        self.assertIn(program + ": error: cannot write to standard output\n", process.stderr)
+
+    def test_results_that_cannot_be_printed(self):
+        golden = Golden("mlp")
+        words = [golden.model, *golden.arguments(), "--cpus", 2, "--stages", 2]
+        plan = self.compile(*words)
+        data = [word for name, file in golden.data.items() for word in ("--data", "%s=%s" % (name, file))]
+        for arguments in (["--help"], ["--version"], ["list", "ops"], ["list", "--format", "json", "devices"],
+                          ["schedule", "1f1b", "--stages", 2, "--microbatches", 4], ["inspect", plan],
+                          [*words, "--dry-run"], [*words, "--dry-run", "--format", "json"],
+                          [*words, "--emit", "nn"], [*words, "--emit", "llvm"], [*words, "-o", self.fresh(".plan")]):
+            self.check_refused("pipec", *arguments)
+        run = [plan, *data, "--steps", 1]
+        for arguments in (["--help"], ["--version"], [*run, "--oracle"], [*run, "--format", "json"],
+                          [*run, "--transport", "inproc"], [*run, "--transport", "mpi"]):
+            self.check_refused("pipec-run", *arguments)
+        process = call("pipec", "list", "nothing")  # errors have their own codes
+        self.assertNotIn(process.returncode, (0, CANNOT_WRITE))
 
 
 if __name__ == "__main__":
