@@ -15,6 +15,7 @@
 #include "compiler/plan/PeakBytes.h"
 #include "compiler/plan/PlanDot.h"
 #include "compiler/plan/WhatIf.h"
+#include "compiler/strategy/Strategy.h"
 #include "compiler/target/Target.h"
 #include "compiler/target/native/Processor.h"
 #include "dialects/nn/NN.h"
@@ -107,11 +108,19 @@ struct KnownModel {
   plan::CostGraph graph;
   ModelFacts facts;
 
+  /// Whether a plan may compute all activations again.
+  static bool recomputes(const CompileOptions &options) {
+    const strategy::StrategyRow *row = strategy::findStrategy(options.strategy);
+    return (options.recompute != "none" && options.recompute != "selective") ||
+           (row && row->recompute);
+  }
+
   static CompileOptions deciding(CompileOptions options) {
     options = LastDecision::deciding(options);
     const bool isCut = !options.forwardOnly && slicesAsked(options) > 1;
+    options.recompute = std::string(options.recompute == "none" ? "none" : "") +
+                        (recomputes(options) ? " again" : "");
     options.strategy = isCut ? "cut" : "";
-    options.recompute = options.recompute == "none" ? "none" : "";
     options.slices = 0;
     options.stages = options.replicas = options.stageFile = options.planner =
         options.whatIf = "";
@@ -363,6 +372,7 @@ private:
     }
     CostRequest request{trains, options.microbatches};
     request.keepsAll = options.recompute == "none";
+    request.recomputes = KnownModel::recomputes(options);
     if (trains)
       request.optimizer = {options.optimizer, optimizerSettings()};
     request.caches = facts.topology.caches();

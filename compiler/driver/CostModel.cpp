@@ -135,7 +135,7 @@ public:
     graph.backwardTaskSeconds = trains ? device.taskSeconds : 0;
     if (nodes.size() > kMostPlanned)
       return success();
-    if (failed(addWorkspace(*copy)))
+    if (request.workspace && failed(addWorkspace(*copy)))
       return failure();
     if (!knowsCalls(device))
       return success();
@@ -160,7 +160,8 @@ private:
         op.setAttr(kNode, node);
       op.setAttr(kOpStage, b.getI64IntegerAttr(0));
     }
-    if (modelNodes(main).size() <= kMostPlanned)
+    if (request.workspace && request.recomputes &&
+        modelNodes(main).size() <= kMostPlanned)
       unchosen = cast<ModuleOp>(copy->clone());
     PassManager second(copy.getContext());
     ChooseStashOptions stash;
@@ -478,7 +479,7 @@ LogicalResult costGraph(ModuleOp module, const CostRequest &request,
   // What is cheap to compute again is fused with what reads it: keeping it
   // takes bytes, and saves no time that the model would know of.
   CostRequest usual = request;
-  usual.keepsAll = false;
+  usual.keepsAll = usual.workspace = false;
   plan::CostGraph times;
   if (failed(GraphBuilder(module, usual, device, times).run()))
     return failure();

@@ -14,8 +14,10 @@ struct CostRequest {
   bool trains = false;
   int microbatches = 1; ///< of a step, which running statistics follow
   OptimizerChoice optimizer{};
-  bool keepsAll = false; ///< what could be computed again cheaply is kept, too
-  int caches = 1; ///< of cores, among which the model is divided
+  bool keepsAll = false;  ///< what could be computed again cheaply is kept, too
+  bool recomputes = true; ///< all activations may be computed again
+  bool workspace = true;  ///< what code works in is found, too
+  int caches = 1;         ///< of cores, among which the model is divided
 };
 
 /// Costs of `module` (attached, one nn.weight a use, no stages yet) on
