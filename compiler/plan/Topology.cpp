@@ -224,6 +224,31 @@ DeviceModel customDevice(const Json &device, const std::string &origin) {
   return d;
 }
 
+/// Nothing says what this pipec would have measured in the place of `what`.
+[[noreturn]] void refuseOlder(const ParsedJson &file,
+                              const nlohmann::ordered_json &at,
+                              const std::string &what) {
+  throw Failure(Exit::BadPlan,
+                file.origin + ":" + std::to_string(file.lineOf(at)) + ": " +
+                    what +
+                    " is what an older pipec measured: calibrate again (pipec "
+                    "calibrate … -o FILE)");
+}
+
+/// Costs of a routine are those of its amounts of today.
+void refuseOlderCosts(const ParsedJson &file, const std::string &name,
+                      const nlohmann::ordered_json &costs,
+                      const std::vector<std::string> &amounts) {
+  if (!costs.is_object())
+    return;
+  for (const auto &[amount, cost] : costs.items())
+    if (std::find(amounts.begin(), amounts.end(), amount) == amounts.end())
+      refuseOlder(file, cost, "\"" + name + "\" with \"" + amount + "\"");
+  for (const std::string &amount : amounts)
+    if (!costs.contains(amount))
+      refuseOlder(file, costs, "\"" + name + "\" without \"" + amount + "\"");
+}
+
 /// What nobody reads is named.
 void refuseUnknownMembers(const ParsedJson &file) {
   using Ordered = nlohmann::ordered_json;
@@ -246,11 +271,7 @@ void refuseUnknownMembers(const ParsedJson &file) {
     return;
   for (const char *old : {"receive_us", "look_share"})
     if (const Ordered *value = member(*device, old))
-      throw Failure(Exit::BadPlan,
-                    file.origin + ":" + std::to_string(file.lineOf(*value)) +
-                        ": \"" + old +
-                        "\" is what an older pipec measured: calibrate again "
-                        "(pipec calibrate … -o FILE)");
+      refuseOlder(file, *value, "\"" + std::string(old) + "\"");
   refuse(*device,
          {"name",
           "kind",
@@ -290,7 +311,7 @@ void refuseUnknownMembers(const ParsedJson &file) {
     for (const auto &[name, costs] : kernels->items())
       if (auto known = kernelAmounts().find(name);
           known != kernelAmounts().end())
-        refuse(costs, known->second, "\"" + name + "\"");
+        refuseOlderCosts(file, name, costs, known->second);
   }
 }
 

@@ -1,5 +1,6 @@
 #include "compiler/plan/Topology.h"
 #include "compiler/plan/Collective.h"
+#include "compiler/plan/KernelWork.h"
 #include "support/Failure.h"
 
 #include <gtest/gtest.h>
@@ -73,6 +74,35 @@ TEST(Topology, FilesOfOlderCalibrationsAreToBeMeasuredAgain) {
         "cluster old.json:3: \"receive_us\" is what an older pipec measured: "
         "calibrate again (pipec calibrate … -o FILE)");
   }
+}
+
+/// Nor do costs of what a routine was taken to do then.
+TEST(Topology, CostsOfOlderCalibrationsAreToBeMeasuredAgain) {
+  const auto refusal = [](const std::string &costs) -> std::string {
+    try {
+      parseTopology(R"({"levels": [{"count": 2, "bandwidth_GBps": 5}],
+  "device": {"kind": "cpu", "memory_GiB": 8, "memory_GBps": 20,
+             "flops": {"fp32": 1e11}, "far_kernels_ns": {"gather":
+  )" + costs + "}}}",
+                    "old.json");
+    } catch (const Failure &failure) {
+      EXPECT_EQ(failure.code, Exit::BadPlan);
+      return failure.what();
+    }
+    return "";
+  };
+  const std::vector<std::string> &amounts = kernelAmounts().at("gather");
+  std::string all;
+  for (const std::string &amount : amounts)
+    all += (all.empty() ? "\"" : ", \"") + amount + "\": 1";
+  EXPECT_EQ(refusal("{" + all + "}"), "");
+  EXPECT_EQ(refusal("{" + all + ", \"turn\": 1}"),
+            "cluster old.json:4: \"gather\" with \"turn\" is what an older "
+            "pipec measured: calibrate again (pipec calibrate … -o FILE)");
+  EXPECT_EQ(refusal("{}"), "cluster old.json:4: \"gather\" without \"" +
+                               amounts.front() +
+                               "\" is what an older pipec measured: calibrate "
+                               "again (pipec calibrate … -o FILE)");
 }
 
 TEST(Topology, FileRoundTrip) {
@@ -177,7 +207,7 @@ TEST(Topology, BadFilesSayWhere) {
            std::pair(R"("memory_GiB":1,"efficiency":{"matmult":1},)",
                      "\"efficiency\" has no member \"matmult\""),
            std::pair(R"("memory_GiB":1,"kernels_ns":{"gather":{"calls":1}},)",
-                     "\"gather\" has no member \"calls\""),
+                     "\"gather\" with \"calls\" is what an older pipec"),
        })
     EXPECT_NE(device(fields).find(part), std::string::npos) << fields;
   try {
