@@ -189,8 +189,9 @@ DataSource::DataSource(const plan::Plan &plan,
     throw Failure(Exit::Usage, "inputs without data; add" + missing);
   for (const plan::Input &input : plan.inputs) {
     const auto file = files.find(input.name);
-    arrays.push_back(file == files.end() ? nullptr
-                                         : std::make_unique<Npy>(file->second));
+    arrays.push_back(file == files.end()
+                         ? nullptr
+                         : std::make_unique<Npy>(file->second, input.dtype));
     if (!arrays.back())
       continue;
     checkArray(input, *arrays.back());
@@ -250,6 +251,17 @@ void DataSource::load(int id, int64_t number, char *to) const {
 }
 
 std::string DataSource::notANumber(int64_t number) const {
+  const std::string found = find(number, firstNan);
+  return found.empty() ? "" : "; its data has NaN: " + found;
+}
+
+std::string DataSource::infinite(int64_t number) const {
+  const std::string found = find(number, firstInfinity);
+  return found.empty() ? "" : "; its data has an infinite number: " + found;
+}
+
+/// Where in a microbatch is what `first` finds?
+std::string DataSource::find(int64_t number, Search first) const {
   for (size_t id = 0; id < arrays.size(); ++id) {
     const plan::Input &input = plan.inputs[id];
     if (!arrays[id])
@@ -260,14 +272,36 @@ std::string DataSource::notANumber(int64_t number) const {
     const int64_t count = input.bytes / plan::dtypeBytes(input.dtype) / samples;
     for (int64_t i = 0; i < samples; ++i) {
       const int64_t at = batched ? row(number * samples + i) : 0;
-      const int64_t nan = firstNan(
+      const int64_t found = first(
           array.dtype, array.data() + at * count * array.itemBytes, count);
-      if (nan >= 0)
-        return "value " + indexOf(array, at * count + nan) + " of input '" +
+      if (found >= 0)
+        return "value " + indexOf(array, at * count + found) + " of input '" +
                input.name + "' (" + array.path + ")";
     }
   }
   return "";
+}
+
+bool DataSource::ignoresAllLabels(int64_t number) const {
+  // Of a sequence, the first token is nobody's label.
+  const bool next = plan.training.loss == "next-token";
+  for (size_t id = 0; id < arrays.size(); ++id) {
+    const plan::Input &input = plan.inputs[id];
+    if (!arrays[id] || input.ignored == INT64_MIN || input.batch_axis != 0)
+      continue;
+    const Npy &array = *arrays[id];
+    const int64_t samples = plan.training.microbatch_size;
+    const int64_t count = input.bytes / plan::dtypeBytes(input.dtype) / samples;
+    bool all = true;
+    for (int64_t i = 0; all && i < samples; ++i)
+      for (int64_t j = 0; all && j < count; ++j)
+        all = (next && j % input.shape.back() == 0) ||
+              integerAt(array, row(number * samples + i) * count + j) ==
+                  input.ignored;
+    if (all)
+      return true;
+  }
+  return false;
 }
 
 std::string DataSource::countsFromEnd() const {

@@ -44,14 +44,21 @@ public:
   /// is large, and what it means. Empty when there is none.
   std::string countsFromEnd() const;
 
-  /// The first NaN among the inputs' samples of a microbatch: "value [22, 3] of
-  /// input 'x' (x.npy)". Empty when there is none.
+  /// The first NaN among the inputs' samples of a microbatch: "; its data has
+  /// NaN: value [22, 3] of input 'x' (x.npy)". Empty when there is none.
   std::string notANumber(int64_t number) const;
+  /// As notANumber, of an infinite number. A mask may have such.
+  std::string infinite(int64_t number) const;
+
+  /// Whether the labels of a microbatch are there, and none of them counts.
+  bool ignoresAllLabels(int64_t number) const;
 
   /// Samples in the arrays, N; 0 when no input has a batch axis.
   int64_t samples() const { return rows; }
 
 private:
+  using Search = int64_t (*)(const std::string &, const char *, int64_t);
+  std::string find(int64_t number, Search first) const;
   int64_t row(int64_t sample) const;
   void copyRow(int input, int64_t row, char *to) const;
   void countRows(const Npy &array);

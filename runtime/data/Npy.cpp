@@ -40,9 +40,17 @@ constexpr TypeCode kTypes[] = {
     {"i4", "int32", 4}, {"u4", "uint32", 4}, {"f4", "float32", 4},
     {"i8", "int64", 8}, {"u8", "uint64", 8}, {"f8", "float64", 8}};
 
+/// "<i8" of "int64"; a type that numpy lacks keeps its name.
+std::string littleEndian(const std::string &name) {
+  for (const TypeCode &type : kTypes)
+    if (name == type.name)
+      return (type.bytes > 1 ? "<" : "|") + std::string(type.code);
+  return name;
+}
+
 } // namespace
 
-Npy::Npy(const std::string &path) : path(path) {
+Npy::Npy(const std::string &path, const std::string &wanted) : path(path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   struct stat info{};
   if (fd < 0 || ::fstat(fd, &info) != 0) {
@@ -78,7 +86,8 @@ Npy::Npy(const std::string &path) : path(path) {
     start = (major > 1 ? 12 : 10) + length;
     if (start > size)
       bad(path, "is truncated in its header");
-    parse(std::string(mapping + start - length, static_cast<size_t>(length)));
+    parse(std::string(mapping + start - length, static_cast<size_t>(length)),
+          wanted);
   } catch (...) {
     ::munmap(mapped, static_cast<size_t>(size));
     throw;
@@ -89,7 +98,7 @@ Npy::~Npy() {
   ::munmap(const_cast<char *>(mapping), static_cast<size_t>(size));
 }
 
-void Npy::parse(const std::string &header) {
+void Npy::parse(const std::string &header, const std::string &wanted) {
   const std::string descr = valueOf(path, header, "descr");
   if (descr.size() < 5 || (descr[0] != '\'' && descr[0] != '"'))
     bad(path, "arrays of records are not supported");
@@ -97,7 +106,8 @@ void Npy::parse(const std::string &header) {
   if (type == "|O")
     bad(path, "holds Python objects (dtype object: rows of different lengths, "
               "say), not numbers; make one array of numbers of them, as "
-              "numpy.stack(rows).astype(\"float32\")");
+              "numpy.stack(rows).astype(\"" +
+                  wanted + "\")");
   const std::string code = descr.substr(2, 2);
   for (const TypeCode &type : kTypes)
     if (code == type.code && descr[4] == descr[0])
@@ -105,7 +115,8 @@ void Npy::parse(const std::string &header) {
   if (dtype.empty() || (descr[1] == '>' && itemBytes > 1))
     bad(path, "element type '" + type +
                   "' is not supported; save it as little-endian numbers, as "
-                  "array.astype(\"<f4\")");
+                  "array.astype(\"" +
+                  littleEndian(wanted) + "\")");
   if (valueOf(path, header, "fortran_order").rfind("False", 0) != 0)
     bad(path, "is in Fortran order; save numpy.ascontiguousarray(array)");
   const std::string tuple = valueOf(path, header, "shape");

@@ -12,8 +12,9 @@ namespace pipec {
 class Npy {
 public:
   /// Failure(NoInput) when the file cannot be read, Failure(BadModel) when it
-  /// is not such an array or shorter than its header says.
-  explicit Npy(const std::string &path);
+  /// is not such an array or shorter than its header says. `wanted`: the type
+  /// that a remedy says to save it as.
+  explicit Npy(const std::string &path, const std::string &wanted = "float32");
   ~Npy();
   Npy(const Npy &) = delete;
   Npy &operator=(const Npy &) = delete;
@@ -26,7 +27,7 @@ public:
   const char *data() const { return mapping + start; }
 
 private:
-  void parse(const std::string &header);
+  void parse(const std::string &header, const std::string &wanted);
 
   const char *mapping = nullptr;
   int64_t size = 0, start = 0;

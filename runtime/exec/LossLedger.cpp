@@ -31,31 +31,31 @@ LossLedger::LossLedger(const plan::Plan &plan, const DataSource &data,
         }
 }
 
-/// What helps where the data has no NaN.
-static std::string remedyFor(const plan::Plan &plan, float loss) {
-  const bool ignores = plan.training.loss == "cross-entropy" ||
-                       plan.training.loss == "next-token";
-  std::string text;
-  if (std::isnan(loss) && ignores)
-    text = "; a microbatch whose labels are all ignored has no mean: look for "
-           "such samples";
-  if (!plan::forwardOnly(plan))
-    text += std::string(text.empty() ? "; " : ", or ") +
-            "try a smaller learning rate or --clip-norm";
-  return text;
+/// Why the loss of a microbatch is not finite, as far as its data tell, and
+/// what helps.
+static std::string reasonFor(const plan::Plan &plan, const DataSource &data,
+                             int64_t number) {
+  if (const std::string nan = data.notANumber(number); !nan.empty())
+    return nan;
+  if (data.ignoresAllLabels(number))
+    return "; all its labels are ignored, such a microbatch has no mean: leave "
+           "these samples out";
+  const std::string infinite = data.infinite(number);
+  if (plan::forwardOnly(plan))
+    return infinite;
+  return infinite + (infinite.empty() ? "; " : "; if that is meant so, ") +
+         "try a smaller learning rate or --clip-norm";
 }
 
 void LossLedger::record(int64_t step, int64_t microbatch, float loss) {
-  if (!std::isfinite(loss)) {
-    const std::string nan =
-        data.notANumber(step * plan.training.microbatches + microbatch);
-    throw Failure(Exit::BadNumbers,
-                  "the loss of step " + std::to_string(step + 1) +
-                      ", microbatch " + std::to_string(microbatch) + " is " +
-                      (std::isnan(loss) ? "NaN" : "infinite") +
-                      (nan.empty() ? remedyFor(plan, loss)
-                                   : "; its data has NaN: " + nan));
-  }
+  if (!std::isfinite(loss))
+    throw Failure(
+        Exit::BadNumbers,
+        "the loss of step " + std::to_string(step + 1) + ", microbatch " +
+            std::to_string(microbatch) + " is " +
+            (std::isnan(loss) ? "NaN" : "infinite") +
+            reasonFor(plan, data,
+                      step * plan.training.microbatches + microbatch));
   const Message message{step, microbatch, loss};
   if (watch.rank == 0)
     return take(message);

@@ -33,7 +33,7 @@ void SampleLosses::check(int64_t number, const char *sums, int64_t rows) const {
         "the loss of sample " +
             std::to_string(number * plan.training.microbatch_size + i) +
             " is " + (std::isinf(row.terms) ? "infinite" : "NaN") +
-            (nan.empty() ? "" : "; its data has NaN: " + nan));
+            (nan.empty() ? data.infinite(number) : nan));
   }
 }
 

@@ -93,7 +93,7 @@ void Session::conclude(double seconds, double loss) {
                          seconds / static_cast<double>(lastStep));
   for (const OutputLedger::Nan &nan : outputs->notNumbers()) {
     const std::string cause = data->notANumber(nan.number);
-    note(nan.what + (cause.empty() ? "" : "; its data has NaN: " + cause));
+    note(nan.what + (cause.empty() ? data->infinite(nan.number) : cause));
   }
   if (std::isnan(loss))
     return;

@@ -1,5 +1,7 @@
 """What the commands answer: exit codes, where results go, and what stays on disk."""
+import array
 import json
+import math
 import os
 import shutil
 import struct
@@ -7,7 +9,7 @@ import subprocess
 import unittest
 
 from pipeline import (BAD_MODEL, BAD_NUMBERS, BAD_PLAN, CANNOT_WRITE, NO_FIT, NO_INPUT, SOURCE, USAGE, Golden,
-                      PipelineTest, call, read_plan, write_npy)
+                      PipelineTest, call, read_npy, read_plan, write_npy)
 
 
 class CompileTest(PipelineTest):
@@ -216,8 +218,24 @@ class RunTest(PipelineTest):
         write_npy(labels, "<i8", (46,), struct.pack("<46q", *[-100] * 46))
         run = call("pipec-run", self.plan, *self.data(labels=labels), "--steps=1")
         self.check_exit(run, BAD_NUMBERS)
-        self.assertIn("a microbatch whose labels are all ignored has no mean", run.stderr)
-        self.assertIn("or try a smaller learning rate", run.stderr)
+        self.assertIn("microbatch 0 is NaN; all its labels are ignored, such a microbatch has no mean: leave these "
+                      "samples out\n", run.stderr)
+
+    def test_numbers_that_diverge(self):
+        huge, infinite = self.folder / "huge.npy", self.folder / "infinite.npy"
+        descr, shape, data = read_npy(self.golden.data["input"])
+        values = array.array("f", [3e38 * (-1) ** i for i in range(len(data) // 4)])
+        write_npy(huge, descr, shape, values.tobytes())
+        values = array.array("f", data)
+        values[3] = math.inf
+        write_npy(infinite, descr, shape, values.tobytes())
+        run = call("pipec-run", self.plan, *self.data(input=huge), "--steps=1")
+        self.check_exit(run, BAD_NUMBERS)
+        self.assertRegex(run.stderr, r"is (NaN|infinite); try a smaller learning rate or --clip-norm\n")
+        run = call("pipec-run", self.plan, *self.data(input=infinite), "--steps=1")
+        self.check_exit(run, BAD_NUMBERS)
+        self.assertRegex(run.stderr, r"is (NaN|infinite); its data has an infinite number: value \[0, 3\] of input "
+                                     r"'input' \(.*infinite.npy\); if that is meant so, try a smaller learning rate")
 
     def test_damaged_stages(self):
         whole = (self.plan / "stages" / "stage1.so").read_bytes()

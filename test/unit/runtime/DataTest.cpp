@@ -79,7 +79,8 @@ TEST(Npy, SaysWhatIsWrong) {
            {dictionary("<f4", "(2, 4)"), "truncated"},
            {dictionary("<f4", "(1000000000000, 1000000000000)"), "truncated"},
            {dictionary("<f4", "(99999999999999999999,)"), "truncated"},
-           {dictionary(">f4", "(2, 3)"), "little-endian"},
+           {dictionary(">f4", "(2, 3)"),
+            "little-endian numbers, as array.astype(\"<f4\")"},
            {dictionary("<c8", "(3,)"), "element type '<c8' is not supported"},
            {dictionary("|O", "(3,)"), "holds Python objects"},
            {dictionary("<f4", "(2, 3)", "True"), "Fortran"},
@@ -94,6 +95,10 @@ TEST(Npy, SaysWhatIsWrong) {
     EXPECT_THAT(message, HasSubstr(wrong.message));
     EXPECT_THAT(message, HasSubstr(path));
   }
+  // The remedy has the type of what the array is for.
+  writeArray(path, dictionary(">i8", "(3,)"), data);
+  EXPECT_THAT(failure([&] { Npy array(path, "int64"); }).second,
+              HasSubstr("array.astype(\"<i8\")"));
   std::ofstream(path) << "PK\x03\x04 and more";
   EXPECT_THAT(failure([&] { Npy array(path); }).second,
               HasSubstr("is an archive (.npz)"));
