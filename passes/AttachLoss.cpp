@@ -25,6 +25,10 @@ struct LossOptions {
   double posWeight;
 };
 
+constexpr StringLiteral kLabelRemedy =
+    "; give label=NAME of an input of that shape, or a new name, which the "
+    "loss adds";
+
 /// A loss is the sum of its terms over how much they count.
 struct Terms {
   Value terms;
@@ -227,7 +231,8 @@ struct LossBuilder {
     if (tensorType(labels).getShape() != ArrayRef(rows) || isFloat(labels))
       return main.emitError("label '")
              << name << "' has type " << labels.getType()
-             << ", the logits need one integer label for each of " << type;
+             << ", the logits need one integer label for each of " << type
+             << kLabelRemedy;
     limitLabel(name, type.getDimSize(axis));
     labels = nn::cast(b, labels, b.getI64Type());
     rows.insert(rows.begin() + axis, 1);
@@ -241,7 +246,7 @@ struct LossBuilder {
     if (tensorType(targets).getShape() != type.getShape())
       return main.emitError("label '")
              << name << "' has type " << targets.getType() << ", --loss "
-             << kind << " needs a number for each of " << type;
+             << kind << " needs a number for each of " << type << kLabelRemedy;
     return nn::cast(b, targets, type.getElementType());
   }
 

@@ -11,8 +11,10 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <filesystem>
+#include <cerrno>
+#include <cstring>
 #include <sstream>
+#include <unistd.h>
 
 namespace pipec {
 
@@ -110,14 +112,34 @@ std::string plannerNames() {
   return names;
 }
 
+/// Planning takes memory and time with the square of the devices.
+constexpr int64_t kMostDevices = 8192;
+
+/// What is no grid at all is said where it is read.
+void checkGrid(const std::string &option, const std::string &grid) {
+  int64_t devices = 1;
+  std::stringstream counts(grid);
+  for (std::string count; std::getline(counts, count, 'x');) {
+    if (count.empty() || count.size() > 7 ||
+        count.find_first_not_of("0123456789") != std::string::npos)
+      return;
+    devices *= std::stoll(count);
+    if (devices > kMostDevices)
+      throw Failure(Exit::Usage, option + " " + grid + ": a plan has at most " +
+                                     std::to_string(kMostDevices) +
+                                     " devices; give fewer");
+  }
+}
+
 void check(const CompileOptions &o) {
+  checkGrid("--cpus", o.cpus);
+  checkGrid("--gpus", o.gpus);
   int targets = !o.gpus.empty() + !o.cpus.empty() + !o.clusterFile.empty();
   // A file that is not there is the first thing to know.
-  std::error_code ignored;
-  if (targets != 1 && !std::filesystem::exists(o.model, ignored))
-    throw Failure(Exit::NoInput, o.model + ": the file cannot be read: No such "
-                                           "file or directory; check the path "
-                                           "and its permissions");
+  if (targets != 1 && ::access(o.model.c_str(), F_OK) != 0)
+    throw Failure(Exit::NoInput, o.model + ": the file cannot be read: " +
+                                     std::strerror(errno) +
+                                     "; check the path and its permissions");
   if (targets != 1)
     throw Failure(Exit::Usage,
                   "say for which devices to compile, with exactly one of "

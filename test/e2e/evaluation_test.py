@@ -149,6 +149,12 @@ class EvaluationTest(PipelineTest):
         write_npy(file, descr, shape, values.tobytes())
         text = self.evaluate(plan, dict(golden.data, input=file), code=BAD_NUMBERS)
         self.assertIn("the loss of sample 22 is NaN; its data has NaN: value [22, 3] of input 'input'", text)
+        values[22 * shape[1] + 3] = math.inf
+        infinite = self.fresh(".npy")
+        write_npy(infinite, descr, shape, values.tobytes())
+        self.assertRegex(self.evaluate(plan, dict(golden.data, input=infinite), code=BAD_NUMBERS),
+                         r"the loss of sample 22 is (NaN|infinite); its data has an infinite number: value \[22, 3\] of "
+                         r"input 'input'")
         # Without a loss it is in the outputs, which may be meant so.
         plan = self.compile(golden.model, "--forward-only", "--dim", "batch=4", "--cpus", 2, "--stages", 2)
         process = call("pipec-run", plan, "--data", "input=%s" % file, "--output", "logits=%s" % self.fresh(".npy"))

@@ -29,17 +29,17 @@ func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
   return %x : tensor<4xf32>
 }
 //--- label.mlir
-// expected-error@+1 {{label 'x' has type 'tensor<2x4xf32>', the logits need one integer label for each of 'tensor<2x4xf32>'}}
+// expected-error@+1 {{label 'x' has type 'tensor<2x4xf32>', the logits need one integer label for each of 'tensor<2x4xf32>'; give label=NAME of an input of that shape, or a new name, which the loss adds}}
 func.func @main(%x: tensor<2x4xf32> {nn.name = "x"}) -> tensor<2x4xf32> {
   return %x : tensor<2x4xf32>
 }
 //--- floats.mlir
-// expected-error@+1 {{label 'x' has type 'tensor<2xf32>', the logits need one integer label for each of 'tensor<2x4xf32>'}}
+// expected-error@+1 {{label 'x' has type 'tensor<2xf32>', the logits need one integer label for each of 'tensor<2x4xf32>'; give label=NAME of an input of that shape, or a new name, which the loss adds}}
 func.func @main(%x: tensor<2xf32> {nn.name = "x"}, %y: tensor<2x4xf32>) -> tensor<2x4xf32> {
   return %y : tensor<2x4xf32>
 }
 //--- targets.mlir
-// expected-error@+1 {{label 'x' has type 'tensor<2xi64>', --loss mse needs a number for each of 'tensor<2x4xf32>'}}
+// expected-error@+1 {{label 'x' has type 'tensor<2xi64>', --loss mse needs a number for each of 'tensor<2x4xf32>'; give label=NAME of an input of that shape, or a new name, which the loss adds}}
 func.func @main(%x: tensor<2xi64> {nn.name = "x"}, %y: tensor<2x4xf32>) -> tensor<2x4xf32> {
   return %y : tensor<2x4xf32>
 }
