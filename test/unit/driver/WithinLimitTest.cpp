@@ -282,3 +282,86 @@ TEST(WithinLimit, PlansBetweenLargeStepsAreFound) {
   EXPECT_EQ(run({{990, 900}}, "full"), kMade);
   EXPECT_THROW(run({{990, 1100}}, "full"), plan::NoFit);
 }
+
+/// What the planner refuses at once it may take for too much: it has another
+/// chance without what code works in, and its first words are the last.
+TEST(WithinLimit, WhatIsRefusedAtOnceIsAskedAgainWithoutWorkspace) {
+  CompileOptions options = automatic();
+  options.strategy = "1f1b";
+  for (const bool helps : {true, false}) {
+    std::vector<CompileOptions> asked;
+    auto attempt = [&](const CompileOptions &o) -> int {
+      asked.push_back(o);
+      if (helps && o.withoutWorkspace)
+        return kMade;
+      throw plan::NoFit(o.withoutWorkspace ? "second" : "first",
+                        {{plan::Remedy::Limit, 5000}});
+    };
+    try {
+      EXPECT_EQ(withinLimit(options, attempt, tooLargeToTry), kMade);
+      EXPECT_TRUE(helps);
+    } catch (const plan::NoFit &failure) {
+      EXPECT_FALSE(helps);
+      EXPECT_EQ(failure.shortage, "first");
+    }
+    ASSERT_EQ(asked.size(), 2u);
+    EXPECT_FALSE(asked[0].withoutWorkspace || asked[0].quick);
+    EXPECT_TRUE(asked[1].withoutWorkspace && asked[1].quick);
+  }
+}
+
+/// The ways to what would fit cross: nothing is planned twice on them.
+TEST(WithinLimit, EqualOptionsAreTriedOnce) {
+  CompileOptions options = automatic();
+  options.strategy = "1f1b";
+  options.microbatches = 8;
+  std::vector<CompileOptions> asked;
+  auto attempt = [](const CompileOptions &) -> int { throw refusal(5000); };
+  auto trial = [&](const CompileOptions &o) -> Prospect {
+    asked.push_back(o);
+    throw OverLimit{100000, o.memoryLimit, 0, 1};
+  };
+  EXPECT_THROW(withinLimit(options, attempt, trial), plan::NoFit);
+  ASSERT_GT(asked.size(), 1u);
+  for (size_t i = 0; i < asked.size(); ++i)
+    for (size_t j = 0; j < i; ++j)
+      EXPECT_FALSE(asked[i] == asked[j]) << j << " and " << i;
+}
+
+/// The first limit with a plan is not the least: strides that shrink go below.
+TEST(WithinLimit, ALimitThatIsSmallerThanTheFirstIsNamed) {
+  CompileOptions options = automatic();
+  options.strategy = "1f1b";
+  auto attempt = [](const CompileOptions &) -> int { throw refusal(5120); };
+  auto trial = [](const CompileOptions &o) -> Prospect {
+    return o.memoryLimit < 4600 ? throw refusal(5120)
+                                : Prospect{o.memoryLimit, 1};
+  };
+  try {
+    withinLimit(options, attempt, trial);
+    FAIL();
+  } catch (const plan::NoFit &failure) {
+    // 5120, less a 16th, a 32nd, not a 64th, a 128th, not a 256th
+    ASSERT_FALSE(failure.remedies.empty());
+    EXPECT_EQ(failure.remedies.front().kind, plan::Remedy::Limit);
+    EXPECT_EQ(failure.remedies.front().amount, 4614);
+  }
+}
+
+/// For what else may fit the planner's first word holds.
+TEST(WithinLimit, OtherOptionsAreNotTriedWithoutWorkspace) {
+  CompileOptions options = automatic();
+  options.strategy = "1f1b";
+  std::map<std::string, std::set<bool>> without;
+  auto attempt = [](const CompileOptions &) -> int { throw refusal(5000); };
+  auto trial = [&](const CompileOptions &o) -> Prospect {
+    without[o.strategy].insert(o.withoutWorkspace);
+    throw refusal(6000);
+  };
+  EXPECT_THROW(withinLimit(options, attempt, trial), plan::NoFit);
+  EXPECT_EQ(without["1f1b"], (std::set<bool>{false, true})); // more memory
+  without.erase("1f1b");
+  EXPECT_GE(without.size(), 2u);
+  for (const auto &[strategy, tried] : without)
+    EXPECT_EQ(tried, std::set<bool>{false}) << strategy;
+}
