@@ -80,17 +80,55 @@ class GpuCode(PipelineTest):
             spills = re.findall(r"(\d+) bytes spill stores, (\d+) bytes spill loads", process.stderr)
             self.assertEqual(spills, [("0", "0")] * kernels, process.stderr)
 
-    def test_ptx_of_wide_layers(self):
-        """A layer of GPT-3: rows of 12,288 and 50,257 columns."""
+    @staticmethod
+    def large_models():
         spec = importlib.util.spec_from_file_location("large_models", SOURCE / "test/bench/large_models.py")
         large = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(large)
+        return large
+
+    def test_ptx_of_wide_layers(self):
+        """A layer of GPT-3: rows of 12,288 and 50,257 columns."""
         folder = self.fresh()
-        large.gpt3(layers=1).save(folder)
+        self.large_models().gpt3(layers=1).save(folder)
         process = call("pipec", folder / "model.onnx", "--gpus", "1", "--stages", "1", "--dim", "batch=4", "--loss",
                        "next-token", "--memory-limit", "4096GiB", "--emit", "ptx", "-o", folder / "ptx")
         self.check_exit(process, 0)
         self.check_ptx((folder / "ptx").read_text(), True)
+
+    def attention(self, size, length, causal):
+        """A folder with twelve heads that read one product's result, as GPT-2's."""
+        large = self.large_models()
+        m, width = large.Model(20), 12 * size
+        m.inputs.append(("x", large.FLOAT, ["batch", length, width]))
+        parts = m.op("Split", m.linear("x", "qkv", width, 3 * width), m.ints(width, width, width), outputs=3, axis=-1)
+        q, k, v = (m.heads(part, 12, size) for part in parts)
+        if causal:
+            mixed = m.attend(q, k, v, m.causal(length), width, size)
+        else:
+            scores = m.op("MatMul", m.op("Mul", q, m.scalar(size ** -0.5)), m.op("Transpose", k, perm=[0, 1, 3, 2]))
+            mixed = m.op("MatMul", m.op("Softmax", scores, axis=-1), v)
+            mixed = m.op("Reshape", m.op("Transpose", mixed, perm=[0, 2, 1, 3]), m.ints(0, 0, width))
+        m.outputs.append((m.linear(mixed, "out", width, width), large.FLOAT, ["batch", length, width]))
+        folder = self.fresh()
+        m.save(folder)
+        return folder
+
+    def test_registers_of_attention(self):
+        """Forward and gradients keep to registers, also where the last tile has rows behind the end."""
+        for size in (64, 128):
+            for causal in (True, False):
+                for length, precision in ((1024, "bf16"), (1024, "fp32"), (1000, "bf16" if size == 64 else "fp32")):
+                    with self.subTest(size=size, causal=causal, length=length, precision=precision):
+                        folder = self.attention(size, length, causal)
+                        process = call("pipec", folder / "model.onnx", "--gpus", "1", "--stages", "1", "--dim",
+                                       "batch=8", "--loss", "mse", "--optimizer", "sgd:lr=0.1", "--precision",
+                                       precision, "--memory-limit", "4096GiB", "--emit", "ptx", "-o", folder / "ptx")
+                        self.check_exit(process, 0)
+                        text = (folder / "ptx").read_text()
+                        # Forward, the gradient of queries, that of keys and values.
+                        self.assertEqual(sum("ex2.approx" in part for part in text.split(".visible .entry")), 3)
+                        self.check_ptx(text, True)
 
     @unittest.skipUnless(PTXAS, "no ptxas")
     def test_cubins(self):

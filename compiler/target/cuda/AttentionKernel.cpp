@@ -17,6 +17,11 @@ TileKernel::TileKernel(ModuleOp module, StringRef name,
                        ArrayRef<KernelArgument> arguments, Type element)
     : PlainKernel(module, name, arguments), element(element) {}
 
+/// Of a thread's first one.
+static int64_t columnOf(size_t which) {
+  return static_cast<int64_t>(which / 4 * 8 + which % 2);
+}
+
 void TileKernel::begin(int64_t blocks, int64_t warps) {
   threads = warps * kWarp;
   beginBlocks(blocks, threads);
@@ -33,6 +38,12 @@ Tile TileKernel::newTile(int64_t rows, int64_t columns) {
   Tile tile{code.sharedBytes, rows, columns};
   code.sharedBytes += tileBytes(rows, columns, element);
   return tile;
+}
+
+int64_t TileKernel::newNumbers(int64_t count) {
+  const int64_t offset = code.sharedBytes;
+  code.sharedBytes += count * static_cast<int64_t>(sizeof(float));
+  return offset;
 }
 
 int64_t TileKernel::pitch(const Tile &tile) const {
@@ -86,11 +97,33 @@ void TileKernel::fetch(const Tile &tile, const Matrix &from, Value firstRow) {
       }
       for (auto [item, value] : under)
         write(item, value);
+      // Or the assembler has the next ones under way as well.
+      if (under.size() == kAtOnce)
+        meetWarp();
     }
     return;
   }
   loop(thread, integer(total), threads, {},
        [&](Value item, Values &) { write(item, read(item)); });
+}
+
+void TileKernel::fetchNumbers(
+    ArrayRef<int64_t> numbers, int64_t count,
+    function_ref<Value(size_t which, Value row)> numberOf) {
+  loop(thread, integer(count), threads, {}, [&](Value row, Values &) {
+    for (auto [which, offset] : llvm::enumerate(numbers))
+      LLVM::StoreOp::create(
+          b, numberOf(which, row),
+          pointer(sharedMemory(b, offset), b.getF32Type(), row), sizeof(float));
+  });
+}
+
+PlainKernel::Value TileKernel::number(int64_t numbers, size_t which) {
+  const int64_t offset = numbers + columnOf(which) * sizeof(float);
+  Type real = b.getF32Type();
+  return LLVM::LoadOp::create(
+      b, real, pointer(sharedMemory(b, offset), real, ownColumn(0)),
+      sizeof(float));
 }
 
 PlainKernel::Values TileKernel::zeros(int64_t columns) {
@@ -231,7 +264,7 @@ PlainKernel::Value TileKernel::ownRow(int which) {
 
 PlainKernel::Value TileKernel::ownColumn(size_t which) {
   Value column = times(arith::RemUIOp::create(b, lane, integer(4)), 2);
-  return add(column, integer(static_cast<int64_t>(which / 4 * 8 + which % 2)));
+  return add(column, integer(columnOf(which)));
 }
 
 /// Two neighbours in the element's type, as they stand in memory.

@@ -41,8 +41,18 @@ public:
   /// A tile behind those before it.
   Tile newTile(int64_t rows, int64_t columns);
 
+  /// f32 numbers behind the tiles before them, one for each row of another
+  /// tile; where they are.
+  int64_t newNumbers(int64_t count);
+
   /// tile = the matrix from `firstRow` on, zeros around it.
   void fetch(const Tile &tile, const Matrix &from, Value firstRow);
+  /// Each of the numbers = what `numberOf` says of its row.
+  void
+  fetchNumbers(llvm::ArrayRef<int64_t> numbers, int64_t count,
+               llvm::function_ref<Value(size_t which, Value row)> numberOf);
+  /// The number of column `which` of the sums.
+  Value number(int64_t numbers, size_t which);
   /// Zeros for this warp's rows of a result with that many columns.
   Values zeros(int64_t columns);
   /// sums += a b, or a b' (`transposed`).

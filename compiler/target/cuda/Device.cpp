@@ -1,6 +1,7 @@
 //===- Device.cpp - kernels as PTX and cubins -----------------------------===//
 #include "compiler/target/cuda/Device.h"
 #include "compiler/target/cuda/EmitKernel.h"
+#include "compiler/target/cuda/Threads.h"
 #include "compiler/target/native/Codegen.h"
 #include "support/Failure.h"
 
@@ -97,7 +98,8 @@ constexpr llvm::StringLiteral kPasses =
     "instcombine<no-verify-fixpoint>,gvn,simplifycfg,"
     "instcombine<no-verify-fixpoint>),globaldce";
 
-/// Blocks of up to so many threads fit several times without spills.
+/// Blocks of more than a warp and up to so many threads fit several times
+/// without spills.
 constexpr int64_t kOrdinaryThreads = 256;
 
 /// Launch bounds of the kernels, taken off their functions.
@@ -130,8 +132,9 @@ FailureOr<std::string> cuda::compileToPtx(ModuleOp device,
     llvm::Function *kernel = code->getFunction(name);
     kernel->setCallingConv(llvm::CallingConv::PTX_Kernel);
     kernel->addFnAttr("nvvm.maxntid", std::to_string(count));
-    // Left alone, ptxas spills registers so that more large blocks fit.
-    if (count > kOrdinaryThreads)
+    // Left alone, ptxas spills registers so that more large blocks fit, or more
+    // of a warp than their shared memory lets in (attention in f32).
+    if (count > kOrdinaryThreads || count <= kWarp)
       kernel->addFnAttr("nvvm.minctasm", "1");
     kernel->addFnAttr(llvm::Attribute::NoUnwind);
   }

@@ -30,9 +30,9 @@ constexpr int64_t kSharedLimit = 48 * 1024;
 constexpr int64_t kMostSums = 160;
 
 /// What a kernel holds: tiles of its own rows and of the others', results as
-/// wide as a head and scores.
+/// wide as a head and scores, and numbers of each of the others' rows.
 struct Needs {
-  int64_t ownTiles, otherTiles, results, scores;
+  int64_t ownTiles, otherTiles, results, scores, numbers = 0;
 };
 
 struct Tiling {
@@ -50,7 +50,8 @@ Tiling tilingFor(const Needs &needs, int64_t own, int64_t others, int64_t size,
           TileKernel::tileBytes(needs.ownTiles * rows +
                                     needs.otherTiles * columns,
                                 size, element) +
-          TileKernel::tileBytes(rows, columns, element);
+          TileKernel::tileBytes(rows, columns, element) +
+          needs.numbers * columns * static_cast<int64_t>(sizeof(float));
       const int64_t sums = (needs.results * size + needs.scores * columns) / 2;
       const bool tooMany = (warps > 1 && rows / 2 >= own) ||
                            (columns > 16 && columns / 2 >= others);
@@ -147,14 +148,17 @@ private:
   /// Not NaN, where the model has 0 instead.
   Value settled(Value weight);
   /// weights * (products - delta), 0 where no score has a weight.
-  Values gradients(const Values &weights, const Values &products,
-                   Value firstOther);
+  Values gradients(const Values &weights, const Values &products);
   /// A number a row of queries.
   struct Column {
     Matrix matrix;
     SmallVector<Value> own; ///< of the thread's rows, where those are queries
+    int64_t shared = 0;     ///< where the others' are, where those are queries
   };
-  Value rowNumber(size_t which, Value firstOther, const Column &column);
+  Value rowNumber(size_t which, const Column &column);
+  /// Reads the others' rows' numbers: into shared memory, as those of all of a
+  /// thread's columns are more than its registers hold beside the sums.
+  void fetchNumbers(Value firstOther);
 
   Operation *op;
   Call call;
@@ -417,19 +421,28 @@ PlainKernel::Value AttentionEmitter::numberAt(const Matrix &column, Value row) {
 }
 
 /// Of the query that sum `which` is of.
-PlainKernel::Value AttentionEmitter::rowNumber(size_t which, Value firstOther,
+PlainKernel::Value AttentionEmitter::rowNumber(size_t which,
                                                const Column &column) {
-  if (!ownsKeys)
-    return column.own[which % 4 / 2];
-  return numberAt(column.matrix, k.add(firstOther, k.ownColumn(which)));
+  return ownsKeys ? k.number(column.shared, which) : column.own[which % 4 / 2];
+}
+
+void AttentionEmitter::fetchNumbers(Value firstOther) {
+  const Column *columns[] = {&tops, &shares, &delta};
+  k.fetchNumbers({tops.shared, shares.shared, delta.shared}, tiling.others,
+                 [&](size_t which, Value row) {
+                   return numberAt(columns[which]->matrix,
+                                   k.add(firstOther, row));
+                 });
 }
 
 void AttentionEmitter::beginGradient(Value ofTops, Value ofShares,
                                      Value ofDelta) {
   auto read = [&](Column &column, Value value) {
     column.matrix = matrix(value);
-    if (ownsKeys)
+    if (ownsKeys) {
+      column.shared = k.newNumbers(tiling.others);
       return;
+    }
     for (int row : {0, 1})
       column.own.push_back(
           numberAt(column.matrix, k.add(first, k.ownRow(row))));
@@ -450,22 +463,21 @@ PlainKernel::Value AttentionEmitter::settled(Value weight) {
 PlainKernel::Values AttentionEmitter::weights(Values scores, Value firstOther) {
   settleScores(scores, firstOther);
   for (auto [i, score] : llvm::enumerate(scores))
-    score = settled(k.multiplied(power(score, rowNumber(i, firstOther, tops)),
-                                 rowNumber(i, firstOther, shares)));
+    score = settled(
+        k.multiplied(power(score, rowNumber(i, tops)), rowNumber(i, shares)));
   return scores;
 }
 
 PlainKernel::Values AttentionEmitter::gradients(const Values &weights,
-                                                const Values &products,
-                                                Value firstOther) {
+                                                const Values &products) {
   Values result;
   for (auto [i, weight] : llvm::enumerate(weights)) {
-    Value mean = rowNumber(i, firstOther, delta);
+    Value mean = rowNumber(i, delta);
     Value gradient =
         k.multiplied(weight, arith::SubFOp::create(k.b, products[i], mean));
     if (call.replaces) {
       Value isReplaced = arith::CmpFOp::create(
-          k.b, arith::CmpFPredicate::OEQ, rowNumber(i, firstOther, tops),
+          k.b, arith::CmpFPredicate::OEQ, rowNumber(i, tops),
           k.real(std::numeric_limits<float>::lowest()));
       gradient = k.select(isReplaced, k.real(0), gradient);
     }
@@ -493,7 +505,7 @@ KernelCode AttentionEmitter::queries(nn::AttentionGradQueryOp op) {
     Values scores = k.zeros(tiling.others), products = scores;
     k.multiply(scores, ofQ, ofK, /*transposed=*/true);
     k.multiply(products, ofDy, ofV, /*transposed=*/true);
-    k.keep(weightTile, gradients(weights(scores, at), products, at));
+    k.keep(weightTile, gradients(weights(scores, at), products));
     k.meetWarp();
     k.multiply(now, weightTile, ofK, /*transposed=*/false);
   });
@@ -506,7 +518,7 @@ KernelCode AttentionEmitter::keys(nn::AttentionGradKeysOp op) {
   const int64_t size = call.padded();
   // Sums of both results would not leave f32 the registers for its operands.
   const bool apart = call.element.isF32() && size > kMostHeadSize / 2;
-  begin({2, 2, apart ? 1 : 2, 2});
+  begin({2, 2, apart ? 1 : 2, 2, /*numbers=*/3});
   Tile ofK = k.newTile(tiling.rows(), size),
        ofV = k.newTile(tiling.rows(), size),
        ofQ = k.newTile(tiling.others, size),
@@ -524,6 +536,7 @@ KernelCode AttentionEmitter::keys(nn::AttentionGradKeysOp op) {
       barrier(k.b);
       k.fetch(ofQ, q, at);
       k.fetch(ofDy, dy, at);
+      fetchNumbers(at);
       barrier(k.b);
       Values scores = k.zeros(tiling.others), products = scores, result;
       k.multiply(scores, ofK, ofQ, /*transposed=*/true);
@@ -537,7 +550,7 @@ KernelCode AttentionEmitter::keys(nn::AttentionGradKeysOp op) {
       }
       if (ofKeys) {
         k.multiply(products, ofV, ofDy, /*transposed=*/true);
-        k.keep(weightTile, gradients(scores, products, at));
+        k.keep(weightTile, gradients(scores, products));
         k.meetWarp();
         Values own(now.end() - size / 2, now.end());
         k.multiply(own, weightTile, ofQ, /*transposed=*/false);
