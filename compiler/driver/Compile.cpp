@@ -501,7 +501,7 @@ private:
   int emitCode(const std::vector<std::string> &stages) {
     const std::vector<std::string> files =
         writeCode(options.emit, options.output, stages);
-    if (!files.empty() && !options.quiet)
+    if (!files.empty() && !options.quiet && options.format != "json")
       std::cout << "written    " << listed(files) << "\n";
     return 0;
   }

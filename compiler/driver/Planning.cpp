@@ -435,11 +435,15 @@ static int64_t limitAsked(const CompileOptions &o,
   return device - kBesideArena;
 }
 
-/// The limit that the planner is given, in PlanRequest's terms.
-static int64_t plannerLimit(const CompileOptions &o, const ModelFacts &facts) {
+/// The limit that the planner is given.
+static void setLimit(const CompileOptions &o, const ModelFacts &facts,
+                     plan::PlanRequest &request) {
+  request.memoryLimit = limitAsked(o, facts.topology);
   if (o.memoryMargin == 0)
-    return limitAsked(o, facts.topology);
-  return std::max<int64_t>(1, deviceLimit(o, facts.topology) - o.memoryMargin);
+    return;
+  request.trueLimit = deviceLimit(o, facts.topology);
+  request.memoryLimit =
+      std::max<int64_t>(1, request.trueLimit - o.memoryMargin);
 }
 
 /// Of the search, where plans have turned out too large and many are tried:
@@ -464,7 +468,7 @@ static Decision askFor(const strategy::StrategyRow &row,
   d.request.microbatches = o.microbatches;
   d.request.microbatchSize = static_cast<int>(facts.microbatchSize);
   d.request.optimizerBytesPerParameterByte = facts.optimizerBytes;
-  d.request.memoryLimit = plannerLimit(o, facts);
+  setLimit(o, facts, d.request);
   d.request.planner = o.planner;
   if (o.quick) {
     d.request.effort = kEffortOfTrials;
@@ -754,7 +758,7 @@ Decision decideForward(const CompileOptions &o, const plan::CostGraph &graph,
   d.request.strategy = forwardFacts();
   d.request.microbatches = o.microbatches;
   d.request.microbatchSize = static_cast<int>(facts.microbatchSize);
-  d.request.memoryLimit = plannerLimit(o, facts);
+  setLimit(o, facts, d.request);
   if (ranks) {
     spread(d.request, *ranks);
   } else {

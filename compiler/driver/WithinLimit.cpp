@@ -513,12 +513,29 @@ CompileOptions inEarnest(const std::pair<CompileOptions, Prospect> &found,
   return found.first;
 }
 
+/// The plan of a planner that is given more than there is, where it keeps to
+/// that: what it takes a plan for may be a little too much.
+std::optional<int> generously(CompileOptions options, const Attempt &attempt) {
+  constexpr int64_t kShareTooMuch = 16;
+  if (options.memoryLimit <= 0)
+    return std::nullopt;
+  options.memoryMargin = -options.memoryLimit / kShareTooMuch;
+  try {
+    return attempt(options);
+  } catch (const OverLimit &) {
+  } catch (const plan::NoFit &) {
+  }
+  return std::nullopt;
+}
+
 /// The plan of `auto`, or else the fastest that fits; of a model too large to
 /// be tried the first.
 int automatically(const CompileOptions &options, const Attempt &attempt,
                   const Trial &trial) {
   std::optional<plan::NoFit> least;
   std::optional<OverLimit> isOver;
+  if (const auto made = generously(options, attempt))
+    return *made;
   try {
     return attempt(options);
   } catch (const OverLimit &over) {

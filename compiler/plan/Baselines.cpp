@@ -45,6 +45,8 @@ Baseline price(const PlanRequest &asked, const std::string &name,
   PlanRequest request = asked;
   request.strategy = facts;
   request.microbatches = microbatches;
+  if (asked.trueLimit > 0)
+    request.memoryLimit = asked.trueLimit;
   Baseline baseline;
   baseline.name = name;
   baseline.note = note;

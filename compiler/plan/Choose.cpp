@@ -1,6 +1,7 @@
 #include "compiler/plan/Choose.h"
 
 #include "compiler/plan/Baselines.h"
+#include "compiler/plan/PeakBytes.h"
 #include "compiler/plan/StableOrder.h"
 #include "compiler/plan/StepBound.h"
 #include "support/Failure.h"
@@ -142,7 +143,12 @@ StrategyChoice chooseStrategy(const std::vector<PlanRequest> &requests,
                      std::move(made.request), std::move(made.result)};
   };
   std::optional<Candidate> best, second;
-  std::vector<Face> seen;
+  std::vector<Face> seen; // but for what nobody could have
+  auto see = [&](const Candidate &made) {
+    const int64_t limit = made.request.trueLimit;
+    if (limit <= 0 || peakBytes(made.result.stages) <= limit)
+      seen.push_back(faceOf(made));
+  };
   auto attempt = [&](size_t i, double effort) -> std::optional<Candidate> {
     try {
       return planned(i, effort);
@@ -161,7 +167,7 @@ StrategyChoice chooseStrategy(const std::vector<PlanRequest> &requests,
     if (std::optional<Candidate> tried = attempt(i, quick)) {
       Candidate &made = *tried;
       choice.stepSeconds[i] = made.result.stepSeconds;
-      seen.push_back(faceOf(made));
+      see(made);
       if (!best || better(made, *best))
         second = std::move(best), best = std::move(made);
       else if (!second || better(made, *second))
@@ -172,7 +178,7 @@ StrategyChoice chooseStrategy(const std::vector<PlanRequest> &requests,
     if (auto again = attempt(leader->index, effort);
         again && better(*again, *leader)) {
       choice.stepSeconds[again->index] = again->result.stepSeconds;
-      seen.push_back(faceOf(*again));
+      see(*again);
       leader = std::move(again);
     }
   };

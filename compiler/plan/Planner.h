@@ -28,6 +28,9 @@ struct PlanRequest {
   double optimizerBytesPerParameterByte = 0;
   /// Per device; 0 takes the topology's device, negative means no limit.
   int64_t memoryLimit = 0;
+  /// Bytes that baselines and second place keep to, where the search is given
+  /// more or less than there is; 0: the same.
+  int64_t trueLimit = 0;
 
   /// How many stages: nothing = the planner's choice.
   std::optional<int> stages;

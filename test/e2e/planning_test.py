@@ -144,8 +144,7 @@ class PlanningTest(PipelineTest):
         self.assertLessEqual(max(rank["peak_bytes"] for rank in plan["ranks"]), limit)
 
     def test_auto_is_as_fast_as_what_fits(self):
-        """Where what it takes for the fastest fits in the planner's estimate alone. Within 1 %: what the estimate takes for
-        a little too much is looked for where it is asked for by name, not where another plan fits at once."""
+        """Where what it takes for the fastest fits in the planner's estimate alone."""
         words = ("pipec", SOURCE / "examples/lenet/model.onnx", "--dim", "batch=2", "--microbatches", "4", "--dry-run",
                  "--format", "json")
         for cluster, strategies in ((("--gpus", "1x3"), ("gpipe", "zb-h1")), (("--cpus", "1x3"), ("gpipe", "naive"))):
@@ -154,7 +153,7 @@ class PlanningTest(PipelineTest):
                 limit = max(rank["peak_bytes"] for rank in named["ranks"])
                 best = json.loads(call(*words, *cluster, "--memory-limit", limit).stdout)
                 self.assertLessEqual(max(rank["peak_bytes"] for rank in best["ranks"]), limit)
-                self.assertLessEqual(best["predicted"]["step_s"], named["predicted"]["step_s"] * 1.01, strategy)
+                self.assertLessEqual(best["predicted"]["step_s"], named["predicted"]["step_s"] * (1 + 1e-9), strategy)
 
     def test_auto_leaves_devices_idle_that_only_slow_it_down(self):
         shown = json.loads(call("pipec", SOURCE / "examples/lenet/model.onnx", "--dim", "batch=8", "--cpus", "1x2", "--dry-run",

@@ -109,7 +109,7 @@ TEST(WithinLimit, WhatIsSlowerThanAPlanThatFitsIsTriedOnce) {
   std::map<std::string, int> tries;
   std::string made;
   auto attempt = [&](const CompileOptions &options) {
-    if (options.strategy == "auto" && options.memoryMargin == 0)
+    if (options.strategy == "auto" && options.memoryMargin <= 0)
       throw OverLimit{2 * kLimit, kLimit, 0, 1, 0.4};
     made = options.strategy;
     return kMade;
@@ -364,4 +364,39 @@ TEST(WithinLimit, OtherOptionsAreNotTriedWithoutWorkspace) {
   EXPECT_GE(without.size(), 2u);
   for (const auto &[strategy, tried] : without)
     EXPECT_EQ(tried, std::set<bool>{false}) << strategy;
+}
+
+/// What auto takes for a little more than there is may keep to it; what takes
+/// more than that is not asked for so.
+TEST(WithinLimit, APlanThatIsTakenForALittleTooMuchIsMade) {
+  const auto run = [](int64_t takenFor) {
+    return withinLimit(
+        automatic(),
+        [=](const CompileOptions &o) {
+          if (kLimit - o.memoryMargin < takenFor)
+            return kMade + 1; // something slower
+          return kMade;
+        },
+        tooLargeToTry);
+  };
+  EXPECT_EQ(run(kLimit * 21 / 20), kMade);
+  EXPECT_EQ(run(kLimit * 5 / 4), kMade + 1);
+}
+
+/// What is wrong with a model is the first attempt's to say, and no trial's.
+TEST(WithinLimit, WhatIsWrongWithAModelIsSaidByTheFirstAttempt) {
+  int attempts = 0;
+  const auto trial = [](const CompileOptions &) -> Prospect {
+    throw Failure(Exit::Usage, "no plan");
+  };
+  for (const char *strategy : {"auto", "1f1b"}) {
+    CompileOptions options = automatic();
+    options.strategy = strategy;
+    EXPECT_EQ(withinLimit(
+                  options,
+                  [&](const CompileOptions &) { return ++attempts, 65; },
+                  trial),
+              65);
+  }
+  EXPECT_EQ(attempts, 2);
 }

@@ -537,3 +537,15 @@ TEST(Planner, BaselinesThatDoNotFitSayWhatTheyNeed) {
                                  formatBytes(everything.peakBytes) +
                                  " on a device");
 }
+
+/// Also where the search is given more or less than there is.
+TEST(Planner, BaselinesKeepToWhatThereIs) {
+  PlanRequest r = requestFor(uniformChain(8, 1e-3, 100, 1 << 20), "1f1b", 4, 8);
+  r.memoryLimit = 1 << 30;
+  const int64_t need = makePlan(r).baselines[0].peakBytes;
+  r.trueLimit = need - 1;
+  EXPECT_FALSE(makePlan(r).baselines[0].fits);
+  r.memoryLimit = need - 1;
+  r.trueLimit = need;
+  EXPECT_TRUE(makePlan(r).baselines[0].fits);
+}

@@ -306,19 +306,26 @@ TEST(Fault, RanksOfSeveralMachinesFindMessagesThatNobodyRingsFor) {
   }
 }
 
-TEST(Fault, ARankThatDiesBeforeAnybodyWatchesEndsTheJob) {
-  const std::string folder = freshFolder("meeting");
-  writePlan(scenarioNamed("four"), folder);
+/// Four ranks under a bare mpirun, which leaves the others alone when one dies;
+/// `fault` befalls them while they meet.
+static Outcome meetUnderMpirun(const std::string &folder,
+                               const std::string &timeout,
+                               const std::string &fault) {
   std::vector<std::string> command = {
       "mpirun", "--oversubscribe",  "--allow-run-as-root", "-n",
       "4",      "--enable-recovery"};
   for (const std::string &word :
-       toolCommand(folder, {"--steps", "8", "--timeout", "3"}))
+       toolCommand(folder, {"--steps", "8", "--timeout", timeout}))
     command.push_back(word);
+  return Process(command, folder, {"LD_PRELOAD=" PIPEC_MEETING, fault})
+      .wait(30);
+}
+
+TEST(Fault, ARankThatDiesBeforeAnybodyWatchesEndsTheJob) {
+  const std::string folder = freshFolder("meeting");
+  writePlan(scenarioNamed("four"), folder);
   const Outcome run =
-      Process(command, folder,
-              {"LD_PRELOAD=" PIPEC_MEETING, "PIPEC_TEST_DIE_WHILE_MEETING=2"})
-          .wait(30);
+      meetUnderMpirun(folder, "3", "PIPEC_TEST_DIE_WHILE_MEETING=2");
   EXPECT_LT(run.seconds, 20);
   for (const char *rank : {"0", "1", "3"})
     EXPECT_THAT(run.errors,
@@ -333,16 +340,8 @@ TEST(Fault, ARankThatDiesBeforeAnybodyWatchesEndsTheJob) {
 TEST(Fault, ARankThatComesLateAndDiesIsNotWaitedForTwice) {
   const std::string folder = freshFolder("late_and_gone");
   writePlan(scenarioNamed("four"), folder);
-  std::vector<std::string> command = {
-      "mpirun", "--oversubscribe",  "--allow-run-as-root", "-n",
-      "4",      "--enable-recovery"};
-  for (const std::string &word :
-       toolCommand(folder, {"--steps", "8", "--timeout", "6"}))
-    command.push_back(word);
   const Outcome run =
-      Process(command, folder,
-              {"LD_PRELOAD=" PIPEC_MEETING, "PIPEC_TEST_LATE_AND_GONE=0"})
-          .wait(30);
+      meetUnderMpirun(folder, "6", "PIPEC_TEST_LATE_AND_GONE=0");
   EXPECT_LT(run.seconds, 9); // 4 + 6 would be 10
   for (const char *rank : {"1", "2", "3"})
     EXPECT_THAT(run.errors, HasSubstr(std::string("rank ") + rank +
