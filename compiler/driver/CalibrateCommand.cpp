@@ -9,6 +9,7 @@
 #include "compiler/driver/Planning.h"
 #include "report/Format.h"
 #include "support/CommandLine.h"
+#include "support/CoreUse.h"
 #include "support/Cores.h"
 #include "support/Failure.h"
 #include "support/Median.h"
@@ -165,6 +166,16 @@ void timeMessages(plan::Topology &topology) try {
             << failure.what() << "\n";
 }
 
+/// Who times a machine that others use gets their share of it as its own.
+void tellOfOthers(const CoreUse &begin) {
+  constexpr double kNoticed = 0.1;
+  if (const double share = shareOfOthers({coreUse() - begin});
+      share >= kNoticed)
+    std::cerr << "pipec: note: other programs had " << report::percent(share)
+              << " of this machine's cores while it was timed: calibrate again "
+                 "when it has nothing else to do\n";
+}
+
 } // namespace
 
 int calibrateCommand(int argc, char **argv) {
@@ -191,6 +202,7 @@ int calibrateCommand(int argc, char **argv) {
   const int threads = topology.device.threads;
   const int ranks = std::min(topology.cores, topology.serverSize());
   const int64_t own = ownCacheBytes();
+  const CoreUse begin = coreUse();
   auto samples = measureKernels({ranks, threads, 3 * own});
   topology.device = plan::fitDevice(topology.device, samples);
   topology.device.tile = productTile();
@@ -217,6 +229,7 @@ int calibrateCommand(int argc, char **argv) {
     topology.device.ringSeconds = std::max(crowd.ringSeconds, 1e-6);
   }
   timeMessages(topology);
+  tellOfOthers(begin);
   topology.device.name = "calibrated-cpu";
   topology.device.describe = "measured by pipec calibrate";
   const std::string text = plan::writeTopology(topology);

@@ -1,7 +1,7 @@
 //===- Metrics.h - JSON lines of a run --------------------------*- C++ -*-===//
 #pragma once
 
-#include "runtime/run/CoreUse.h"
+#include "support/CoreUse.h"
 
 #include <cstdint>
 #include <string>

@@ -1,5 +1,5 @@
 //===- CoreUse.cpp - who had this machine's cores -------------------------===//
-#include "runtime/run/CoreUse.h"
+#include "support/CoreUse.h"
 
 #include <algorithm>
 #include <cstring>
@@ -9,6 +9,7 @@
 #include <sched.h>
 #include <set>
 #include <sstream>
+#include <sys/resource.h>
 #include <unistd.h>
 
 namespace pipec {
@@ -66,6 +67,10 @@ CoreUse coreUse() {
   timespec time{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
   use.own = static_cast<double>(time.tv_sec) + 1e-9 * time.tv_nsec;
+  rusage children{};
+  getrusage(RUSAGE_CHILDREN, &children);
+  for (const timeval &part : {children.ru_utime, children.ru_stime})
+    use.own += static_cast<double>(part.tv_sec) + 1e-6 * part.tv_usec;
   return use;
 }
 

@@ -24,7 +24,8 @@ struct CoreUse {
   uint64_t host = 0; ///< the same for processes of one machine
   int64_t process = 0;
   CoreSeconds cores;
-  double own = 0; ///< seconds of cores that this process had
+  double own = 0; ///< seconds of cores that this process had, and those it
+                  ///< started and waited for
   std::array<uint64_t, 16> mask = {}; ///< the cores it may run on
 };
 

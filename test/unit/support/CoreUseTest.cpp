@@ -1,5 +1,5 @@
 //===- CoreUseTest.cpp - who had this machine's cores ---------------------===//
-#include "runtime/run/CoreUse.h"
+#include "support/CoreUse.h"
 #include "support/Clock.h"
 
 #include <gtest/gtest.h>
