@@ -297,7 +297,8 @@ MeasuredPrograms::~MeasuredPrograms() = default;
 std::vector<plan::TaskSample>
 MeasuredPrograms::measure(const Workers &workers,
                           const plan::DeviceModel &device) const {
-  constexpr double kBudget = 0.012;
+  // Some ten steps of the longest: two or three would decide what all costs.
+  constexpr double kBudget = 0.03;
   std::vector<plan::TaskSample> samples;
   for (const auto &program : programs) {
     std::vector<std::unique_ptr<Program::Rank>> ranks;

@@ -18,9 +18,10 @@ namespace {
 /// when its core is taken away for a while.
 constexpr int64_t kPieces = 4;
 
-/// How long a helper looks for a next loop before it sleeps. The gaps between
-/// the loops of a task are shorter; being woken takes about as long.
-constexpr std::chrono::microseconds kLooks{50};
+/// How long a helper looks for a next loop before it sleeps. Most gaps between
+/// the loops of a task are shorter, recurrent layers' too. Who sleeps is awake
+/// when a short loop is over: then one thread alone is faster than the team.
+constexpr std::chrono::microseconds kLooks{200};
 
 thread_local bool isInLoop = false;
 
