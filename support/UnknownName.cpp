@@ -13,17 +13,27 @@ static bool isMore(const std::string &name, const std::string &word) {
          (name.size() == word.size() + 1 && editDistance(word, name) == 1);
 }
 
-std::string nearestName(const std::string &word,
+static std::string inSmallLetters(std::string word) {
+  for (char &letter : word)
+    if (letter >= 'A' && letter <= 'Z')
+      letter += 'a' - 'A';
+  return word;
+}
+
+std::string nearestName(const std::string &typed,
                         const std::vector<std::string> &names) {
+  const std::string word = inSmallLetters(typed);
   std::string best;
   for (const std::string &name : names)
-    if (isMore(name, word) && (best.empty() || name.size() < best.size()))
+    if (isMore(inSmallLetters(name), word) &&
+        (best.empty() || name.size() < best.size()))
       best = name;
   if (!best.empty())
     return best;
   size_t least = word.size() / 3 + 1;
   for (const std::string &name : names)
-    if (const size_t edits = editDistance(word, name); edits < least) {
+    if (const size_t edits = editDistance(word, inSmallLetters(name));
+        edits < least) {
       least = edits;
       best = name;
     }

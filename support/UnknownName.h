@@ -7,8 +7,8 @@
 namespace pipec {
 
 /// The shortest of `names` that `word` begins or is a letter short of; else the
-/// nearest, of which a third of the letters may be wrong. Empty when none is so
-/// close.
+/// nearest, of which a third of the letters may be wrong, small or not. Empty
+/// when none is so close.
 std::string nearestName(const std::string &word,
                         const std::vector<std::string> &names);
 

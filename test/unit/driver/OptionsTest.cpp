@@ -85,6 +85,8 @@ TEST(Options, TheNearestName) {
   EXPECT_EQ(nearestName("memory_GB", {"memory_GBps", "memory_GiB"}),
             "memory_GiB");
   EXPECT_EQ(nearestName("stratgy", {"stages", "strategy"}), "strategy");
+  EXPECT_EQ(nearestName("A100", {"v100", "a100-80g"}), "a100-80g");
+  EXPECT_EQ(nearestName("input_ids", {"Input_IDs", "x"}), "Input_IDs");
   EXPECT_EQ(nearestName("colour", {"stages", "strategy"}), "");
 }
 
