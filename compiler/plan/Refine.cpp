@@ -64,64 +64,127 @@ bool exhaust(const StepModel &model, const std::vector<size_t> &starts,
   }
 }
 
-double refine(const StepModel &model, const std::vector<size_t> &starts,
-              Split &split) {
-  double best = model.stepSeconds(split);
-  int64_t budget = static_cast<int64_t>(1e7 * model.request().effort);
-  int64_t each = model.effort(split.replicas) + 1000;
-  size_t count = split.starts.size();
-  std::vector<size_t> place(count);
-  for (size_t s = 0; s < count; ++s)
-    place[s] = static_cast<size_t>(
-        std::lower_bound(starts.begin(), starts.end(), split.starts[s]) -
-        starts.begin());
+namespace {
 
-  // Shifts the starts of stages first..last by `by` places.
-  auto attempt = [&](size_t first, size_t last, long by) {
-    long low = static_cast<long>(place[first]) + by;
-    long high = static_cast<long>(place[last]) + by;
-    long floor = static_cast<long>(place[first - 1]) + 1;
-    long ceiling =
-        static_cast<long>(last + 1 < count ? place[last + 1] : starts.size()) -
+/// A split under change: its cuts as places in `starts`, and its step.
+class CutSearch {
+public:
+  CutSearch(const StepModel &model, const std::vector<size_t> &starts,
+            Split &split)
+      : model(model), starts(starts), split(split),
+        best(model.stepSeconds(split)),
+        each(model.effort(split.replicas) + 1000) {
+    for (size_t start : split.starts)
+      place.push_back(static_cast<size_t>(
+          std::lower_bound(starts.begin(), starts.end(), start) -
+          starts.begin()));
+  }
+
+  /// Shifts cuts, by strides that halve, as long as one gets better.
+  void shift(int64_t &budget) {
+    const long widest = static_cast<long>(starts.size() / (4 * place.size()));
+    long stride = 1;
+    while (stride * 2 <= widest)
+      stride *= 2;
+    for (; stride >= 1 && budget > 0; stride /= 2)
+      while (budget > 0 && sweep(stride, budget))
+        ;
+  }
+
+  /// Two stages become one, and it or another becomes two: a chain of shifts
+  /// does not get there when each of them costs something.
+  bool jump(int64_t &budget) {
+    for (size_t gone = 1; gone < place.size(); ++gone) {
+      std::vector<size_t> rest = place;
+      rest.erase(rest.begin() + static_cast<long>(gone));
+      for (size_t stage = 0; stage < rest.size(); ++stage) {
+        const size_t from = rest[stage], to = stage + 1 < rest.size()
+                                                  ? rest[stage + 1]
+                                                  : starts.size();
+        const size_t parts = std::min(to - from, kParts);
+        for (size_t part = 1; part < parts && budget > 0; ++part) {
+          std::vector<size_t> moved = rest;
+          moved.insert(moved.begin() + static_cast<long>(stage) + 1,
+                       from + (to - from) * part / parts);
+          if (moved != place && take(std::move(moved), budget))
+            return true;
+        }
+      }
+    }
+    return false;
+  }
+
+  double seconds() const { return best; }
+
+private:
+  static constexpr size_t kParts = 12; ///< of a stage that is cut in two
+
+  bool sweep(long stride, int64_t &budget) {
+    bool improved = false;
+    for (size_t s = 1; s < place.size() && budget > 0; ++s) {
+      improved |= move(s, s, -stride, budget) || move(s, s, +stride, budget);
+      // A whole stage moves along when neither of its ends can alone.
+      if (s + 1 < place.size())
+        improved |=
+            move(s, s + 1, -stride, budget) || move(s, s + 1, +stride, budget);
+    }
+    return improved;
+  }
+
+  /// Shifts the starts of stages first..last by `by` places.
+  bool move(size_t first, size_t last, long by, int64_t &budget) {
+    const long low = static_cast<long>(place[first]) + by;
+    const long high = static_cast<long>(place[last]) + by;
+    const long floor = static_cast<long>(place[first - 1]) + 1;
+    const long ceiling =
+        static_cast<long>(last + 1 < place.size() ? place[last + 1]
+                                                  : starts.size()) -
         1;
     if (low < floor || high > ceiling)
       return false;
-    Split moved = split;
+    std::vector<size_t> moved = place;
     for (size_t s = first; s <= last; ++s)
-      moved.starts[s] =
-          starts[static_cast<size_t>(static_cast<long>(place[s]) + by)];
-    moved.recompute = chooseRecompute(model, moved);
-    budget -= each;
-    double seconds = model.stepSeconds(moved);
-    // Less than this is noise, and not worth a lopsided plan.
-    if (seconds >= best * (1 - 1e-5))
-      return false;
-    best = seconds;
-    split = std::move(moved);
-    for (size_t s = first; s <= last; ++s)
-      place[s] = static_cast<size_t>(static_cast<long>(place[s]) + by);
-    return true;
-  };
-
-  long widest = static_cast<long>(starts.size() / (4 * count));
-  long stride = 1;
-  while (stride * 2 <= widest)
-    stride *= 2;
-  for (; stride >= 1 && budget > 0; stride /= 2) {
-    bool improved = true;
-    while (improved && budget > 0) {
-      improved = false;
-      for (size_t s = 1; s < count && budget > 0; ++s) {
-        improved |= attempt(s, s, -stride) || attempt(s, s, +stride);
-        // A whole stage moves along when neither of its ends can alone.
-        if (s + 1 < count)
-          improved |= attempt(s, s + 1, -stride) || attempt(s, s + 1, +stride);
-      }
-    }
-    if (stride == 1)
-      break;
+      moved[s] = static_cast<size_t>(static_cast<long>(place[s]) + by);
+    return take(std::move(moved), budget);
   }
-  return best;
+
+  bool take(std::vector<size_t> moved, int64_t &budget) {
+    Split tried = split;
+    for (size_t s = 0; s < moved.size(); ++s)
+      tried.starts[s] = starts[moved[s]];
+    tried.recompute = chooseRecompute(model, tried);
+    budget -= each;
+    const double found = model.stepSeconds(tried);
+    // Less than this is noise, and not worth a lopsided plan.
+    if (found >= best * (1 - 1e-5))
+      return false;
+    best = found;
+    split = std::move(tried);
+    place = std::move(moved);
+    return true;
+  }
+
+  const StepModel &model;
+  const std::vector<size_t> &starts;
+  Split &split;
+  double best;
+  const int64_t each;
+  std::vector<size_t> place;
+};
+
+} // namespace
+
+double refine(const StepModel &model, const std::vector<size_t> &starts,
+              Split &split) {
+  auto budget = static_cast<int64_t>(1e7 * model.request().effort);
+  CutSearch search(model, starts, split);
+  search.shift(budget);
+  // What is left of it, up to a quarter of all.
+  budget =
+      std::min(budget, static_cast<int64_t>(25e5 * model.request().effort));
+  while (budget > 0 && search.jump(budget))
+    search.shift(budget);
+  return search.seconds();
 }
 
 } // namespace pipec::plan

@@ -6,8 +6,9 @@
 namespace pipec::plan {
 
 /// Moves single cuts along `starts` while the simulated step gets shorter, with
-/// strides that halve; stops at a local optimum or when its effort is spent.
-/// Returns the step time of the split it leaves behind.
+/// strides that halve, then makes one stage of two and two of another; stops at
+/// a local optimum or when its effort is spent. Returns the step time of the
+/// split it leaves behind.
 double refine(const StepModel &model, const std::vector<size_t> &starts,
               Split &split);
 
