@@ -3,6 +3,7 @@
 #include "dialects/pipe/Pipe.h"
 #include "passes/Graph.h"
 #include "passes/Passes.h"
+#include "passes/WrongOption.h"
 
 #include "mlir/IR/PatternMatch.h"
 
@@ -139,8 +140,10 @@ struct LossBuilder {
     auto given = static_cast<int64_t>(options.classWeights.size());
     if (given == 0 || given == classes)
       return success();
-    return main.emitError("--loss has ")
-           << given << " class weights for " << classes << " classes";
+    return wrongOption(main.emitError("--loss has ")
+                       << given << " class weights for " << classes
+                       << " classes; its weight=FILE.npy needs a number for "
+                          "each");
   }
 
   /// The class weights as a tensor like `x`.
@@ -229,10 +232,10 @@ struct LossBuilder {
     StringRef name = labelOr("labels");
     Value labels = argument(name, RankedTensorType::get(rows, b.getI64Type()));
     if (tensorType(labels).getShape() != ArrayRef(rows) || isFloat(labels))
-      return main.emitError("label '")
-             << name << "' has type " << labels.getType()
-             << ", the logits need one integer label for each of " << type
-             << kLabelRemedy;
+      return wrongOption(main.emitError("label '")
+                         << name << "' has type " << labels.getType()
+                         << ", the logits need one integer label for each of "
+                         << type << kLabelRemedy);
     limitLabel(name, type.getDimSize(axis));
     labels = nn::cast(b, labels, b.getI64Type());
     rows.insert(rows.begin() + axis, 1);
@@ -244,16 +247,21 @@ struct LossBuilder {
     StringRef name = labelOr("targets");
     Value targets = argument(name, type);
     if (tensorType(targets).getShape() != type.getShape())
-      return main.emitError("label '")
-             << name << "' has type " << targets.getType() << ", --loss "
-             << kind << " needs a number for each of " << type << kLabelRemedy;
+      return wrongOption(
+          main.emitError("label '")
+          << name << "' has type " << targets.getType() << ", --loss " << kind
+          << " needs a number for each of " << type << kLabelRemedy);
     return nn::cast(b, targets, type.getElementType());
   }
 
   FailureOr<Terms> output(Value y) {
     if (tensorType(y).getNumElements() != 1)
-      return main.emitError("--loss output needs a scalar first output, not ")
-             << y.getType();
+      return wrongOption(
+          main.emitError("--loss output needs a scalar first output, not ")
+          << y.getType()
+          << "; name the loss with --logits, or take a loss that is computed "
+             "of "
+             "this output (pipec list losses)");
     return Terms{{}, {}, reshape(b, y, {})};
   }
 

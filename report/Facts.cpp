@@ -1,6 +1,7 @@
 //===- Facts.cpp - what text and page say about a plan -------------------===//
 #include "report/Facts.h"
 
+#include "compiler/schedule/Generator.h"
 #include "report/Format.h"
 #include "report/Prediction.h"
 #include "runtime/program/Sequence.h"
@@ -139,10 +140,27 @@ std::string planLine(const plan::Plan &plan) {
   return text;
 }
 
-std::string layers(const plan::Stage &stage) {
-  return stage.first_name == stage.last_name
-             ? stage.first_name
-             : stage.first_name + " … " + stage.last_name;
+std::string layers(const plan::Stage &stage, int columns) {
+  if (stage.first_name == stage.last_name)
+    return shorten(stage.first_name, columns);
+  // Each name by itself: cut as a whole, the two would look like one.
+  const int room = columns - 3, first = width(stage.first_name),
+            last = width(stage.last_name), half = room / 2;
+  const int forFirst = std::max(half, room - last),
+            forLast = room - std::min(first, forFirst);
+  return shorten(stage.first_name, forFirst) + " … " +
+         shorten(stage.last_name, forLast);
+}
+
+std::string whatTakesMore(const plan::Plan &plan) {
+  const schedule::ScheduleRow *row =
+      schedule::findSchedule(plan.strategy.schedule);
+  if (plan.strategy.name == "file")
+    return "the order by hand has a line for each of " +
+           plural(static_cast<int64_t>(plan.ranks.size()), "rank");
+  return row && !row->replicates
+             ? "--stages takes more, " + plan.strategy.name + " has no replicas"
+             : "--stages and --replicas take more";
 }
 
 std::string shapeText(const std::vector<int64_t> &shape) {

@@ -33,7 +33,10 @@ std::string baselineLine(const plan::Plan &plan, const plan::BaselineRow &row);
 /// The tensors that do not train, by name, as many as fit in two lines.
 std::vector<std::string> frozenLines(const plan::Plan &plan, int columns);
 
-std::string layers(const plan::Stage &stage); ///< "first … last"
+/// "first … last", in so many columns where the names are long.
+std::string layers(const plan::Stage &stage, int columns = 1 << 20);
+/// What gives work to devices that have none.
+std::string whatTakesMore(const plan::Plan &plan);
 std::string shapeText(const std::vector<int64_t> &shape);
 /// What --data wants for an input: "[N, 64]", "one array [4, 64]".
 std::string arrayText(const plan::Input &input);

@@ -35,8 +35,8 @@ std::string header(const plan::Plan &plan, const TextOptions &options) {
   const int there = plan.cluster.servers * plan.cluster.devices_per_server;
   if (used < there)
     text += field("unused", std::to_string(there - used) + " of " +
-                                std::to_string(there) +
-                                " devices; --stages and --replicas take more");
+                                std::to_string(there) + " devices; " +
+                                whatTakesMore(plan));
   return text;
 }
 
@@ -57,7 +57,7 @@ std::string stageTable(const plan::Plan &plan, size_t limit, int columns) {
                       (split ? 0 : stage.cost.backward_weight_s);
     std::vector<std::string> row = {
         std::to_string(stage.id),
-        shorten(layers(stage), columns - 62),
+        layers(stage, columns - 62),
         count(stage.last_node - stage.first_node + 1),
         ranges(stage.ranks),
         count(stage.parameters),

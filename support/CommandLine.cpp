@@ -44,16 +44,60 @@ std::string unexpected(const CLI::App &app) {
   return "unexpected:" + words;
 }
 
+/// The option that this argument names and takes its value from the next one,
+/// or null.
+const CLI::Option *takesNext(const CLI::App &app, const std::string &argument) {
+  const CLI::Option *option =
+      argument.starts_with("-") ? app.get_option_no_throw(argument) : nullptr;
+  return option && option->get_expected_min() > 0 ? option : nullptr;
+}
+
+/// Values that nobody means: none, where a script's variable is not set, and
+/// the name of another option, where one has been forgotten.
+void checkValues(const CLI::App &app, int argc, char **argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if (argument == "--")
+      return;
+    if (!takesNext(app, argument))
+      continue;
+    const std::string value = ++i < argc ? argv[i] : "";
+    if (value.empty() ||
+        (value.starts_with("-") && app.get_option_no_throw(value)))
+      throw CLI::ArgumentMismatch(argument + ": 1 required",
+                                  CLI::ExitCodes::ArgumentMismatch);
+  }
+}
+
+/// "Could not convert: --effort = x", in plain words.
+std::string unreadable(const CLI::App &app, const std::string &text) {
+  const size_t begin = text.find("--"), end = text.find(" = ", begin);
+  if (begin == std::string::npos || end == std::string::npos)
+    return text;
+  const std::string name = text.substr(begin, end - begin);
+  return takesNext(app, name)
+             ? name + " needs a number, not '" + text.substr(end + 3) + "'"
+             : name + " takes no value";
+}
+
 /// "--loss: At Most 1 required but received 2" and "--loss: 1 required TEXT
 /// missing", in plain words.
 std::string mismatch(const std::string &text) {
   const size_t colon = text.find(": ");
   const std::string what = colon == std::string::npos ? "" : text.substr(colon);
-  if (what.rfind(": At Most 1 required", 0) == 0)
+  if (what.starts_with(": At Most 1 required"))
     return text.substr(0, colon) + " is given more than once";
-  if (what.rfind(": 1 required", 0) == 0)
+  if (what.starts_with(": 1 required"))
     return text.substr(0, colon) + " needs a value";
   return text;
+}
+
+std::string inPlainWords(const CLI::App &app, const CLI::ParseError &error) {
+  if (dynamic_cast<const CLI::ExtrasError *>(&error))
+    return unexpected(app);
+  if (dynamic_cast<const CLI::ConversionError *>(&error))
+    return unreadable(app, error.what());
+  return mismatch(error.what());
 }
 
 } // namespace
@@ -63,6 +107,7 @@ std::optional<int> parseCommandLine(CLI::App &app, const std::string &command,
   app.set_version_flag("--version",
                        command.substr(0, command.find(' ')) + " " + kVersion);
   try {
+    checkValues(app, argc, argv);
     app.parse(argc, argv);
   } catch (const CLI::Success &done) {
     return app.exit(done, std::cout, std::cerr);
@@ -70,9 +115,7 @@ std::optional<int> parseCommandLine(CLI::App &app, const std::string &command,
     // One that is not known may be why another one is missing.
     std::string text = unknownOption(app);
     if (text.empty())
-      text = dynamic_cast<const CLI::ExtrasError *>(&error)
-                 ? unexpected(app)
-                 : mismatch(error.what());
+      text = inPlainWords(app, error);
     throw Failure(Exit::Usage, text + "; see " + command + " --help");
   }
   return std::nullopt;

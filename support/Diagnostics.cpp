@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 namespace pipec {
 
@@ -93,21 +94,18 @@ static std::string subject(const Diagnostic &d) {
   return out;
 }
 
-static std::string lines(const std::vector<std::string> &notes) {
-  std::string out;
-  for (const std::string &note : notes)
-    out += "pipec: note: " + note + "\n";
-  return out;
+std::string noteLine(const std::string &note) {
+  return "pipec: note: " + note + "\n";
 }
 
-std::string Diagnostics::takeNotes() {
-  const std::string out = lines(notes);
-  notes.clear();
-  return out;
+std::vector<std::string> Diagnostics::takeNotes() {
+  return std::exchange(notes, {});
 }
 
 std::string Diagnostics::text(const std::string &input) const {
-  std::string out = lines(notes);
+  std::string out;
+  for (const std::string &note : notes)
+    out += noteLine(note);
   if (entries.empty())
     return out;
   out += "pipec: error: " + input + ": ";

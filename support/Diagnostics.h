@@ -30,6 +30,9 @@ struct Diagnostic {
   std::vector<std::string> also; ///< names of some of the others
 };
 
+/// "pipec: note: …", a line.
+std::string noteLine(const std::string &note);
+
 /// Collects problems and remarks about one input.
 class Diagnostics {
 public:
@@ -49,8 +52,8 @@ public:
   /// outweighs a bad model.
   Exit exitCode() const;
 
-  /// The notes as lines of text, once: they are forgotten.
-  std::string takeNotes();
+  /// The notes, once: they are forgotten.
+  std::vector<std::string> takeNotes();
 
   /// The report about `input` as lines of text, the notes first, or as one JSON
   /// object {"input", "exit", "problems": [{...}], "notes": [...]}.

@@ -8,19 +8,25 @@
 
 namespace pipec {
 
-CLI::Validator aCount(int64_t most) {
+/// A whole number of [least, most].
+static CLI::Validator wholeNumber(int64_t least, int64_t most) {
   return CLI::Validator(
-      [most](const std::string &text) -> std::string {
+      [least, most](const std::string &text) -> std::string {
         int64_t value = 0;
         const char *end = text.data() + text.size();
         const auto [stop, error] = std::from_chars(text.data(), end, value);
-        if (error == std::errc() && stop == end && value >= 1 && value <= most)
+        if (error == std::errc() && stop == end && value >= least &&
+            value <= most)
           return "";
-        return "must be a whole number from 1 to " + std::to_string(most) +
-               ", not '" + text + "'";
+        return "must be a whole number from " + std::to_string(least) + " to " +
+               std::to_string(most) + ", not '" + text + "'";
       },
       "");
 }
+
+CLI::Validator aCount(int64_t most) { return wholeNumber(1, most); }
+
+CLI::Validator upTo(int64_t most) { return wholeNumber(0, most); }
 
 // CLI11 takes -1 for the largest of all.
 CLI::Validator aSeed() {
@@ -59,6 +65,11 @@ CLI::Validator oneOf(const std::vector<std::string> &words) {
                didYouMean(text, words);
       },
       "");
+}
+
+void takeMany(CLI::Option *option) {
+  option->expected(1)->allow_extra_args(false)->multi_option_policy(
+      CLI::MultiOptionPolicy::TakeAll);
 }
 
 } // namespace pipec

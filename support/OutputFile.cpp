@@ -29,6 +29,8 @@ const char *remedyOf(int error) {
     return "choose a place where this user may write";
   case EFBIG:
     return "files may not become so large here (ulimit -f)";
+  case EISDIR:
+    return "give the name of a file in it";
   default:
     return "choose another place";
   }

@@ -5,11 +5,13 @@
 
 namespace pipec {
 
-/// Whether `name` is `word` with a letter more, or goes on where it ends.
+/// Whether `name` is `word` with a letter more, goes on where it ends or ends
+/// with it: ids, input_ids.
 static bool isMore(const std::string &name, const std::string &word) {
   constexpr size_t kStart = 3; // letters that make a beginning
-  const bool beginning = word.size() >= kStart && name.rfind(word, 0) == 0;
-  return beginning ||
+  const bool part =
+      word.size() >= kStart && (name.starts_with(word) || name.ends_with(word));
+  return part ||
          (name.size() == word.size() + 1 && editDistance(word, name) == 1);
 }
 

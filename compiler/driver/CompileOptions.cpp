@@ -1,6 +1,7 @@
 //===- CompileOptions.cpp - the command line of the compiler --------------===//
 #include "compiler/driver/CompileOptions.h"
 
+#include "compiler/plan/Topology.h"
 #include "compiler/plan/WhatIf.h"
 #include "compiler/plan/planners/Planners.h"
 #include "support/CommandLine.h"
@@ -112,9 +113,6 @@ std::string plannerNames() {
   return names;
 }
 
-/// Planning takes memory and time with the square of the devices.
-constexpr int64_t kMostDevices = 8192;
-
 /// What is no grid at all is said where it is read.
 void checkGrid(const std::string &option, const std::string &grid) {
   int64_t devices = 1;
@@ -124,9 +122,9 @@ void checkGrid(const std::string &option, const std::string &grid) {
         count.find_first_not_of("0123456789") != std::string::npos)
       return;
     devices *= std::stoll(count);
-    if (devices > kMostDevices)
+    if (devices > plan::kMostDevices)
       throw Failure(Exit::Usage, option + " " + grid + ": a plan has at most " +
-                                     std::to_string(kMostDevices) +
+                                     std::to_string(plan::kMostDevices) +
                                      " devices; give fewer");
   }
 }
@@ -185,11 +183,12 @@ void addModel(CLI::App &app, CompileOptions &o, Texts &text) {
   app.add_option("--device", o.device,
                  "device model for --gpus: h100-sxm (default), ... (pipec list "
                  "devices)");
-  app.add_option("--dim", text.dims,
-                 "NAME=VALUE: fixes a symbolic dimension; the batch dimension "
-                 "is the microbatch size");
-  app.add_option("--constant", text.constants,
-                 "NAME=FILE.npy: a graph input that becomes a constant");
+  takeMany(app.add_option("--dim", text.dims,
+                          "NAME=VALUE: fixes a symbolic dimension; the batch "
+                          "dimension is the microbatch size"));
+  takeMany(app.add_option("--constant", text.constants,
+                          "NAME=FILE.npy: a graph input that becomes a "
+                          "constant"));
 }
 
 /// A step: its loss, its update, its numbers.
@@ -218,9 +217,10 @@ void addTraining(CLI::App &app, CompileOptions &o, Texts &text) {
 
 /// Which weights train.
 void addWeights(CLI::App &app, CompileOptions &o, Texts &text) {
-  app.add_option("--freeze", o.freeze, "regular expression: do not train");
-  app.add_option("--train-only", o.trainOnly,
-                 "regular expression: train nothing else");
+  takeMany(
+      app.add_option("--freeze", o.freeze, "regular expression: do not train"));
+  takeMany(app.add_option("--train-only", o.trainOnly,
+                          "regular expression: train nothing else"));
   app.add_option("--tie", text.tie,
                  "auto: weights that are copies of others, transposed or not, "
                  "train as one with them; none (default)")

@@ -52,8 +52,6 @@ struct CompileOptions {
   /// The planner counts nothing of what code works in, which it may take for
   /// too much (no flag).
   bool withoutWorkspace = false;
-  /// Another attempt at the same: remarks have been made (no flag).
-  bool again = false;
   // Output
   bool dryRun = false, selfContained = false, quiet = false;
   std::string format = "text";

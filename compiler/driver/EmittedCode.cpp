@@ -4,6 +4,7 @@
 #include "support/Failure.h"
 #include "support/OutputFile.h"
 
+#include <cerrno>
 #include <filesystem>
 #include <iostream>
 
@@ -30,9 +31,7 @@ void checkCodeFiles(const std::string &phase, const std::string &output,
     return;
   if (!output.empty() &&
       (output.back() == '/' || fs::is_directory(output, ignored)))
-    throw Failure(Exit::CannotWrite,
-                  "cannot write " + output +
-                      ": it is a folder; give the name of a file in it");
+    cannotWrite(output, EISDIR);
   if (stages > 1 && output.empty() && isBinary(phase))
     throw Failure(Exit::Usage,
                   "--emit " + phase + " writes a file a stage, this plan has " +

@@ -17,7 +17,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <iostream>
 #include <numeric>
 #include <sstream>
 #include <thread>
@@ -122,8 +121,24 @@ static size_t copiesIn(const nlohmann::json &json, int asked) {
   return row->layout == schedule::Layout::Bidirectional ? 2 : 1;
 }
 
+/// A plan says what its stages begin with: something else here where it is of
+/// another model.
+static void noteStart(const std::string &path, const plan::CostGraph &graph,
+                      size_t node, const nlohmann::json &stage,
+                      std::vector<std::string> &notes) {
+  const auto name = stage.find("first_name");
+  if (!notes.empty() || node >= graph.nodes.size() || name == stage.end() ||
+      !name->is_string() || *name == graph.nodes[node].name)
+    return;
+  notes.push_back("the stage file " + path + " is of another model: node " +
+                  std::to_string(node) + ", where a stage begins, is '" +
+                  graph.nodes[node].name + "' here and '" +
+                  name->get<std::string>() + "' there");
+}
+
 /// A plan.json, or the part of it that says where stages begin.
-static void readStageFile(const std::string &path, plan::PlanRequest &request) {
+static void readStageFile(const std::string &path, plan::PlanRequest &request,
+                          std::vector<std::string> &notes) {
   const std::string text = readFile(path, "the stage file");
   const auto bad = [&](const std::string &why) {
     return Failure(Exit::BadPlan, "stage file " + path + ": " + why);
@@ -143,6 +158,7 @@ static void readStageFile(const std::string &path, plan::PlanRequest &request) {
         throw bad("first_node must be a whole number of 0 or more, not " +
                   first.dump());
       request.cuts.push_back(first.get<size_t>());
+      noteStart(path, request.graph, request.cuts.back(), stage, notes);
       if (stage.contains("ranks") && !stage["ranks"].is_array())
         throw bad("ranks must be a list, not " + stage["ranks"].dump());
       const nlohmann::json replicas =
@@ -183,9 +199,11 @@ static std::vector<int> parseReplicas(const std::string &text) {
   return replicas;
 }
 
-static void readStages(const CompileOptions &o, plan::PlanRequest &request) {
+static void readStages(const CompileOptions &o, Decision &d) {
+  plan::PlanRequest &request = d.request;
+  d.notes.clear();
   if (!o.stageFile.empty())
-    readStageFile(o.stageFile, request);
+    readStageFile(o.stageFile, request, d.notes);
   if (!o.replicas.empty()) {
     request.replicas = parseReplicas(o.replicas);
     request.stages = request.replicas.size();
@@ -248,7 +266,7 @@ static void chooseShape(const CompileOptions &o, Decision &d) {
   plan::PlanRequest &request = d.request;
   int devices = request.topology.devices();
   const bool isNamed = o.strategy != "auto" && !o.ofAuto;
-  readStages(o, request);
+  readStages(o, d);
   if (request.strategy.order)
     return chooseShapeOfOrder(o, request);
   if (request.strategy.shape == plan::Shape::DataParallel &&
@@ -639,13 +657,14 @@ int64_t deviceLimit(const CompileOptions &o, const plan::Topology &topology) {
 }
 
 /// An order by hand has as many ranks as lines, whatever the cluster has.
-static void noteIdleDevices(const CompileOptions &o, const ModelFacts &facts,
-                            const schedule::Schedule &order) {
-  const int idle = facts.topology.devices() - order.devices();
-  if (idle > 0 && !o.quiet && !o.again)
-    std::cerr << "pipec: note: the order of " << order.name << " is for "
-              << order.devices() << " ranks: " << idle << " of "
-              << facts.topology.devices() << " devices have nothing to do\n";
+static void noteIdleDevices(const ModelFacts &facts, Decision &d) {
+  const schedule::Schedule &order = d.schedule;
+  const int there = facts.topology.devices();
+  if (order.devices() < there)
+    d.notes.push_back("the order of " + order.name + " is for " +
+                      std::to_string(order.devices()) + " ranks: " +
+                      std::to_string(there - order.devices()) + " of " +
+                      std::to_string(there) + " devices have nothing to do");
 }
 
 Decision decide(const CompileOptions &o, const plan::CostGraph &graph,
@@ -656,7 +675,7 @@ Decision decide(const CompileOptions &o, const plan::CostGraph &graph,
                    ? decideNamedAuto(o, graph, facts)
                    : decideNamed(o, graph, facts, o.recompute == "full", true);
   if (orderFileOf(o.strategy))
-    noteIdleDevices(o, facts, d.schedule);
+    noteIdleDevices(facts, d);
   return d;
 }
 
@@ -708,8 +727,8 @@ void applyProfileFile(const CompileOptions &o, ModelFacts &facts,
   facts.topology.device.crowdFactor = 1; // its times are of tasks as they run
   if (profile.step)
     fitToStep(o, profile, graph, facts);
-  if (!remark.empty() && !o.quiet && !o.again)
-    std::cerr << "pipec: note: " << remark << "\n";
+  if (!remark.empty())
+    facts.notes.push_back(remark);
 }
 
 //===----------------------------------------------------------------------===//
@@ -762,7 +781,7 @@ Decision decideForward(const CompileOptions &o, const plan::CostGraph &graph,
   if (ranks) {
     spread(d.request, *ranks);
   } else {
-    readStages(o, d.request);
+    readStages(o, d);
   }
   d.result = plan::makePlan(d.request);
   std::erase_if(d.result.baselines, [](const plan::Baseline &baseline) {

@@ -18,6 +18,7 @@ struct Decision {
   schedule::Schedule schedule;
   bool recompute = false; ///< stages keep their inputs alone
   int slices = 1;         ///< pieces of a sequence, stages for each of them
+  std::vector<std::string> notes;
   std::vector<int64_t> cuts() const;
 };
 
@@ -33,6 +34,7 @@ struct ModelFacts {
   plan::Topology topology;
   int64_t microbatchSize = 1;
   double optimizerBytes = 0; ///< state per byte of trained weights
+  std::vector<std::string> notes = {};
 };
 
 /// Bytes of a device that a plan may take: --memory-limit, else the device's.
@@ -47,8 +49,8 @@ Decision decide(const CompileOptions &options, const plan::CostGraph &graph,
 
 /// Replaces the graph's times by those of --profile, if given, and the
 /// topology's turns and messages by what fits the profile's step where that had
-/// as many devices; a remark on stderr where the times are from ranks of other
-/// threads. Throws Failure(NoInput, BadPlan).
+/// as many devices; a note where the times are from ranks of other threads.
+/// Throws Failure(NoInput, BadPlan).
 void applyProfileFile(const CompileOptions &options, ModelFacts &facts,
                       plan::CostGraph &graph);
 

@@ -156,7 +156,7 @@ void declare(CLI::App &app, ScheduleOptions &o, Typed &typed) {
   app.add_option("--buffers", o.simulate.buffers,
                  "figures with room for so many messages between two devices; "
                  "0: a send waits for its receive; default: no bound")
-      ->check(CLI::Range(0, 1 << 20));
+      ->check(upTo(1 << 20));
   app.add_flag("--fuse-pairs", o.simulate.fusePairs,
                "dualpipe, dualpipe-v, OVERLAP_F_B in a CSV: a forward and a "
                "backward that stand together start and end together");
@@ -191,7 +191,7 @@ void understand(Typed typed, ScheduleOptions &o) {
   ScheduleRequest &r = o.request;
   if (o.name.empty() == o.check.empty())
     throw Failure(Exit::Usage, "give the name of a schedule (pipec list "
-                               "schedules) or --check FILE");
+                               "schedules) or --check FILE, one of the two");
   if (o.check.empty() && r.microbatches < 1)
     throw Failure(Exit::Usage, "give --microbatches M, at least 1");
   if (!typed.costs.empty() && (!typed.time.empty() || !typed.memory.empty()))

@@ -120,7 +120,7 @@ void checkStageCount(const PlanRequest &request, size_t starts) {
   if (wanted > starts)
     throw Failure(Exit::Usage, "the model can be cut into at most " +
                                    std::to_string(starts) + " stages, not " +
-                                   std::to_string(wanted));
+                                   std::to_string(wanted) + ": give fewer");
   if (facts.order) {
     // Its placement need not be regular.
     if (wanted != static_cast<size_t>(facts.order->stages))
@@ -133,7 +133,9 @@ void checkStageCount(const PlanRequest &request, size_t starts) {
     throw Failure(Exit::Usage,
                   "strategy '" + facts.name + "' puts " +
                       std::to_string(chunks) + " stages on each device; " +
-                      std::to_string(wanted) + " is not a multiple");
+                      std::to_string(wanted) +
+                      " is not a multiple: give --stages " +
+                      std::to_string((wanted / chunks + 1) * chunks));
   if (request.replicas.empty() && request.stages &&
       *request.stages / chunks > request.topology.devices())
     throw Failure(Exit::Usage, std::to_string(*request.stages) +

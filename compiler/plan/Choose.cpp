@@ -4,6 +4,7 @@
 #include "compiler/plan/PeakBytes.h"
 #include "compiler/plan/StableOrder.h"
 #include "compiler/plan/StepBound.h"
+#include "report/Format.h"
 #include "support/Failure.h"
 
 #include <algorithm>
@@ -88,7 +89,9 @@ bool better(const Candidate &a, const Candidate &b) {
   return mine != other ? mine < other : a.index < b.index;
 }
 
-std::string describe(const std::string &name, const Face &face, double best) {
+/// `best` is the chosen plan, whose step has the unit of times.
+std::string describe(const std::string &name, const Face &face,
+                     const Face &best) {
   std::string shape = std::to_string(face.starts.size()) +
                       (face.starts.size() == 1 ? " stage" : " stages");
   if (std::any_of(face.replicas.begin(), face.replicas.end(),
@@ -98,12 +101,15 @@ std::string describe(const std::string &name, const Face &face, double best) {
       face.recompute.end())
     shape += ", activations computed again";
   // Of what is printed: less than that is no loss.
-  const double behind = best > 0 ? 100 * (face.seconds / best - 1) : 0;
+  const double behind =
+      best.seconds > 0 ? 100 * (face.seconds / best.seconds - 1) : 0;
   char time[32] = "as fast", text[240];
   if (behind >= 0.05)
     std::snprintf(time, sizeof time, "%+.1f %%", behind);
-  std::snprintf(text, sizeof text, "%.60s, %.140s: %.4g ms a step, %s",
-                name.c_str(), shape.c_str(), face.stepSeconds * 1e3, time);
+  std::snprintf(text, sizeof text, "%.60s, %.140s: %s a step, %s", name.c_str(),
+                shape.c_str(),
+                report::seconds(face.stepSeconds, best.stepSeconds).c_str(),
+                time);
   return text;
 }
 
@@ -211,7 +217,7 @@ StrategyChoice chooseStrategy(const std::vector<PlanRequest> &requests,
     choice.result.baselines = priceBaselines(choice.request, choice.result);
   if (auto face = runnerUpOf(seen, chosen); face != seen.end())
     choice.result.runnerUp =
-        describe(requests[face->index].strategy.name, *face, chosen.seconds);
+        describe(requests[face->index].strategy.name, *face, chosen);
   return choice;
 }
 

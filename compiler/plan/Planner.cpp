@@ -60,11 +60,14 @@ void checkRequest(const PlanRequest &request) {
         std::accumulate(request.replicas.begin(), request.replicas.end(), 0);
     if (sum / columns > devices)
       usage("the replicas need " + std::to_string(sum / columns) +
-            " devices; the cluster has " + std::to_string(devices));
+            " devices; the cluster has " + std::to_string(devices) +
+            ": give smaller --replicas, or more devices");
     bool plain = std::all_of(request.replicas.begin(), request.replicas.end(),
                              [](int r) { return r == 1; });
     if (!plain && !facts.replicates)
-      usage("strategy '" + facts.name + "' does not replicate stages");
+      usage("strategy '" + facts.name +
+            "' does not replicate stages: give 1 for each with --replicas, or "
+            "another --strategy");
   }
   for (size_t c = 0; c < request.cuts.size(); ++c)
     if (request.cuts[c] >= request.graph.nodes.size() ||
@@ -87,7 +90,8 @@ Split handWritten(const PlanRequest &request, const StepModel &model) {
   if (sum / std::max(1, request.strategy.chunks) > request.topology.devices())
     usage("the split needs " + std::to_string(sum) +
           " devices; the cluster has " +
-          std::to_string(request.topology.devices()));
+          std::to_string(request.topology.devices()) +
+          ": give a split for as many, or more devices");
   if (auto why = unequalCopies(request, split.starts, split.replicas))
     usage(*why);
   split.recompute = chooseRecompute(model, split);

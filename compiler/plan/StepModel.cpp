@@ -7,6 +7,7 @@
 #include "compiler/plan/SharedWeights.h"
 #include "compiler/schedule/Generator.h"
 #include "compiler/schedule/SharedCores.h"
+#include "report/Format.h"
 
 #include <algorithm>
 #include <cmath>
@@ -490,15 +491,12 @@ int64_t communicationBytes(const PlanRequest &request,
   return static_cast<int64_t>(bytes);
 }
 
-std::string milliseconds(double seconds) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3g ms", seconds * 1e3);
-  return text;
-}
-
 } // namespace
 
 void StepModel::explain(PlanResult &result) const {
+  const auto time = [step = result.stepSeconds](double seconds) {
+    return report::seconds(seconds, step);
+  };
   double worst = -1;
   bool link = false;
   for (size_t s = 0; s < result.stages.size(); ++s) {
@@ -519,11 +517,11 @@ void StepModel::explain(PlanResult &result) const {
   int s = result.bottleneckStage;
   if (link)
     result.bottleneck = "the link from stage " + std::to_string(s - 1) +
-                        " to stage " + std::to_string(s) + ": " +
-                        milliseconds(worst) + " a microbatch";
+                        " to stage " + std::to_string(s) + ": " + time(worst) +
+                        " a microbatch";
   else
     result.bottleneck = "compute of stage " + std::to_string(s) + ": " +
-                        milliseconds(worst) + " a microbatch";
+                        time(worst) + " a microbatch";
   double reduce = 0;
   int reducing = 0;
   for (size_t t = 0; t < result.stages.size(); ++t)
@@ -536,7 +534,7 @@ void StepModel::explain(PlanResult &result) const {
   if (reduce > worst * per) {
     result.bottleneckStage = reducing;
     result.bottleneck = "the gradient all-reduce of stage " +
-                        std::to_string(reducing) + ": " + milliseconds(reduce) +
+                        std::to_string(reducing) + ": " + time(reduce) +
                         " a step";
   }
 }

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 
 namespace pipec::plan {
 
@@ -152,6 +153,13 @@ void readKernels(const Json &device, const std::string &origin,
         1024 * number(device, "own_cache_KiB", origin, "\"device\"");
   readCosts(device, "kernels_ns", origin, d.kernels);
   readCosts(device, "far_kernels_ns", origin, d.farKernels);
+}
+
+/// All of its digits.
+std::string countText(double count) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%.0f", count);
+  return text;
 }
 
 DeviceModel customDevice(const Json &device, const std::string &origin) {
@@ -386,8 +394,11 @@ Topology parseTopology(const std::string &json, const std::string &origin) {
   double devices = 1;
   for (const Level &level : t.levels)
     devices *= level.count;
-  if (devices > 1e6)
-    bad(origin, "more than a million devices");
+  if (devices > kMostDevices)
+    bad(origin, "its levels make " + countText(devices) +
+                    " devices; a plan has at most " +
+                    std::to_string(kMostDevices) +
+                    ": give a smaller \"count\"");
   if (!root.contains("device"))
     bad(origin,
         "needs \"device\": the name of a device model or a description, of "

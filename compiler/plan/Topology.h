@@ -23,6 +23,9 @@ struct Level {
   double latency = 0;
 };
 
+/// Planning takes memory and time with the square of the devices.
+inline constexpr int kMostDevices = 8192;
+
 struct Link {
   double bandwidth = 0; ///< bytes/s
   double latency = 0;   ///< s

@@ -3,6 +3,7 @@
 #include "runtime/data/ArrayCheck.h"
 #include "runtime/data/NotANumber.h"
 #include "runtime/program/PlanCheck.h"
+#include "runtime/program/Sha256.h"
 #include "support/Failure.h"
 #include "support/ShellWord.h"
 #include "support/UnknownName.h"
@@ -248,6 +249,24 @@ void DataSource::load(int id, int64_t number, char *to) const {
   const int64_t samples = plan.training.microbatch_size;
   for (int64_t i = 0; i < samples; ++i)
     copyRow(id, row(number * samples + i), to + i * (input.bytes / samples));
+}
+
+std::map<std::string, std::string> DataSource::marks() const {
+  constexpr int64_t kPart = 1 << 16;
+  std::map<std::string, std::string> marks;
+  for (size_t id = 0; id < arrays.size(); ++id) {
+    if (!arrays[id])
+      continue;
+    const Npy &array = *arrays[id];
+    const int64_t bytes = elements(array) * array.itemBytes;
+    const int64_t part = std::min(bytes, kPart);
+    Sha256 digest;
+    digest.add(array.data(), static_cast<size_t>(part));
+    digest.add(array.data() + bytes - part, static_cast<size_t>(part));
+    marks[plan.inputs[id].name] =
+        shapeText(array.shape) + " " + digest.hex().substr(0, 16);
+  }
+  return marks;
 }
 
 std::string DataSource::notANumber(int64_t number) const {

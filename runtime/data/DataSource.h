@@ -53,6 +53,10 @@ public:
   /// Whether the labels of a microbatch are there, and none of them counts.
   bool ignoresAllLabels(int64_t number) const;
 
+  /// By input, what tells one array from another: its shape and a digest of its
+  /// ends.
+  std::map<std::string, std::string> marks() const;
+
   /// Samples in the arrays, N; 0 when no input has a batch axis.
   int64_t samples() const { return rows; }
 

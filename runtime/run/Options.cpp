@@ -84,18 +84,14 @@ struct Texts {
 /// The plan and the arrays it reads and writes.
 void addArrays(CLI::App &app, RunOptions &options, Texts &text) {
   app.add_option("PLAN", options.plan, "the plan folder")->required();
-  app.add_option("--data", text.data,
-                 "one array per graph input, labels included; axis 0 counts "
-                 "samples; int32 will do for int64")
-      ->type_name("NAME=FILE.npy")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  app.add_option("--output", text.outputs,
-                 "write a model output for every sample: of a plan compiled "
-                 "with --forward-only, or with --evaluate")
-      ->type_name("NAME=FILE.npy")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  takeMany(app.add_option("--data", text.data,
+                          "one array per graph input, labels included; axis 0 "
+                          "counts samples; int32 will do for int64")
+               ->type_name("NAME=FILE.npy"));
+  takeMany(app.add_option("--output", text.outputs,
+                          "write a model output for every sample: of a plan "
+                          "compiled with --forward-only, or with --evaluate")
+               ->type_name("NAME=FILE.npy"));
   app.add_flag("--evaluate", options.evaluate,
                "one pass over the data without updates: loss and outputs");
 }

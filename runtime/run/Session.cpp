@@ -115,6 +115,7 @@ void Session::load() {
       outputs = std::make_unique<OutputLedger>(
           plan, transport, watch, options.outputs, pass, *sampleLosses);
     }
+    noteUnwritten();
     if (leads() && !options.exportFile.empty())
       checkExport(plan, options.plan, options.exportFile);
     for (const std::string *path : {&options.trace, &options.profileOut})
@@ -158,6 +159,16 @@ void Session::noteFewSamples() const {
          ": each step takes some of them more than once");
 }
 
+/// What a plan without a loss computes is its outputs alone.
+void Session::noteUnwritten() const {
+  if (!plan::forwardOnly(plan) || options.evaluate || !options.outputs.empty())
+    return;
+  std::string flags;
+  for (const plan::Output &output : plan.outputs)
+    flags += " --output " + shellWord(output.name + "=FILE.npy");
+  note("no output is written: add" + flags);
+}
+
 /// A pass over the data takes the trained tensors alone, of the plan that made
 /// them.
 void Session::loadCheckpoint() {
@@ -186,8 +197,22 @@ void Session::loadCheckpoint() {
       checkpoint.precision != plan.training.precision)
     note("the checkpoint was trained with --precision " + checkpoint.precision +
          ", the plan goes on with " + plan.training.precision);
+  noteOtherData(checkpoint);
   checkpoint.load(*state);
   firstStep = checkpoint.steps;
+}
+
+/// Other data may be meant: a next part, say. It may be a mistake as well.
+void Session::noteOtherData(const Checkpoint &checkpoint) const {
+  const std::map<std::string, std::string> marks = data->marks();
+  std::string others;
+  for (const auto &[input, mark] : checkpoint.data)
+    if (const auto mine = marks.find(input);
+        mine != marks.end() && mine->second != mark)
+      others += (others.empty() ? "'" : ", '") + input + "'";
+  if (!others.empty())
+    note("the checkpoint was trained on other data for " + others +
+         "; from here on a step takes its rows from this");
 }
 
 /// Ranks of one machine share a clock; another machine's is compared with rank
@@ -296,7 +321,7 @@ void Session::checkpoint(bool due) {
   if (!due || options.checkpoint.empty() || saved == stepsDone)
     return;
   saveCheckpoint(*state, council, options.checkpoint, stepsDone,
-                 {options.seed, options.shuffle});
+                 {options.seed, options.shuffle, data->marks()});
   saved = stepsDone;
 }
 

@@ -13,6 +13,8 @@
 
 namespace pipec {
 
+class Checkpoint;
+
 /// All ranks make a Session each, with the same plan and options, and run it.
 class Session {
 public:
@@ -36,6 +38,8 @@ private:
   void loadCheckpoint();
   void note(const std::string &text) const;
   void noteFewSamples() const;
+  void noteUnwritten() const;
+  void noteOtherData(const Checkpoint &checkpoint) const;
   void stepDone(int64_t step, double loss);
   void writeStep(int64_t step, double seconds);
   bool decideToStop();

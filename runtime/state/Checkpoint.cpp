@@ -131,6 +131,7 @@ void saveCheckpoint(RankState &state, Council &council,
       record["seed"] = identity.seed;
       record["shuffle"] =
           identity.shuffle ? Json(*identity.shuffle) : Json(nullptr);
+      record["data"] = identity.data;
       record["shards"] = shards;
       OutputFile file(temporary + "/commit.json", folder);
       file.write(record.dump(1) + "\n");
@@ -190,7 +191,7 @@ Json readRecord(const std::string &path) {
     bad(path, "is missing; the checkpoint is not whole");
   Json json = Json::parse(text.str(), nullptr, false);
   if (!json.is_object())
-    bad(path, "is damaged");
+    bad(path, "is damaged: it is not JSON; resume from another checkpoint");
   return json;
 }
 
@@ -294,6 +295,7 @@ Checkpoint::Checkpoint(const std::string &folder, const plan::Plan &plan,
       bad(record, "has version " + json.at("version").dump());
     steps = json.at("step").get<int64_t>();
     precision = json.value("precision", "");
+    data = json.value("data", data);
     for (const Json &entry : json.at("shards")) {
       Shard shard;
       shard.file = entry.at("file").get<std::string>();
@@ -306,8 +308,9 @@ Checkpoint::Checkpoint(const std::string &folder, const plan::Plan &plan,
     checkFingerprint(record, json, plan, planFolder);
     if (identity)
       checkIdentity(record, json, *identity);
-  } catch (const Json::exception &error) {
-    bad(record, std::string("is damaged: ") + error.what());
+  } catch (const Json::exception &) {
+    bad(record, "is damaged: a member is missing, or is not what is written "
+                "there; resume from another checkpoint");
   }
   if (steps < 0)
     bad(record, "has a negative step");
@@ -324,7 +327,9 @@ void Checkpoint::checkShard(const Shard &shard, bool digest) const {
                   "; it is truncated or from "
                   "another checkpoint");
   if (digest && sha256OfFile(file) != shard.sha256)
-    bad(file, "is damaged: its digest is not the one in commit.json");
+    bad(file,
+        "is damaged: its digest is not the one in commit.json; resume from "
+        "another checkpoint");
 }
 
 Checkpoint::Shards Checkpoint::open(int rank, int ranks) const {

@@ -12,14 +12,18 @@
 #include "runtime/exec/RankState.h"
 #include "runtime/state/Safetensors.h"
 
+#include <map>
 #include <optional>
+#include <string>
 
 namespace pipec {
 
-/// What must be the same when a run goes on.
+/// What must be the same when a run goes on, and marks of its data, which may
+/// be other.
 struct RunIdentity {
   uint64_t seed = 0;
   std::optional<uint64_t> shuffle;
+  std::map<std::string, std::string> data = {};
 };
 
 /// Writes a checkpoint after `steps` steps; all ranks call it together.
@@ -45,6 +49,7 @@ public:
 
   int64_t steps = 0;
   std::string precision; ///< of the training; empty when it does not say
+  std::map<std::string, std::string> data; ///< marks, by input; may be empty
 
   /// Reads what the rank's stages need; checks the digests of its share of the
   /// shards, so that all ranks together check all. Failure(BadPlan).

@@ -132,8 +132,9 @@ Safetensors::Safetensors(const std::string &path) : path(path) {
             "is truncated: tensor '" + item.key() + "' lies beyond its end");
       entries[item.key()] = entry;
     }
-  } catch (const Json::exception &error) {
-    bad(path, std::string("not a safetensors file: ") + error.what());
+  } catch (const Json::exception &) {
+    bad(path, "is damaged, or no safetensors file: its header does not say "
+              "what is in it");
   }
 }
 

@@ -43,6 +43,15 @@ class InferenceTest(PipelineTest):
         names = read_plan(plan)["model"]["inputs"]
         return {name: file for name, file in golden.data.items() if name in names}
 
+    def test_says_that_nothing_is_written(self):
+        golden = Golden("mlp")
+        plan = self.forward_plan(golden, "--cpus", "1")
+        data = self.model_data(golden, plan)
+        process = self.infer(plan, data)
+        self.assertEqual(process.stderr, "pipec-run: note: no output is written: add --output logits=FILE.npy\n")
+        for flags in (["--quiet"], ["--output", "logits=%s" % self.fresh(".npy")]):
+            self.assertEqual(self.infer(plan, data, *flags).stderr, "")
+
     def check_logits(self, golden, path, samples):
         want = golden.logits["inference_of_first_microbatch"]
         descr, shape, values = floats(path)

@@ -1,7 +1,8 @@
 """A run that stopped at a checkpoint goes on bit for bit, on any number of ranks."""
+import shutil
 import unittest
 
-from pipeline import USAGE, Golden, PipelineTest, call
+from pipeline import BAD_PLAN, USAGE, Golden, PipelineTest, call
 
 
 class ResumeTest(PipelineTest):
@@ -38,6 +39,40 @@ class ResumeTest(PipelineTest):
         self.train(plan, golden.data, 3, "--shuffle", "7", "--checkpoint", checkpoint)
         rest = self.train(plan, golden.data, 6, "--shuffle", "7", "--resume", checkpoint)
         self.assertEqual(rest.losses, whole[3:])
+
+    def damaged(self, plan, data, checkpoint, name, change):
+        """What is said of a copy of the checkpoint with one file changed."""
+        copy = self.fresh()
+        shutil.copytree(checkpoint, copy)
+        file, = copy.glob("*/" + name)
+        file.write_bytes(change(file.read_bytes()))
+        process = call("pipec-run", plan, *data, "--resume", copy, "--steps", 4)
+        self.check_exit(process, BAD_PLAN)
+        self.assertNotIn("json.exception", process.stderr)
+        return process.stderr
+
+    def test_other_data_and_damage(self):
+        golden = Golden("mlp")
+        plan = self.plan(golden, 1)
+        checkpoint = self.folder / "checkpoint"
+        self.train(plan, golden.data, 2, "--checkpoint", checkpoint)
+        other = self.folder / "other.npy"
+        other.write_bytes(golden.data["input"].read_bytes()[:-4] + bytes(4))
+        flags = ["--data", "labels=%s" % golden.data["labels"], "--data"]
+        for file, noted in ((golden.data["input"], False), (other, True)):
+            process = call("pipec-run", plan, *flags, "input=%s" % file, "--resume", checkpoint, "--steps", 3)
+            self.check_exit(process, 0)
+            self.assertEqual(process.stderr, "pipec-run: note: the checkpoint was trained on other data for 'input'; "
+                             "from here on a step takes its rows from this\n" if noted else "")
+        data = [*flags, "input=%s" % other]
+        self.assertIn("is damaged: a member is missing, or is not what is written there; resume from another checkpoint",
+                      self.damaged(plan, data, checkpoint, "commit.json",
+                                   lambda text: text.replace(b'"step": 2', b'"step": "2"')))
+        self.assertIn("is damaged: it is not JSON; resume from another checkpoint",
+                      self.damaged(plan, data, checkpoint, "commit.json", lambda text: text[:40]))
+        self.assertIn("is damaged, or no safetensors file: its header does not say what is in it",
+                      self.damaged(plan, data, checkpoint, "*.safetensors",
+                                   lambda text: text[:8] + b"!" + text[9:]))
 
     def test_steps_that_are_done(self):
         golden = Golden("mlp")

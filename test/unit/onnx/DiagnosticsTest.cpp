@@ -49,7 +49,8 @@ TEST(Diagnostics, OneProblemNeedsNoNumberAndNotesComeFirst) {
       "  in the model's source: model.py:12\n"
       "  remedy: do something\n";
   EXPECT_EQ(one.text("m.onnx"), "pipec: note: remark\n" + error);
-  EXPECT_EQ(one.takeNotes(), "pipec: note: remark\n");
+  EXPECT_EQ(one.takeNotes(), std::vector<std::string>{"remark"});
+  EXPECT_EQ(noteLine("remark"), "pipec: note: remark\n");
   EXPECT_EQ(one.text("m.onnx"), error);
 }
 

@@ -27,6 +27,18 @@ TEST(Summary, IsOneScreenWithEveryPart) {
     EXPECT_THAT(text, HasSubstr(part));
 }
 
+TEST(Summary, CutsLongNamesOfLayersOneByOne) {
+  plan::Stage stage;
+  stage.first_name = "encoder/layer_0/attention";
+  stage.last_name = "loss";
+  EXPECT_EQ(layers(stage), "encoder/layer_0/attention … loss");
+  EXPECT_EQ(layers(stage, 20), "encode…ention … loss");
+  stage.last_name = "decoder/layer_11/output";
+  EXPECT_EQ(layers(stage, 25), "encod…ntion … decod…utput");
+  stage.last_name = stage.first_name;
+  EXPECT_EQ(layers(stage, 11), "encod…ntion");
+}
+
 TEST(Summary, OfALargePlanStaysOnAScreen) {
   std::string text = summary(samplePlan({64, 64}));
   EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 45);
