@@ -144,7 +144,7 @@ std::string inspectJson(const plan::Plan &plan) {
                  {"second", p.second}}},
                {"baselines", baselinesJson(plan)},
                {"timeline", timelineJson(plan)}};
-  return json.dump(1) + "\n";
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 } // namespace pipec::report

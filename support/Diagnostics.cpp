@@ -108,7 +108,7 @@ std::string Diagnostics::text(const std::string &input) const {
     out += noteLine(note);
   if (entries.empty())
     return out;
-  out += "pipec: error: " + input + ": ";
+  out += "pipec: error: " + printable(input) + ": ";
   const bool one = entries.size() == 1;
   if (!one)
     out += std::to_string(entries.size()) + " problems\n";

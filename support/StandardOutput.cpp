@@ -12,7 +12,9 @@ int endOfOutput(int code) {
   std::cout.flush();
   const bool arrived = std::fflush(stdout) == 0 && !std::ferror(stdout);
   if (code == 0 && (!arrived || !std::cout))
-    throw Failure(Exit::CannotWrite, "cannot write to standard output");
+    throw Failure(Exit::CannotWrite,
+                  "cannot write to standard output; where it goes to a file, "
+                  "free some space there or choose another place");
   return code;
 }
 

@@ -150,6 +150,7 @@ int Compiler::generate() {
     std::vector<int64_t> workspace;
     if (!compileStages(nullptr, workspace, codes))
       return report();
+    sayNotes();
     return emitCode(codes);
   }
   PlanFolder folder(outputFolder());

@@ -103,7 +103,9 @@ void PlanFolder::writeFolded(plan::Plan &plan,
   }
   if (data.empty() && header.is_null())
     return;
-  std::string text = header.dump();
+  // Names that are not valid UTF-8 are refused with the plan, which has them.
+  std::string text = header.dump(
+      -1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
   text.resize((text.size() + 8 + 63) / 64 * 64 - 8, ' ');
   uint64_t length = text.size();
   std::string file(reinterpret_cast<const char *>(&length), 8);

@@ -151,7 +151,10 @@ std::string asJson(const Answer &answer) {
     actions.push_back(std::move(list));
   }
   json["seconds"] = answer.seconds;
-  return json.dump() + "\n";
+  // The name may be a file's, which need not be valid UTF-8.
+  return json.dump(-1, ' ', false,
+                   nlohmann::ordered_json::error_handler_t::replace) +
+         "\n";
 }
 
 std::string asText(const Answer &answer) {

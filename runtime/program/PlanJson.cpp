@@ -293,10 +293,10 @@ std::string toJson(const Plan &plan) {
   std::string text;
   try {
     print(Writer::write(copy), 0, text);
-  } catch (const Json::exception &error) {
+  } catch (const Json::exception &) {
     throw Failure(Exit::BadModel,
-                  std::string("a name in the model is not valid UTF-8: ") +
-                      error.what());
+                  "the model's path, or a name in it, is not valid UTF-8, "
+                  "which plan.json is; give it another name");
   }
   return text + "\n";
 }

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import unittest
 
-from pipeline import BIN, MODELS, SOURCE, UNAVAILABLE, USAGE, Golden, PipelineTest, call
+from pipeline import BIN, CANNOT_WRITE, MODELS, SOURCE, UNAVAILABLE, USAGE, Golden, PipelineTest, call
 
 # pipec takes the toolkit that the path has, as these tests do.
 for variable in ("CUDA_HOME", "CUDA_PATH"):
@@ -135,6 +135,17 @@ class GpuCode(PipelineTest):
         for chip in CHIPS:
             cubin = self.emit("mlp", "cubin", "--target-gpu", chip, "--stages", "1").read_bytes()
             self.assertEqual(cubin[:4], b"\x7fELF")
+
+    @unittest.skipUnless(PTXAS, "no ptxas")
+    def test_nowhere_for_temporary_files(self):
+        golden, file = Golden("mlp"), self.fresh()
+        process = subprocess.run(
+            [BIN / "pipec", golden.model, *golden.arguments(), "--gpus", "1", "--emit", "cubin", "-o", file],
+            capture_output=True, text=True, env=dict(os.environ, TMPDIR="/nonexistent"))
+        self.check_exit(process, CANNOT_WRITE)
+        self.assertIn("pipec: error: cannot write a temporary file: No such file or directory; ptxas needs one: set "
+                      "TMPDIR to a folder where this user may write\n", process.stderr)
+        self.assertFalse(file.exists())
 
     @unittest.skipUnless(PTXAS and NVDISASM, "no ptxas or nvdisasm")
     def test_machine_code(self):

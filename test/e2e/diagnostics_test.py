@@ -1,9 +1,11 @@
 """Everything that is wrong with a model in one report: node, source, cause and remedy, as text and as JSON."""
 import json
+import os
+import subprocess
 import unittest
 
 import onnx_writer as onnx
-from pipeline import BAD_MODEL, PipelineTest, call
+from pipeline import BAD_MODEL, BIN, MODELS, USAGE, PipelineTest, call, write_npy
 
 PROBLEMS = [
     ("lost", "NoSuchOp", "the operator NoSuchOp is not supported", "pipec list ops"),
@@ -49,6 +51,46 @@ class DiagnosticsTest(PipelineTest):
             self.assertIn(remedy, problem["remedy"])
             self.assertIn("node '%s' (%s" % (node, op), text.stderr)
             self.assertIn("in the model's source: " + where, text.stderr)
+
+    def test_names_of_all_kinds_in_json(self):
+        odd = 'a"b\\c\nd/\u00e9'
+        folder = self.folder / 'fol"der\n\\'
+        folder.mkdir()
+        model = folder / (odd.replace("/", "") + ".onnx")
+        model.write_bytes(onnx.model(
+            [onnx.node("MatMul", [odd + "x", odd + "w"], [odd + "y"], odd)], [onnx.tensor(odd + "w", onnx.FLOAT, (3, 3), range(9))],
+            [onnx.value(odd + "x", onnx.FLOAT, (2, 3))], [onnx.value(odd + "y", onnx.FLOAT, (2, 3))]))
+        plan, data = folder / "plan", folder / "x.npy"
+        answer = call("pipec", model, "--cpus", "1", "--forward-only", "--format", "json", "-o", plan)
+        self.check_exit(answer, 0)
+        self.assertEqual(json.loads(answer.stdout)["model"]["path"], str(model))
+        self.assertEqual(json.loads((plan / "plan.json").read_text())["stages"][0]["first_name"], odd)
+        write_npy(data, "<f4", (2, 3), bytes(24))
+        trace = self.folder / "trace.json"
+        run = call("pipec-run", plan, "--data", "%sx=%s" % (odd, data), "--format", "json", "--trace", trace)
+        self.check_exit(run, 0)
+        json.loads(run.stdout)
+        json.loads(trace.read_text())
+        wrong = call("pipec", model, "--cpus", "1", "--format", "json", "--logits", odd)
+        self.check_exit(wrong, USAGE)
+        self.assertIn(odd, json.loads(wrong.stderr)["problems"][0]["cause"])
+        self.assertIn("a\"b\\c\\x0ad", call("pipec", model, "--cpus", "1", "--logits", odd).stderr.splitlines()[0])
+
+    def test_paths_that_are_no_text(self):
+        model = bytes(self.folder) + b"/m\xff.onnx"
+        with open(model, "wb") as file:
+            file.write((MODELS / "mlp" / "model.onnx").read_bytes())
+        words = [os.fsencode(BIN / "pipec"), model, b"--dim", b"batch=4", b"--cpus", b"1"]
+
+        def pipec(*more):
+            return subprocess.run([*words, *more], capture_output=True, cwd=self.folder, timeout=300)
+        made = pipec(b"-o", b"plan")
+        self.assertEqual(made.returncode, BAD_MODEL, made.stderr)
+        self.assertIn(b"error: the model's path, or a name in it, is not valid UTF-8, which plan.json is; give it "
+                      b"another name\n", made.stderr)
+        shown = pipec(b"--dry-run", b"--format", b"json")
+        self.assertEqual(shown.returncode, 0, shown.stderr)
+        self.assertIn("m\ufffd.onnx", json.loads(shown.stdout)["model"]["path"])
 
     def after_weights(self, op, inputs, **attributes):
         """A product with a weight, then the operator."""

@@ -112,7 +112,10 @@ std::string partitionJson(const Partition &p) {
   root["seconds"] = p.seconds;
   root["wall_seconds"] = p.wallSeconds;
   root["states"] = p.states;
-  return root.dump(1) + "\n";
+  // Names come from the file and need not be valid UTF-8.
+  return root.dump(1, ' ', false,
+                   nlohmann::ordered_json::error_handler_t::replace) +
+         "\n";
 }
 
 std::string partitionDot(const Partition &p) {

@@ -161,18 +161,23 @@ FailureOr<std::string> cuda::compileToPtx(ModuleOp device,
 }
 
 namespace {
+[[noreturn]] void cannotMake(const std::string &why) {
+  throw Failure(Exit::CannotWrite,
+                "cannot write a temporary file: " + why +
+                    "; ptxas needs one: set TMPDIR to a folder where this user "
+                    "may write");
+}
+
 /// A file that goes away with this.
 struct TemporaryFile {
   llvm::SmallString<128> path;
   std::optional<llvm::FileRemover> remover;
 
-  LogicalResult create(Location loc, StringRef suffix) {
+  void create(StringRef suffix) {
     if (auto error =
             llvm::sys::fs::createTemporaryFile("pipec-cuda", suffix, path))
-      return emitError(loc, "cannot write a temporary file: ")
-             << error.message();
+      cannotMake(error.message());
     remover.emplace(path);
-    return success();
   }
   std::string read() const {
     auto buffer = llvm::MemoryBuffer::getFile(path);
@@ -185,9 +190,9 @@ FailureOr<std::string> cuda::assemble(Location loc, const std::string &ptx,
                                       int chip, const Toolkit &toolkit,
                                       std::string &report) {
   TemporaryFile input, output, log;
-  if (failed(input.create(loc, "ptx")) || failed(output.create(loc, "cubin")) ||
-      failed(log.create(loc, "log")))
-    return failure();
+  input.create("ptx");
+  output.create("cubin");
+  log.create("log");
   {
     std::error_code error;
     llvm::raw_fd_ostream os(input.path, error);
@@ -195,7 +200,7 @@ FailureOr<std::string> cuda::assemble(Location loc, const std::string &ptx,
     os.close();
     if (error || os.has_error()) {
       os.clear_error();
-      return emitError(loc, "cannot write a temporary file: ") << input.path;
+      cannotMake(input.path.str().str());
     }
   }
   std::string architecture = "-arch=sm_" + std::to_string(chip);
