@@ -22,11 +22,7 @@ using namespace mlir;
 namespace pipec {
 
 int Compiler::run() {
-  if (purpose == Purpose::Train)
-    checkOptimizer();
-  if (purpose != Purpose::Infer)
-    loss = lossChoice(options);
-  facts.topology = topologyOf(options);
+  readOptions();
   checkEmit();
   target::checkProcessor(options.targetCpu);
   if (!options.dot.empty())
@@ -53,11 +49,7 @@ int Compiler::run() {
 
 /// The plan that would be made; -1 byte for a model too large to tell.
 Prospect Compiler::prospect() {
-  if (purpose == Purpose::Train)
-    checkOptimizer();
-  if (purpose != Purpose::Infer)
-    loss = lossChoice(options);
-  facts.topology = topologyOf(options);
+  readOptions();
   DiagnosticCollector collector(context, diagnostics);
   std::vector<int64_t> workspace;
   if (!import() || !checkPieces() || !makeDecision(std::nullopt))
@@ -133,6 +125,14 @@ void Compiler::checkOptimizer() {
   if (!parseSettings(*row, options.optimizerSettings, settings, error))
     throw Failure(Exit::Usage, error);
   optimizer = row->optimizer;
+}
+
+void Compiler::readOptions() {
+  if (purpose == Purpose::Train)
+    checkOptimizer();
+  if (purpose != Purpose::Infer)
+    loss = lossChoice(options);
+  facts.topology = topologyOf(options);
 }
 
 void Compiler::checkEmit() {

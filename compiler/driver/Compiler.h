@@ -37,6 +37,7 @@ public:
 private:
   // Compiler.cpp: from the model to tasks. False: there is a problem.
   void checkOptimizer();
+  void readOptions();
   void checkEmit();
   void noteFewMicrobatches();
   void noteLimitAboveDevice();

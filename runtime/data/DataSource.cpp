@@ -63,6 +63,12 @@ int64_t firstOutside(const std::string &dtype, const char *data, int64_t count,
     return firstOutside<int8_t>(data, count, allowed);
   if (dtype == "uint8")
     return firstOutside<uint8_t>(data, count, allowed);
+  if (dtype == "uint16")
+    return firstOutside<uint16_t>(data, count, allowed);
+  if (dtype == "uint32")
+    return firstOutside<uint32_t>(data, count, allowed);
+  if (dtype == "uint64") // those of 2^63 and more are below 0 then: no index
+    return firstOutside<uint64_t>(data, count, allowed);
   return -1;
 }
 

@@ -1,5 +1,6 @@
 //===- DataTest.cpp - arrays, sample order, learning rates ----------------===//
 #include "runtime/data/DataSource.h"
+#include "runtime/program/PlanCheck.h"
 #include "runtime/run/LearningRate.h"
 #include "support/Failure.h"
 #include "support/OutputFile.h"
@@ -232,6 +233,41 @@ TEST(DataSource, ChecksValues) {
               HasSubstr("value 0 at [0, 0]"));
   ids.lower = -2, ids.ignored = INT64_MIN, ids.upper = 12;
   EXPECT_NO_THROW(open().checkValues(0));
+}
+
+/// An index of any width is looked at, and of an array that is widened.
+template <class T>
+void expectChecked(const std::string &dtype, const std::string &descr,
+                   const std::string &asked = "") {
+  OneInput input(2, 1);
+  plan::Input &ids = input.plan.inputs[0];
+  ids.dtype = asked.empty() ? dtype : asked;
+  ids.bytes = ids.bytes / 8 * plan::dtypeBytes(ids.dtype);
+  ids.upper = 12;
+  auto check = [&](T last) {
+    writeArray(input.file, dictionary(descr, "(2, 2)"),
+               raw(std::vector<T>{3, 0, 11, last}));
+    return failure([&] {
+      DataSource(input.plan, {{"ids", input.file}}, std::nullopt)
+          .checkValues(0);
+    });
+  };
+  EXPECT_EQ(check(11).first, Exit::Ok) << dtype;
+  const auto [code, message] = check(12);
+  EXPECT_EQ(code, Exit::BadModel) << dtype;
+  EXPECT_THAT(message, HasSubstr("value 12 at [1, 1] is outside [0, 12)"));
+}
+
+TEST(DataSource, ChecksIntegersOfAllKinds) {
+  expectChecked<int64_t>("int64", "<i8");
+  expectChecked<int32_t>("int32", "<i4");
+  expectChecked<int32_t>("int32", "<i4", "int64");
+  expectChecked<int16_t>("int16", "<i2");
+  expectChecked<int8_t>("int8", "|i1");
+  expectChecked<uint8_t>("uint8", "|u1");
+  expectChecked<uint16_t>("uint16", "<u2");
+  expectChecked<uint32_t>("uint32", "<u4");
+  expectChecked<uint64_t>("uint64", "<u8");
 }
 
 TEST(DataSource, SaysWhatNumbersBelowZeroMean) {
