@@ -49,7 +49,10 @@ std::optional<MaskStep> AttentionMask::added(Value value, double factor) {
   llvm::append_range(step.full, tensorType(value).getShape());
   step.value = withoutBroadcast(value);
   step.factor = factor;
-  if (forRows(step.value, [](int64_t, int64_t, double x) { return x == 0; }))
+  if (remembered(Question::AddsNothing, step, 0, [&] {
+        return forRows(step.value,
+                       [](int64_t, int64_t, double x) { return x == 0; });
+      }))
     return std::nullopt;
   step.isTriangle = isTriangle(
       step, [](double x) { return x == 0; },
@@ -79,6 +82,23 @@ std::optional<MaskStep> AttentionMask::selected(Value condition,
 // What is known of them
 //===----------------------------------------------------------------------===//
 
+int AttentionMask::remembered(Question question, const MaskStep &step,
+                              int detail, llvm::function_ref<int()> look) {
+  Operation *op = step.value.getDefiningOp();
+  const Literal literal = op ? known.of(op) : Literal();
+  if (!literal)
+    return look();
+  const Asked asked(question, detail, literal.getStorage(), literal.getOffset(),
+                    SmallVector<int64_t>(literal.getStrides()),
+                    SmallVector<int64_t>(literal.getShape()),
+                    step.low.has_value(),
+                    llvm::bit_cast<uint64_t>(step.low.value_or(0)),
+                    step.keepsTrue, llvm::bit_cast<uint64_t>(step.factor));
+  if (auto it = answers.find(asked); it != answers.end())
+    return it->second;
+  return answers[asked] = look();
+}
+
 /// Whether the test holds for every row, column and element of a value that is
 /// known.
 bool AttentionMask::forRows(
@@ -96,12 +116,12 @@ bool AttentionMask::forRows(
   ArrayRef<int64_t> shape = literal.getShape();
   const int64_t columns = shape.back(), rows = shape[shape.size() - 2];
   const Literal *whole[] = {&literal};
+  const bool isFloat = literal.isFloat();
   int64_t number = 0;
   bool all = true;
   forEachPosition(shape, whole, [&](ArrayRef<int64_t> at) {
-    const double x = literal.isFloat()
-                         ? literal.doubleAt(at[0])
-                         : static_cast<double>(literal.intAt(at[0]));
+    const double x = isFloat ? literal.doubleAt(at[0])
+                             : static_cast<double>(literal.intAt(at[0]));
     all = all && test(number / columns % rows, number % columns, x);
     ++number;
   });
@@ -126,8 +146,10 @@ bool AttentionMask::isTriangle(const MaskStep &step, Test upTo, Test later) {
   if (shape.size() < 2 || shape.take_back(2) != full.take_back(2) ||
       shape.back() != shape.end()[-2])
     return false;
-  return forBias(step, [&](int64_t row, int64_t column, double x) {
-    return column <= row ? upTo(x) : later(x);
+  return remembered(Question::IsTriangle, step, 0, [&] {
+    return forBias(step, [&](int64_t row, int64_t column, double x) {
+      return column <= row ? upTo(x) : later(x);
+    });
   });
 }
 
@@ -135,8 +157,11 @@ bool AttentionMask::isTriangle(const MaskStep &step, Test upTo, Test later) {
 bool AttentionMask::endsRows(const MaskStep &step) {
   if (step.low)
     return !isFiniteSelection(step);
-  return forBias(
-      step, [](int64_t, int64_t, double x) { return x == 0 || x == kHidden; });
+  return remembered(Question::EndsRows, step, 0, [&] {
+    return forBias(step, [](int64_t, int64_t, double x) {
+      return x == 0 || x == kHidden;
+    });
+  });
 }
 
 /// Whether the step leaves a score as it is or makes it minus infinity.
@@ -159,6 +184,17 @@ bool AttentionMask::isNeutral(const MaskStep &step) {
 /// Whether the step is known to leave a key in use in every row of what is
 /// seen; `hides`: not all of them.
 bool AttentionMask::leavesTop(const MaskStep &step, bool causal, bool &hides) {
+  const int answer = remembered(Question::LeavesTop, step, causal, [&] {
+    bool any = false;
+    const bool leaves = looksForTop(step, causal, any);
+    return (leaves ? 1 : 0) + (any ? 2 : 0);
+  });
+  hides |= (answer & 2) != 0;
+  return (answer & 1) != 0;
+}
+
+bool AttentionMask::looksForTop(const MaskStep &step, bool causal,
+                                bool &hides) {
   const int64_t rows = tensorType(step.value).getShape().end()[-2];
   int64_t last = -1;
   double top = 0;

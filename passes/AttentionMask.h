@@ -11,6 +11,9 @@
 #include "dialects/nn/Build.h"
 #include "passes/KnownValues.h"
 
+#include <map>
+#include <tuple>
+
 namespace pipec {
 
 /// One mask, on its way from the softmax to the scores.
@@ -49,17 +52,31 @@ public:
 
 private:
   using Test = llvm::function_ref<bool(double)>;
+  /// What is asked of a step whose elements are known.
+  enum class Question { AddsNothing, IsTriangle, EndsRows, LeavesTop };
+  /// The answer of `look`, which goes through all elements: most layers of a
+  /// model have one mask, for which that is done once. `detail` tells apart
+  /// what else it depends on.
+  int remembered(Question question, const MaskStep &step, int detail,
+                 llvm::function_ref<int()> look);
   bool isTriangle(const MaskStep &step, Test upTo, Test later);
   bool leavesTops(llvm::ArrayRef<MaskStep> steps, bool causal);
   bool endsRows(const MaskStep &step);
   bool isNeutral(const MaskStep &step);
   bool leavesTop(const MaskStep &step, bool causal, bool &hides);
+  bool looksForTop(const MaskStep &step, bool causal, bool &hides);
   bool forRows(mlir::Value value,
                llvm::function_ref<bool(int64_t, int64_t, double)> test);
   bool forBias(const MaskStep &step,
                llvm::function_ref<bool(int64_t, int64_t, double)> test);
 
   KnownValues known;
+  /// By which elements it is, of what shape, and what is done to them.
+  using Asked =
+      std::tuple<Question, int, const void *, int64_t,
+                 llvm::SmallVector<int64_t>, llvm::SmallVector<int64_t>, bool,
+                 uint64_t, bool, uint64_t>;
+  std::map<Asked, int> answers;
 };
 
 /// The number that all elements of a constant have.

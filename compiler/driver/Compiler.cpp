@@ -249,7 +249,8 @@ bool Compiler::findCosts(plan::CostGraph &graph, ModelFacts &measured) {
   if (trains)
     request.optimizer = {options.optimizer, optimizerSettings()};
   request.caches = facts.topology.caches();
-  if (failed(costGraph(*module, request, facts.topology.device, graph)))
+  if (failed(costGraph(*module, request, facts.topology.device, graph,
+                       facts.repeats)))
     return false;
   measured = facts;
   if (purpose != Purpose::Evaluate)

@@ -113,9 +113,10 @@ plan::KernelWork workOf(Operation *op, const plan::ProductTile &tile) {
 class GraphBuilder {
 public:
   GraphBuilder(ModuleOp module, const CostRequest &request,
-               const plan::DeviceModel &device, plan::CostGraph &graph)
+               const plan::DeviceModel &device, plan::CostGraph &graph,
+               Repeats &repeats)
       : module(module), request(request), trains(request.trains),
-        device(device), graph(graph) {}
+        device(device), graph(graph), repeats(repeats) {}
 
   LogicalResult run() {
     OwningOpRef<ModuleOp> copy(cast<ModuleOp>(module->clone()));
@@ -175,7 +176,9 @@ private:
     OwningOpRef<ModuleOp> other = copy.clone();
     if (failed(addScratch(*other, target, graph)))
       return failure();
-    return unchosen ? addRepeats(*unchosen, target, graph) : success();
+    if (unchosen)
+      repeats = repeatsOf(std::move(unchosen), target);
+    return success();
   }
 
   /// Puts the times of generated code in place of the operators' own.
@@ -463,6 +466,7 @@ private:
   const bool trains;
   const plan::DeviceModel &device;
   plan::CostGraph &graph;
+  Repeats &repeats;
   SmallVector<Operation *> nodes;
   OwningOpRef<ModuleOp> unchosen; ///< before it is chosen what is kept
 };
@@ -470,9 +474,9 @@ private:
 } // namespace
 
 LogicalResult costGraph(ModuleOp module, const CostRequest &request,
-                        const plan::DeviceModel &device,
-                        plan::CostGraph &graph) {
-  if (failed(GraphBuilder(module, request, device, graph).run()))
+                        const plan::DeviceModel &device, plan::CostGraph &graph,
+                        Repeats &repeats) {
+  if (failed(GraphBuilder(module, request, device, graph, repeats).run()))
     return failure();
   if (!request.keepsAll)
     return success();
@@ -481,7 +485,7 @@ LogicalResult costGraph(ModuleOp module, const CostRequest &request,
   CostRequest usual = request;
   usual.keepsAll = usual.workspace = false;
   plan::CostGraph times;
-  if (failed(GraphBuilder(module, usual, device, times).run()))
+  if (failed(GraphBuilder(module, usual, device, times, repeats).run()))
     return failure();
   for (auto [node, of] : llvm::zip_equal(graph.nodes, times.nodes)) {
     node.forwardSeconds = of.forwardSeconds;

@@ -7,6 +7,9 @@
 #include "compiler/plan/DeviceModel.h"
 #include "mlir/IR/BuiltinOps.h"
 
+#include <functional>
+#include <vector>
+
 namespace pipec {
 
 /// What is priced beside the model itself.
@@ -20,13 +23,17 @@ struct CostRequest {
   int caches = 1;         ///< of cores, among which the model is divided
 };
 
+/// CostGraph::repeats, found when it is asked for (Workspace.h); may be empty.
+using Repeats = std::function<std::vector<plan::CostStash>()>;
+
 /// Costs of `module` (attached, one nn.weight a use, no stages yet) on
 /// `device`: node i is modelNodes(main)[i]. What trains is priced from the
 /// gradient graph itself, made on a copy; where a calibration knows what calls
-/// cost, from the code that would be generated (TaskCosts.h). Fails after a
+/// cost, from the code that would be generated (TaskCosts.h). `repeats` gives
+/// what a plan needs that computes all activations again. Fails after a
 /// diagnostic when the model has no gradient.
 mlir::LogicalResult costGraph(mlir::ModuleOp module, const CostRequest &request,
                               const plan::DeviceModel &device,
-                              plan::CostGraph &graph);
+                              plan::CostGraph &graph, Repeats &repeats);
 
 } // namespace pipec

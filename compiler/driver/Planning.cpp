@@ -2,6 +2,7 @@
 #include "compiler/driver/Planning.h"
 
 #include "compiler/driver/OrderFile.h"
+#include "compiler/driver/StagesByHand.h"
 #include "compiler/plan/Choose.h"
 #include "compiler/plan/FitStep.h"
 #include "compiler/plan/OrderForCosts.h"
@@ -10,17 +11,10 @@
 #include "compiler/plan/StrategyFacts.h"
 #include "runtime/program/Sha256.h"
 #include "support/Failure.h"
-#include "support/ParseJson.h"
-#include "support/ReadFile.h"
-
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <exception>
 #include <numeric>
-#include <sstream>
-#include <thread>
-#include <unistd.h>
 
 namespace pipec {
 
@@ -29,199 +23,6 @@ std::vector<int64_t> Decision::cuts() const {
   for (size_t i = 1; i < result.stages.size(); ++i)
     cuts.push_back(result.stages[i].firstNode);
   return cuts;
-}
-
-//===----------------------------------------------------------------------===//
-// Devices
-//===----------------------------------------------------------------------===//
-
-/// Ranks in "NxM" or "M"; 1 when it cannot be read (gridTopology complains).
-static int countRanks(const std::string &grid) {
-  int64_t n = 1, m = 1;
-  char x = 0;
-  std::stringstream in(grid);
-  in >> n;
-  if (in >> x && !(in >> m))
-    m = 1;
-  return static_cast<int>(std::clamp<int64_t>(
-      std::clamp<int64_t>(n, 1, 1 << 20) * std::clamp<int64_t>(m, 1, 1 << 20),
-      1, 1 << 20));
-}
-
-/// Of the kernels that this machine runs (runtime/kernels/cpu/level).
-static int vectorBits() {
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl"))
-    return 512;
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-    return 256;
-#endif
-  return 128;
-}
-
-static bool multipliesBf16() {
-#if defined(__x86_64__)
-  return vectorBits() == 512 && __builtin_cpu_supports("avx512bf16");
-#else
-  return false;
-#endif
-}
-
-/// The model of that name, which must be of the kind that the grid is for.
-static plan::DeviceModel deviceOf(const std::string &name, bool gpus) {
-  plan::DeviceModel device = plan::deviceModel(name);
-  if ((device.kind != "cpu") != gpus)
-    throw Failure(Exit::Usage,
-                  "--device " + name +
-                      (gpus ? " is no GPU: give its ranks with --cpus NxM"
-                            : " is a GPU: give their number with --gpus NxM"));
-  return device;
-}
-
-plan::Topology topologyOf(const CompileOptions &o) {
-  if (!o.clusterFile.empty())
-    return plan::readTopology(o.clusterFile);
-  if (!o.gpus.empty())
-    return plan::gridTopology(
-        o.gpus, deviceOf(o.device.empty() ? "h100-sxm" : o.device, true));
-  if (!o.device.empty())
-    return plan::gridTopology(o.cpus, deviceOf(o.device, false));
-  int64_t memory =
-      static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
-  int cores = std::max(1u, std::thread::hardware_concurrency());
-  return plan::shareCores(
-      plan::gridTopology(o.cpus,
-                         plan::nativeCpu(3.0, vectorBits(), memory,
-                                         countRanks(o.cpus), multipliesBf16())),
-      cores);
-}
-
-//===----------------------------------------------------------------------===//
-// Stages by hand
-//===----------------------------------------------------------------------===//
-
-/// Of a plan with pieces of sequences the stages of the first piece, which
-/// come first.
-static size_t stagesToRead(const nlohmann::json &json) {
-  const size_t stages = json.at("stages").size();
-  const nlohmann::json pieces = json.value(
-      nlohmann::json::json_pointer("/strategy/slices"), nlohmann::json(1u));
-  const bool divides = pieces.is_number_unsigned() && pieces > 0 &&
-                       stages % pieces.get<size_t>() == 0;
-  return divides ? stages / pieces.get<size_t>() : stages;
-}
-
-/// How often the file's plan has each stage: twice where its schedule goes both
-/// ways. A file that names none is for what is asked for.
-static size_t copiesIn(const nlohmann::json &json, int asked) {
-  const schedule::ScheduleRow *row = schedule::findSchedule(json.value(
-      nlohmann::json::json_pointer("/strategy/schedule"), std::string()));
-  if (!row)
-    return static_cast<size_t>(std::max(1, asked));
-  return row->layout == schedule::Layout::Bidirectional ? 2 : 1;
-}
-
-/// A plan says what its stages begin with: something else here where it is of
-/// another model.
-static void noteStart(const std::string &path, const plan::CostGraph &graph,
-                      size_t node, const nlohmann::json &stage,
-                      std::vector<std::string> &notes) {
-  const auto name = stage.find("first_name");
-  if (!notes.empty() || node >= graph.nodes.size() || name == stage.end() ||
-      !name->is_string() || *name == graph.nodes[node].name)
-    return;
-  notes.push_back("the stage file " + path + " is of another model: node " +
-                  std::to_string(node) + ", where a stage begins, is '" +
-                  graph.nodes[node].name + "' here and '" +
-                  name->get<std::string>() + "' there");
-}
-
-/// A plan.json, or the part of it that says where stages begin.
-static void readStageFile(const std::string &path, plan::PlanRequest &request,
-                          std::vector<std::string> &notes) {
-  const std::string text = readFile(path, "the stage file");
-  const auto bad = [&](const std::string &why) {
-    return Failure(Exit::BadPlan, "stage file " + path + ": " + why);
-  };
-  const nlohmann::json json =
-      parseJson(text, "stage file " + path, Exit::BadPlan).root;
-  try {
-    request.cuts.clear();
-    request.replicas.clear();
-    size_t left = stagesToRead(json);
-    const size_t copies = copiesIn(json, request.strategy.copies);
-    for (const auto &stage : json.at("stages")) {
-      if (left-- == 0)
-        break;
-      const nlohmann::json &first = stage.at("first_node");
-      if (!first.is_number_unsigned())
-        throw bad("first_node must be a whole number of 0 or more, not " +
-                  first.dump());
-      request.cuts.push_back(first.get<size_t>());
-      noteStart(path, request.graph, request.cuts.back(), stage, notes);
-      if (stage.contains("ranks") && !stage["ranks"].is_array())
-        throw bad("ranks must be a list, not " + stage["ranks"].dump());
-      const nlohmann::json replicas =
-          stage.contains("ranks")
-              ? nlohmann::json((stage["ranks"].size() + copies - 1) / copies)
-              : stage.value("replicas", nlohmann::json(1u));
-      if (!replicas.is_number_unsigned() || replicas.get<uint64_t>() < 1 ||
-          replicas.get<uint64_t>() > 100000)
-        throw bad("a stage has a whole number of replicas from 1 to 100000");
-      request.replicas.push_back(replicas.get<int>());
-    }
-  } catch (const nlohmann::json::exception &) {
-    throw bad(
-        "it is not {\"stages\": [{\"first_node\": 0}, …]}, as a plan.json "
-        "is: give one of these, or write one");
-  }
-  size_t nodes = request.graph.nodes.size();
-  bool ok = !request.cuts.empty() && request.cuts[0] == 0 &&
-            std::adjacent_find(request.cuts.begin(), request.cuts.end(),
-                               std::greater_equal<>()) == request.cuts.end() &&
-            request.cuts.back() < nodes;
-  if (!ok)
-    throw bad("first_node must start at 0, ascend and stay below " +
-              std::to_string(nodes));
-}
-
-static std::vector<int> parseReplicas(const std::string &text) {
-  std::vector<int> replicas;
-  std::stringstream in(text);
-  for (std::string part; std::getline(in, part, '-');) {
-    char *end = nullptr;
-    long n = std::strtol(part.c_str(), &end, 10);
-    if (part.empty() || *end || n < 1 || n > 100000)
-      throw Failure(Exit::Usage,
-                    "--replicas takes a list as 3-1, not '" + text + "'");
-    replicas.push_back(n);
-  }
-  return replicas;
-}
-
-static void readStages(const CompileOptions &o, Decision &d) {
-  plan::PlanRequest &request = d.request;
-  d.notes.clear();
-  if (!o.stageFile.empty())
-    readStageFile(o.stageFile, request, d.notes);
-  if (!o.replicas.empty()) {
-    request.replicas = parseReplicas(o.replicas);
-    request.stages = request.replicas.size();
-  }
-  if (o.stages != "auto") {
-    char *end = nullptr;
-    long n = std::strtol(o.stages.c_str(), &end, 10);
-    if (*end || n < 1 || n > static_cast<long>(request.graph.nodes.size()))
-      throw Failure(Exit::Usage,
-                    "--stages takes auto or a number from 1 to " +
-                        std::to_string(request.graph.nodes.size()) +
-                        " (the model's nodes), not '" + o.stages + "'");
-    if (request.stages && *request.stages != n)
-      throw Failure(Exit::Usage, "--stages " + o.stages + " and --replicas " +
-                                     o.replicas +
-                                     " name different numbers of stages");
-    request.stages = n;
-  }
 }
 
 //===----------------------------------------------------------------------===//
@@ -266,7 +67,7 @@ static void chooseShape(const CompileOptions &o, Decision &d) {
   plan::PlanRequest &request = d.request;
   int devices = request.topology.devices();
   const bool isNamed = o.strategy != "auto" && !o.ofAuto;
-  readStages(o, d);
+  readStages(o, request, d.notes);
   if (request.strategy.order)
     return chooseShapeOfOrder(o, request);
   if (request.strategy.shape == plan::Shape::DataParallel &&
@@ -478,10 +279,8 @@ static Decision askFor(const strategy::StrategyRow &row,
   d.recompute = recompute || row.recompute;
   d.slices = isSliced(row) ? slicesAsked(o) : 1;
   d.request.graph = graph;
-  if (o.withoutWorkspace) {
+  if (o.withoutWorkspace)
     d.request.graph.scratch.clear();
-    d.request.graph.repeats.clear();
-  }
   d.request.topology = facts.topology;
   d.request.microbatches = o.microbatches;
   d.request.microbatchSize = static_cast<int>(facts.microbatchSize);
@@ -498,6 +297,14 @@ static Decision askFor(const strategy::StrategyRow &row,
   return d;
 }
 
+/// Before a plan is searched for: where it computes activations again it is to
+/// be known what that works in.
+static void findRepeats(const CompileOptions &o, const ModelFacts &facts,
+                        bool recompute, plan::CostGraph &graph) {
+  if (recompute && facts.repeats && !o.withoutWorkspace)
+    graph.repeats = facts.repeats();
+}
+
 /// The plan under the strategy asked for.
 static Decision decideNamed(const CompileOptions &o,
                             const plan::CostGraph &graph,
@@ -512,6 +319,7 @@ static Decision decideNamed(const CompileOptions &o,
                       " updates after every microbatch: a step is one "
                       "microbatch, so leave --microbatches at 1");
   Decision d = askFor(row, o, graph, facts, recompute);
+  findRepeats(o, facts, d.recompute, d.request.graph);
   d.request.explainNoFit = explainNoFit;
   if (!file && isSearched(row))
     return decideSearched(o, d);
@@ -595,11 +403,14 @@ static Decision decideBest(const CompileOptions &o,
   std::vector<plan::PlanRequest> requests;
   for (const Decision &d : asked)
     requests.push_back(d.request);
-  auto plan = [&](size_t i, const plan::PlanRequest &request) {
-    if (!isSearched(*asked[i].strategy))
-      return plan::OrderedPlan{request, plan::makePlan(request)};
+  auto plan = [&](size_t i, plan::PlanRequest request) {
+    findRepeats(o, facts, asked[i].recompute, request.graph);
+    if (!isSearched(*asked[i].strategy)) {
+      plan::PlanResult result = plan::makePlan(request);
+      return plan::OrderedPlan{std::move(request), std::move(result)};
+    }
     Decision d = asked[i];
-    d.request = request;
+    d.request = std::move(request);
     d = decideSearched(o, d);
     return plan::OrderedPlan{std::move(d.request), std::move(d.result)};
   };
@@ -690,6 +501,7 @@ static void fitToStep(const CompileOptions &o, const plan::Profile &profile,
   if (!row || !row->synchronous() || isSearched(*row) || isSliced(*row))
     return;
   plan::PlanRequest request = askFor(*row, o, graph, facts, false).request;
+  findRepeats(o, facts, step.recompute, request.graph);
   request.microbatches = step.microbatches;
   request.strategy = factsOf(*row, row->schedule, request);
   const int chunks = request.strategy.chunks;
@@ -781,7 +593,7 @@ Decision decideForward(const CompileOptions &o, const plan::CostGraph &graph,
   if (ranks) {
     spread(d.request, *ranks);
   } else {
-    readStages(o, d);
+    readStages(o, d.request, d.notes);
   }
   d.result = plan::makePlan(d.request);
   std::erase_if(d.result.baselines, [](const plan::Baseline &baseline) {

@@ -6,7 +6,9 @@
 #include "compiler/schedule/Schedule.h"
 #include "compiler/strategy/Strategy.h"
 
+#include <functional>
 #include <optional>
+#include <vector>
 
 namespace pipec {
 
@@ -35,6 +37,9 @@ struct ModelFacts {
   int64_t microbatchSize = 1;
   double optimizerBytes = 0; ///< state per byte of trained weights
   std::vector<std::string> notes = {};
+  /// CostGraph::repeats of plans that compute all activations again, found when
+  /// it is first called; may be empty.
+  std::function<std::vector<plan::CostStash>()> repeats{};
 };
 
 /// Bytes of a device that a plan may take: --memory-limit, else the device's.

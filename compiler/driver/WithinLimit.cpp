@@ -1,6 +1,8 @@
 //===- WithinLimit.cpp - plans that keep to the memory there is -----------===//
 #include "compiler/driver/WithinLimit.h"
 
+#include "compiler/driver/Remedies.h"
+#include "compiler/driver/SmallestPlan.h"
 #include "compiler/plan/Infeasible.h"
 #include "report/Format.h"
 
@@ -21,8 +23,6 @@ namespace {
 constexpr int kMostTries = 8;
 /// Of these between a plan that is too large and what the planner refuses.
 constexpr int kMostBetween = 3;
-/// Limits that are tried before one is named.
-constexpr int kMostTrials = 6;
 
 /// The next of 4/4, 5/4, 6/4, 7/4 of a power of two.
 int64_t nextLower(int64_t bytes) {
@@ -55,28 +55,12 @@ plan::NoFit tooLarge(const OverLimit &over) {
 /// a plan of its own: of a new row of Strategies.def somebody has to. A name
 /// that goes away there goes away here (WithinLimitTest looks).
 using Names = std::span<const char *const>;
-/// What takes part in `auto` and keeps little.
-constexpr const char *kFrugal[] = {"1f1b", "v-half", "v-min", "naive"};
 /// What takes part and may be the fastest that fits, and all that does.
 constexpr const char *kRivals[] = {"1f1b", "v-half", "gpipe", "zb-h1", "zb-h2",
                                    "dp",   "v-min",  "naive", "auto"};
 constexpr const char *kAll[] = {"auto"};
 /// What keeps least of all, for what else may fit.
 constexpr const char *kLeast[] = {"naive"};
-
-CompileOptions withLimit(CompileOptions options, int64_t bytes) {
-  options.memoryLimit = bytes;
-  return options;
-}
-
-/// The limit that a refusal names, or the most where it names none.
-int64_t needOf(const plan::NoFit &failure) {
-  int64_t bytes = std::numeric_limits<int64_t>::max();
-  for (const plan::Remedy &remedy : failure.remedies)
-    if (remedy.kind == plan::Remedy::Limit)
-      bytes = remedy.amount;
-  return bytes;
-}
 
 /// What the planner is given after a plan that is over the limit: less than it
 /// took the plan for, or that would come again, and by what it took it for too
@@ -289,211 +273,17 @@ fitting(const CompileOptions &options, const Trial &trial, Names strategies,
   return best;
 }
 
-/// Bytes of the plan that fits under the options; else nothing, and in `least`
-/// the bytes of the smallest plan there was, 0 without one. Of `auto` of some
-/// that keep little: where one fits `auto` finds a plan in the end.
-std::optional<int64_t> tried(const CompileOptions &options, const Trial &trial,
-                             int64_t &least, Names little = kFrugal,
-                             Asked often = Asked::Again) {
+/// Whether a plan fits under the options, by the planner's first word. Of
+/// `auto` of what keeps least: where that fits `auto` finds a plan in the end.
+bool fits(const CompileOptions &options, const Trial &trial) {
   std::optional<plan::NoFit> refusal;
   const char *const own[] = {options.strategy.c_str()};
   const bool isAuto = options.strategy == "auto";
   CompileOptions asked = options;
   asked.quick = isAuto; // as in automatically()
-  const auto found = fitting(asked, trial, isAuto ? little : Names(own), true,
-                             refusal, std::nullopt, often);
-  if (found)
-    return found->second.bytes;
-  least = refusal ? needOf(*refusal) : 0;
-  if (least == std::numeric_limits<int64_t>::max())
-    least = 0;
-  return std::nullopt;
-}
-
-/// A smaller limit than `found` with a plan, in strides that shrink. Where the
-/// first finds nothing the planner is taken at its word.
-int64_t smallerThan(int64_t found, int64_t above, const CompileOptions &options,
-                    const Trial &trial) {
-  Asked often = Asked::Again;
-  for (int64_t share = 16; share <= 256; share *= 2) {
-    int64_t least = 0;
-    const int64_t bytes = found - found / share;
-    if (bytes <= above)
-      continue;
-    if (tried(withLimit(options, bytes), trial, least, kFrugal, often))
-      found = bytes;
-    else
-      often = Asked::Once;
-  }
-  return found;
-}
-
-/// A limit under which there is a plan, from `bytes` on; 0 when none is found,
-/// -1 when the model is too large to look for one.
-int64_t limitThatFits(const CompileOptions &options, int64_t bytes,
-                      const Trial &trial) {
-  int64_t found = 0;
-  for (int trials = 0; trials < kMostTrials && bytes > 0; ++trials) {
-    int64_t least = 0;
-    const auto peak = tried(withLimit(options, bytes), trial, least);
-    if (peak && *peak < 0)
-      return -1;
-    if (!peak && found)
-      break;
-    if (peak) {
-      found = bytes;
-      if (*peak >= bytes)
-        break;
-      bytes = *peak; // which may do by itself
-    } else {
-      // In strides that grow: a bound may be far from what can be had.
-      bytes =
-          std::max(least, bytes + (bytes >> std::max(0, 6 - 2 * trials)) + 1);
-    }
-  }
-  return found;
-}
-
-/// Other options, and the flags that say so.
-struct Change {
-  std::string flags;
-  CompileOptions options;
-};
-
-/// Fewer pieces of sequences have fewer messages under way.
-std::vector<Change> fewerPieces(const CompileOptions &options) {
-  std::vector<Change> changes;
-  for (int part = 2; part <= 8; part *= 2)
-    if (options.slices / part >= 2) {
-      changes.push_back(
-          {"--slices " + std::to_string(options.slices / part), options});
-      changes.back().options.slices = options.slices / part;
-    }
-  return changes;
-}
-
-/// Half as many samples, a quarter, an eighth: the largest comes first.
-std::vector<Change> smallerMicrobatches(const CompileOptions &options,
-                                        const std::string &dimension) {
-  std::vector<Change> changes;
-  const auto size = options.dims.find(dimension);
-  for (int64_t part = 2; part <= 8; part *= 2)
-    if (size != options.dims.end() && size->second >= part) {
-      Change change{"", options};
-      const int64_t samples = change.options.dims[dimension] /= part;
-      change.flags = "--dim " + dimension + "=" + std::to_string(samples);
-      changes.push_back(change);
-    }
-  return changes;
-}
-
-/// Of a strategy that keeps more of more microbatches.
-std::vector<Change> fewerMicrobatches(const CompileOptions &options) {
-  std::vector<Change> changes;
-  for (int part = 2; part <= 8; part *= 2)
-    if (options.strategy != "auto" && options.microbatches >= part) {
-      Change change{"", options};
-      change.options.microbatches /= part;
-      change.flags =
-          "--microbatches " + std::to_string(change.options.microbatches);
-      changes.push_back(change);
-    }
-  return changes;
-}
-
-/// What keeps activations is asked to choose.
-std::vector<Change> recomputation(const CompileOptions &options) {
-  if (options.recompute != "none" && options.recompute != "selective")
-    return {};
-  Change change{"--recompute auto", options};
-  change.options.recompute = "auto";
-  return {change};
-}
-
-std::vector<Change> otherStrategies(const CompileOptions &options) {
-  std::vector<Change> changes;
-  for (const char *strategy : kFrugal)
-    if (options.strategy != "auto" && options.strategy != strategy) {
-      changes.push_back({std::string("--strategy ") + strategy, options});
-      changes.back().options.strategy = strategy;
-    }
-  return changes;
-}
-
-/// As many as the planner believes to be enough, else twice and four times as
-/// many, in servers of the same size.
-std::vector<Change> moreDevices(const CompileOptions &options,
-                                const plan::NoFit &failure) {
-  const bool isGpus = !options.gpus.empty();
-  const std::string &grid = isGpus ? options.gpus : options.cpus;
-  std::vector<std::string> grids;
-  for (const plan::Remedy &remedy : failure.remedies)
-    if (remedy.kind == plan::Remedy::Devices)
-      grids.push_back(std::to_string(remedy.amount));
-  const size_t by = grid.find('x');
-  for (int64_t times : {2, 4}) {
-    const int64_t first = std::strtoll(grid.c_str(), nullptr, 10);
-    if (by == std::string::npos)
-      grids.push_back(std::to_string(first * times));
-    else if (first == 1)
-      grids.push_back(
-          "1x" + std::to_string(
-                     std::strtoll(grid.c_str() + by + 1, nullptr, 10) * times));
-    else
-      grids.push_back(std::to_string(first * times) + grid.substr(by));
-  }
-  std::vector<Change> changes;
-  for (const std::string &larger : grids)
-    if (!grid.empty() && options.replicas.empty() &&
-        options.stageFile.empty() && options.stages == "auto") {
-      changes.push_back({(isGpus ? "--gpus " : "--cpus ") + larger, options});
-      (isGpus ? changes.back().options.gpus : changes.back().options.cpus) =
-          larger;
-    }
-  return changes;
-}
-
-/// `failure` with what has been tried in place of what the planner believes:
-/// the bytes that are missing are those up to the limit that it names, and of
-/// each kind of change the first under which there is a plan.
-plan::NoFit advised(const CompileOptions &options, const plan::NoFit &failure,
-                    const Trial &trial, const std::string &batch) {
-  std::vector<plan::Remedy> remedies;
-  std::string shortage = failure.shortage, hint = failure.hint;
-  const int64_t need = needOf(failure);
-  if (need < std::numeric_limits<int64_t>::max()) {
-    int64_t bytes = limitThatFits(options, need, trial);
-    if (bytes < 0)
-      return failure;
-    if (bytes > 0)
-      bytes = smallerThan(bytes, failure.limit, options, trial);
-    if (bytes > 0)
-      remedies.push_back({plan::Remedy::Limit, bytes});
-    if (bytes > 0 && failure.limit > 0)
-      shortage = "nothing fits in memory: the smallest plan found needs " +
-                 report::bytes(bytes) + " on a device, " +
-                 report::bytes(bytes - failure.limit) + " more than the " +
-                 report::bytes(failure.limit) + " there are";
-  }
-  for (const std::vector<Change> &kind :
-       {recomputation(options), otherStrategies(options),
-        fewerMicrobatches(options), smallerMicrobatches(options, batch),
-        fewerPieces(options), moreDevices(options, failure)})
-    for (const Change &change : kind) {
-      // All computed again is the least, but where a few stages alone are.
-      Change all = change;
-      if (all.options.recompute == "auto")
-        all.options.recompute = "full";
-      int64_t least = 0;
-      if (tried(all.options, trial, least, kLeast, Asked::Once) ||
-          (all.options.recompute != change.options.recompute &&
-           tried(change.options, trial, least, kLeast, Asked::Once))) {
-        remedies.push_back({plan::Remedy::Flags, 0, change.flags});
-        hint.clear(); // which only believes
-        break;
-      }
-    }
-  return plan::NoFit(shortage, remedies, hint, failure.limit);
+  return fitting(asked, trial, isAuto ? Names(kLeast) : Names(own), true,
+                 refusal, std::nullopt, Asked::Once)
+      .has_value();
 }
 
 /// The options of a plan that was found quickly; with the whole search where
@@ -545,9 +335,9 @@ int automatically(const CompileOptions &options, const Attempt &attempt,
   }
   CompileOptions quickly = options;
   quickly.quick = true;
-  const auto best =
-      fitting(quickly, trial, isOver ? Names(kRivals) : Names(kFrugal), false,
-              least, isOver);
+  const auto best = fitting(quickly, trial,
+                            isOver ? Names(kRivals) : Names(kFrugalStrategies),
+                            false, least, isOver);
   if (best && best->second.bytes >= 0) {
     CompileOptions asked = inEarnest(*best, trial);
     return shrinking(asked, attempt);
@@ -558,7 +348,7 @@ int automatically(const CompileOptions &options, const Attempt &attempt,
     return Prospect{-1, 0};
   };
   if (best && ((isOver && fitting(options, made, kAll, true, least, isOver)) ||
-               fitting(options, made, kFrugal, true, least)))
+               fitting(options, made, kFrugalStrategies, true, least)))
     return code;
   if (least)
     throw *least;
@@ -577,7 +367,16 @@ int withinLimit(const CompileOptions &options, const Attempt &attempt,
     CompileOptions asked = options;
     return shrinking(asked, attempt);
   } catch (const plan::NoFit &failure) {
-    throw advised(options, failure, trial, batch);
+    const std::optional<Smallest> smallest = smallestPlan(options, trial);
+    // Found on no way that the limit leads to.
+    if (smallest && smallest->bytes >= 0 && smallest->bytes <= failure.limit) {
+      CompileOptions asked = smallest->under(options, failure.limit);
+      return shrinking(asked, attempt);
+    }
+    const auto isEnough = [&](const CompileOptions &changed) {
+      return fits(changed, trial);
+    };
+    throw advised(options, failure, smallest, isEnough, batch);
   }
 }
 

@@ -8,6 +8,7 @@
 #include "passes/Graph.h"
 #include "passes/Passes.h"
 #include "passes/Pipelines.h"
+#include "support/Failure.h"
 
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
@@ -60,20 +61,43 @@ LogicalResult pipec::addScratch(ModuleOp module, const char *target,
   });
 }
 
-LogicalResult pipec::addRepeats(ModuleOp module, const char *target,
-                                plan::CostGraph &graph) {
+static std::vector<plan::CostStash> findRepeats(ModuleOp module,
+                                                const char *target) {
+  std::vector<plan::CostStash> repeats;
   if (func::FuncOp main = mainFunction(module))
     for (Operation &op : main.front().without_terminator())
       if (!isBackward(&op))
         op.setAttr(kForwardMark, UnitAttr::get(module.getContext()));
-  return planAsOne(module, target, true, [&](fusion::TaskPlan &task) {
+  const auto take = [&](fusion::TaskPlan &task) {
     if (task.name != "backward")
       return success();
     for (const fusion::Carried &value :
          fusion::carriedBy(task, kNode, kForwardMark))
-      graph.repeats.push_back({value.bytes,
-                               {value.readers.begin(), value.readers.end()},
-                               static_cast<size_t>(value.maker)});
+      repeats.push_back({value.bytes,
+                         {value.readers.begin(), value.readers.end()},
+                         static_cast<size_t>(value.maker)});
     return success();
-  });
+  };
+  if (failed(planAsOne(module, target, true, take)))
+    throw Failure(Exit::Internal,
+                  "what a plan works in that computes all activations again "
+                  "was not found; run again with --recompute selective and "
+                  "report it");
+  return repeats;
+}
+
+std::function<std::vector<plan::CostStash>()>
+pipec::repeatsOf(OwningOpRef<ModuleOp> module, const char *target) {
+  struct Found {
+    OwningOpRef<ModuleOp> module;
+    std::vector<plan::CostStash> repeats;
+  };
+  auto found = std::make_shared<Found>(Found{std::move(module), {}});
+  return [found, target] {
+    if (found->module) {
+      found->repeats = findRepeats(*found->module, target);
+      found->module = nullptr;
+    }
+    return found->repeats;
+  };
 }

@@ -10,6 +10,10 @@
 
 #include "compiler/plan/CostGraph.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/OwningOpRef.h"
+
+#include <functional>
+#include <vector>
 
 namespace pipec {
 
@@ -19,9 +23,11 @@ namespace pipec {
 mlir::LogicalResult addScratch(mlir::ModuleOp module, const char *target,
                                plan::CostGraph &graph);
 
-/// Adds what is in use when all activations have been computed again
-/// (CostGraph::repeats). Of `module` nothing has been chosen to be kept yet.
-mlir::LogicalResult addRepeats(mlir::ModuleOp module, const char *target,
-                               plan::CostGraph &graph);
+/// What is in use when all activations have been computed again
+/// (CostGraph::repeats), found when it is first asked for: planning that code
+/// takes as long as all other costs, and most plans keep their activations. Of
+/// `module` nothing has been chosen to be kept yet.
+std::function<std::vector<plan::CostStash>()>
+repeatsOf(mlir::OwningOpRef<mlir::ModuleOp> module, const char *target);
 
 } // namespace pipec

@@ -64,15 +64,47 @@ IntervalCosts::IntervalCosts(const CostGraph &graph)
         {Tensor::Handover, handover.first + 1, handover.bytes, 0});
   for (const CostHandover &use : graph.furtherUses)
     at[use.last].push_back({Tensor::Use, use.first + 1, use.bytes, 0});
-  for (const CostScratch &scratch : graph.scratch)
-    at[scratch.last].push_back(
-        {Tensor::Scratch, scratch.first + 1, scratch.bytes, 0});
-
   offsets.assign(1, 0);
   for (const auto &list : at) {
     touches.insert(touches.end(), list.begin(), list.end());
     offsets.push_back(touches.size());
   }
+  addWorks(graph);
+}
+
+void IntervalCosts::addWorks(const CostGraph &graph) {
+  std::vector<std::vector<Works>> at(nodes());
+  for (const CostScratch &scratch : graph.scratch)
+    at[scratch.last].push_back({scratch.first + 1, scratch.bytes});
+  worksOffsets.assign(1, 0);
+  for (std::vector<Works> &list : at) {
+    std::sort(list.begin(), list.end(), [](const Works &a, const Works &b) {
+      return std::pair(b.previous, b.bytes) < std::pair(a.previous, a.bytes);
+    });
+    int64_t most = 0;
+    for (const Works &one : list)
+      if (one.bytes > most) {
+        works.push_back(one);
+        most = one.bytes;
+      }
+    worksOffsets.push_back(works.size());
+  }
+}
+
+/// The most of a node in an interval from `first` on.
+int64_t IntervalCosts::worksAt(size_t node, size_t first) const {
+  const auto begin = works.begin() + static_cast<long>(worksOffsets[node]),
+             end = works.begin() + static_cast<long>(worksOffsets[node + 1]);
+  const auto outside = std::partition_point(
+      begin, end, [&](const Works &one) { return one.previous > first; });
+  return outside == begin ? 0 : std::prev(outside)->bytes;
+}
+
+const StageCost &IntervalCosts::cost(size_t first, size_t last) const {
+  const uint64_t key = static_cast<uint64_t>(first) * nodes() + last;
+  if (const auto it = known.find(key); it != known.end())
+    return it->second;
+  return known.emplace(key, Sweep(*this, first).growTo(last)).first->second;
 }
 
 const StageCost &IntervalCosts::Sweep::grow() {
@@ -84,7 +116,8 @@ const StageCost &IntervalCosts::Sweep::grow() {
   sum.stateBytes += node.stateBytes;
   sum.stashBytes += node.stashBytes;
   repeated += node.stashBytes;
-  int64_t works = node.workspaceBytes;
+  const int64_t works =
+      std::max(node.workspaceBytes, costs.worksAt(next, first));
   for (size_t t = costs.offsets[next]; t < costs.offsets[next + 1]; ++t) {
     const Touch &touch = costs.touches[t];
     const bool isBefore = touch.previous > first;
@@ -105,9 +138,6 @@ const StageCost &IntervalCosts::Sweep::grow() {
       break;
     case Tensor::Again:
       repeated += touch.from >= first ? touch.bytes : 0;
-      break;
-    case Tensor::Scratch:
-      works = std::max(works, touch.bytes);
       break;
     case Tensor::Input:
       sum.inputBytes += touch.bytes;

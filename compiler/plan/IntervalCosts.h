@@ -3,6 +3,8 @@
 
 #include "compiler/plan/CostGraph.h"
 
+#include <unordered_map>
+
 namespace pipec::plan {
 
 /// Everything about a candidate stage that follows from its interval alone.
@@ -30,8 +32,9 @@ struct StageCost {
 
 /// Prices intervals exactly, shared tensors counted once. A Sweep fixes the
 /// first node and grows the interval node by node, in time proportional to the
-/// tensors the new node touches; O(nodes + touches) for all intervals that
-/// start at one node, no table of pairs.
+/// tensors the new node touches (and to the logarithm of how many amounts it
+/// may work in); O(nodes + touches) for all intervals that start at one node,
+/// no table of pairs.
 class IntervalCosts {
 public:
   explicit IntervalCosts(const CostGraph &graph);
@@ -58,9 +61,8 @@ public:
     StageCost sum;
   };
 
-  StageCost cost(size_t first, size_t last) const {
-    return Sweep(*this, first).growTo(last);
-  }
+  /// Searches ask for the same intervals again and again: they are remembered.
+  const StageCost &cost(size_t first, size_t last) const;
 
 private:
   enum class Tensor : unsigned char {
@@ -72,26 +74,37 @@ private:
     Value,
     Sent,
     Handover,
-    Use,
-    Scratch
+    Use
   };
   /// A node touches a tensor: it counts for an interval when the touch before
-  /// it lies outside, and, for a value, its producer too; what is sent,
-  /// handed over and worked in when it lies inside. `previous` is one more than
-  /// the node of that touch, 0 for none. What was made before `from` is not
-  /// kept: it is received.
+  /// it lies outside, and, for a value, its producer too; what is sent and
+  /// handed over when it lies inside. `previous` is one more than the node of
+  /// that touch, 0 for none. What was made before `from` is not kept: it is
+  /// received.
   struct Touch {
     Tensor tensor;
     size_t previous;
     int64_t bytes, gradientBytes;
     size_t from = CostValue::kNone;
   };
+  /// What a stage works in at a node that begins before `previous`; those of a
+  /// node with what reaches furthest back last, which is then the most.
+  struct Works {
+    size_t previous;
+    int64_t bytes;
+  };
+  int64_t worksAt(size_t node, size_t first) const;
+  void addWorks(const CostGraph &graph);
+
   double forwardTask = 0, backwardTask = 0;
   bool knowsAgain = false;   ///< else what is computed again is the stash
   std::vector<CostNode> own; ///< per-node parts (ids empty)
   std::vector<Touch> touches;
   std::vector<size_t>
       offsets; ///< touches of node i: [offsets[i], offsets[i+1])
+  std::vector<Works> works;
+  std::vector<size_t> worksOffsets;                      ///< as offsets
+  mutable std::unordered_map<uint64_t, StageCost> known; ///< of intervals
 };
 
 } // namespace pipec::plan

@@ -15,7 +15,7 @@ namespace {
 
 /// A suffix of the pipeline: its surrogate costs and how it goes on.
 struct Suffix {
-  double fill = 0, pace = 0, tail = 0;
+  double fill = 0, pace = 0, tail = 0, objective = 0;
   int stages = 0, replicas = 0;
   uint32_t nextStart = 0, nextDevices = 0, nextLabel = 0;
 };
@@ -151,6 +151,7 @@ void Search::price(Suffix &s, const Step &step) const {
   s.fill += step.hop + step.back;
   s.replicas = step.replicas;
   ++s.stages;
+  s.objective = objective(s);
 }
 
 double Search::objective(const Suffix &s) const {
@@ -163,17 +164,23 @@ void Search::insert(std::vector<Suffix> &labels, const Suffix &s) const {
   auto dominates = [](const Suffix &a, const Suffix &b) {
     return a.fill <= b.fill && a.pace <= b.pace && a.tail <= b.tail;
   };
+  // What is worse than all there is room for dominates none of them.
+  if (labels.size() == labelsKept &&
+      std::all_of(labels.begin(), labels.end(), [&](const Suffix &other) {
+        return other.objective < s.objective;
+      }))
+    return;
   for (const Suffix &other : labels)
     if (dominates(other, s))
       return;
   std::erase_if(labels,
                 [&](const Suffix &other) { return dominates(s, other); });
   labels.push_back(s);
+  const auto less = [](const Suffix &a, const Suffix &b) {
+    return a.objective < b.objective;
+  };
   if (labels.size() > labelsKept)
-    labels.erase(std::max_element(labels.begin(), labels.end(),
-                                  [&](const Suffix &a, const Suffix &b) {
-                                    return objective(a) < objective(b);
-                                  }));
+    labels.erase(std::max_element(labels.begin(), labels.end(), less));
 }
 
 void Search::extend(size_t i) {
@@ -217,7 +224,7 @@ std::vector<Shape2D> Search::run() {
   for (size_t i = n; i-- > 0;)
     extend(i);
   std::vector<Suffix> complete = at(0, devices_);
-  sortBy(complete, [&](const Suffix &s) { return objective(s); });
+  sortBy(complete, [](const Suffix &s) { return s.objective; });
   std::vector<Shape2D> shapes;
   for (Suffix s : complete) {
     if (request.stages && s.stages != *request.stages)

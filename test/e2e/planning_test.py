@@ -104,6 +104,22 @@ class PlanningTest(PipelineTest):
                                  [rank["peak_bytes"] for rank in read_plan(plan)["ranks"]])
         self.assertGreater(refused, 0)
 
+    def test_the_same_need_is_named_whatever_is_asked(self):
+        """Under that, and a little more, there is a plan."""
+        words = ("pipec", SOURCE / "examples/lenet/model.onnx", "--dim", "batch=8", "--microbatches", "16", "--gpus", "2x8",
+                 "--dry-run", "--format", "json", "--memory-limit")
+        needs = set()
+        for limit in (1000, 150000, 300000, 450000, 470000):
+            process = call(*words, limit)
+            self.check_exit(process, NO_FIT)
+            needs.add(int(re.search("would fit with --memory-limit ([0-9]+)", process.stderr)[1]))
+        self.assertEqual(len(needs), 1, needs)
+        need = needs.pop()
+        for limit in (need, need + 1, need * 33 // 32, need * 17 // 16):
+            process = call(*words, limit)
+            self.check_exit(process, 0)
+            self.assertLessEqual(max(rank["peak_bytes"] for rank in json.loads(process.stdout)["ranks"]), limit)
+
     def test_remarks_are_made_once(self):
         """However many strategies are tried before nothing fits."""
         words = ("pipec", SOURCE / "examples/gpt2/model.onnx", "--cpus", "1x4", "--dim", "batch=4", "--loss", "next-token",

@@ -5,6 +5,7 @@
 // values that flow between them, then where they read the same tensor.
 //
 //===----------------------------------------------------------------------===//
+#include "compiler/target/fusion/Overlaps.h"
 #include "compiler/target/fusion/Plan.h"
 #include "dialects/pipe/Pipe.h"
 
@@ -91,15 +92,17 @@ private:
   /// Who reads a place before it is stored runs first; who loads it afterwards,
   /// later.
   void linkMemory(func::FuncOp func) {
+    SmallVector<Operation *> loads;
+    for (auto load : func.getOps<pipe::LoadOp>())
+      loads.push_back(load);
+    const Overlaps loaded(loads);
     for (auto store : func.getOps<pipe::StoreOp>())
-      for (auto load : func.getOps<pipe::LoadOp>()) {
-        if (!mayAlias(load, store))
-          continue;
-        int stored = nodeOf.lookup(store), loaded = nodeOf.lookup(load);
+      for (Operation *load : loaded.with(store)) {
+        int stored = nodeOf.lookup(store), read = nodeOf.lookup(load);
         if (store->isBeforeInBlock(load))
-          next[stored].push_back(loaded);
+          next[stored].push_back(read);
         else
-          for (int reader : SmallVector<int>(next[loaded]))
+          for (int reader : SmallVector<int>(next[read]))
             if (reader != stored)
               next[reader].push_back(stored);
       }

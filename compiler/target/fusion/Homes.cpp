@@ -4,6 +4,7 @@
 // its part of a concat or pad, or in the order that a later reshape needs.
 //
 //===----------------------------------------------------------------------===//
+#include "compiler/target/fusion/Overlaps.h"
 #include "compiler/target/fusion/Plan.h"
 #include "dialects/nn/EvenRows.h"
 #include "dialects/pipe/Pipe.h"
@@ -15,18 +16,6 @@ using nn::tensorType;
 
 int64_t fusion::elementBytes(Type element) {
   return llvm::divideCeil(element.getIntOrFloatBitWidth(), 8);
-}
-
-bool fusion::mayAlias(Operation *load, Operation *store) {
-  auto from = cast<pipe::LoadOp>(load);
-  auto to = cast<pipe::StoreOp>(store);
-  StringRef read = from.getRegion(), written = to.getRegion();
-  if (read == "weights" && written == "new_weights")
-    read = written;
-  int64_t readEnd = from.getOffset() + from.bytes();
-  int64_t writeEnd = to.getOffset() + to.bytes();
-  return read == written && static_cast<int64_t>(from.getOffset()) < writeEnd &&
-         static_cast<int64_t>(to.getOffset()) < readEnd;
 }
 
 bool fusion::isMatrixPlace(ArrayRef<int64_t> shape, const Placement &place) {
@@ -93,6 +82,7 @@ public:
       else if (isa<pipe::StoreOp>(op))
         stores.push_back(&op);
     }
+    loaded.emplace(loads), stored.emplace(stores);
   }
 
   Homes run() {
@@ -166,21 +156,14 @@ private:
   }
 
   bool overlapsAnotherStore(pipe::StoreOp store) {
-    return llvm::any_of(stores, [&](Operation *other) {
-      auto o = cast<pipe::StoreOp>(other);
-      return o != store && o.getRegion() == store.getRegion() &&
-             static_cast<int64_t>(o.getOffset()) <
-                 static_cast<int64_t>(store.getOffset()) + store.bytes() &&
-             static_cast<int64_t>(store.getOffset()) <
-                 static_cast<int64_t>(o.getOffset()) + o.bytes();
+    return llvm::any_of(stored->with(store), [&](Operation *other) {
+      return other != store.getOperation();
     });
   }
 
   /// Nothing else in the task reads or writes what the store writes.
   bool isAlone(pipe::StoreOp store) {
-    return !overlapsAnotherStore(store) &&
-           llvm::none_of(
-               loads, [&](Operation *load) { return mayAlias(load, store); });
+    return !overlapsAnotherStore(store) && loaded->with(store).empty();
   }
 
   /// The group overwrites, element by element, what only it reads.
@@ -192,9 +175,7 @@ private:
                      [](Operation *op) { return isa<nn::ReduceOp>(op); }))
       return false;
     auto target = loopStrides(group, base, at.strides);
-    for (Operation *op : loads) {
-      if (!mayAlias(op, store))
-        continue;
+    for (Operation *op : loaded->with(store)) {
       auto load = cast<pipe::LoadOp>(op);
       if (order[op] > order[store] || load.getOffset() != store.getOffset() ||
           load.getY().getType() != store.getX().getType())
@@ -401,6 +382,7 @@ private:
   llvm::DenseMap<Operation *, int> groupOf;
   llvm::DenseMap<Operation *, int64_t> order;
   SmallVector<Operation *> loads, stores;
+  std::optional<Overlaps> loaded, stored;
 };
 } // namespace
 

@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/target/fusion/Math.h"
+#include "compiler/target/fusion/Overlaps.h"
 #include "compiler/target/fusion/Plan.h"
 #include "dialects/nn/EvenRows.h"
 #include "dialects/pipe/Pipe.h"
@@ -607,26 +608,25 @@ private:
           if (a != b)
             plan.units[b].after.push_back(a);
     };
+    const SmallVector<Operation *> stores = llvm::map_to_vector(
+        writers, [](const auto &writer) { return writer.first; });
+    const Overlaps stored(stores);
     for (auto &[load, units] : readers)
-      for (auto &[store, written] : writers) {
-        if (!mayAlias(load, store))
-          continue;
+      for (Operation *store : stored.with(load)) {
+        const SmallVector<int> &written = writers.find(store)->second;
         if (order[load] < order[store])
           before(units, written);
         else
           before(written, units);
       }
-    for (auto i = writers.begin(); i != writers.end(); ++i)
-      for (auto j = std::next(i); j != writers.end(); ++j) {
-        auto a = cast<pipe::StoreOp>(i->first),
-             b = cast<pipe::StoreOp>(j->first);
-        int64_t aEnd = a.getOffset() + a.bytes();
-        int64_t bEnd = b.getOffset() + b.bytes();
-        if (a.getRegion() == b.getRegion() &&
-            static_cast<int64_t>(a.getOffset()) < bEnd &&
-            static_cast<int64_t>(b.getOffset()) < aEnd)
-          before(i->second, j->second);
-      }
+    // Each with those behind it in `stores`.
+    llvm::SmallDenseSet<Operation *> passed;
+    for (auto &[store, units] : writers) {
+      passed.insert(store);
+      for (Operation *other : stored.with(store))
+        if (!passed.contains(other))
+          before(units, writers.find(other)->second);
+    }
   }
 
   TaskPlan &plan;

@@ -177,8 +177,6 @@ struct Spill {
 };
 llvm::SmallVector<Spill> chooseSpills(const KernelPlan &plan);
 
-/// Whether a load sees what a store writes, or the other way round.
-bool mayAlias(mlir::Operation *load, mlir::Operation *store);
 /// The strides by loop dimension of a value placed with `strides`.
 llvm::SmallVector<int64_t> loopStrides(const Group &group, mlir::Value value,
                                        llvm::ArrayRef<int64_t> strides);

@@ -328,23 +328,84 @@ TEST(WithinLimit, EqualOptionsAreTriedOnce) {
       EXPECT_FALSE(asked[i] == asked[j]) << j << " and " << i;
 }
 
-/// The first limit with a plan is not the least: strides that shrink go below.
-TEST(WithinLimit, ALimitThatIsSmallerThanTheFirstIsNamed) {
+/// The planner has not looked at all shapes when it names the least: plans
+/// below that are found, and the bytes of the plan are the need.
+TEST(WithinLimit, APlanBelowWhatThePlannerCallsTheLeastIsNamed) {
   CompileOptions options = automatic();
   options.strategy = "1f1b";
   auto attempt = [](const CompileOptions &) -> int { throw refusal(5120); };
   auto trial = [](const CompileOptions &o) -> Prospect {
-    return o.memoryLimit < 4600 ? throw refusal(5120)
-                                : Prospect{o.memoryLimit, 1};
+    for (const int64_t planned : {5100, 4900, 4700})
+      if (o.memoryLimit >= planned)
+        return {planned - 50, 1, planned};
+    throw refusal(5120);
   };
   try {
     withinLimit(options, attempt, trial);
     FAIL();
   } catch (const plan::NoFit &failure) {
-    // 5120, less a 16th, a 32nd, not a 64th, a 128th, not a 256th
     ASSERT_FALSE(failure.remedies.empty());
     EXPECT_EQ(failure.remedies.front().kind, plan::Remedy::Limit);
-    EXPECT_EQ(failure.remedies.front().amount, 4614);
+    EXPECT_EQ(failure.remedies.front().amount, 4650);
+  }
+}
+
+/// Whatever limit nothing fits under, the same need is named; and who has so
+/// much memory, or more, gets a plan, though the ways to it differ.
+TEST(WithinLimit, TheSameNeedIsNamedWhateverIsAsked) {
+  struct Known {
+    int64_t planned, bytes;
+  };
+  // The planner finds the largest it takes for what it is given.
+  const Known plans[] = {{700, 930},   {720, 905},   {760, 890},  {800, 990},
+                         {1000, 1180}, {1200, 1150}, {1300, 1600}};
+  for (const char *strategy : {"1f1b", "naive", "auto"}) {
+    const auto bytesOf = [&](const CompileOptions &o) {
+      const int64_t given = o.memoryLimit - o.memoryMargin;
+      const Known *found = nullptr;
+      for (const Known &one : plans)
+        if (one.planned <= given)
+          found = &one;
+      if (!found)
+        throw plan::NoFit("nothing fits", {{plan::Remedy::Limit, 700}}, "",
+                          given);
+      if (found->bytes > o.memoryLimit)
+        throw OverLimit{found->bytes, o.memoryLimit, 0, 1, 1, found->planned};
+      return *found;
+    };
+    std::set<int64_t> needs;
+    int64_t most = 0, made = 0;
+    for (int64_t limit = 100; limit < 1700; limit += 5) {
+      CompileOptions options = automatic();
+      options.strategy = strategy;
+      options.memoryLimit = limit;
+      const auto run = [&](const CompileOptions &asked) {
+        return withinLimit(
+            asked,
+            [&](const CompileOptions &o) {
+              EXPECT_LE(bytesOf(o).bytes, asked.memoryLimit);
+              return kMade;
+            },
+            [&](const CompileOptions &o) {
+              const Known found = bytesOf(o);
+              return Prospect{found.bytes, 1, found.planned};
+            });
+      };
+      try {
+        EXPECT_EQ(run(options), kMade);
+        ++made;
+      } catch (const plan::NoFit &failure) {
+        ASSERT_FALSE(failure.remedies.empty()) << limit;
+        ASSERT_EQ(failure.remedies.front().kind, plan::Remedy::Limit);
+        options.memoryLimit = failure.remedies.front().amount;
+        needs.insert(options.memoryLimit);
+        most = limit;
+        EXPECT_EQ(run(options), kMade) << limit;
+      }
+    }
+    ASSERT_EQ(needs.size(), 1u) << strategy;
+    EXPECT_LT(most, *needs.begin()) << strategy;
+    EXPECT_GT(made, 100) << strategy;
   }
 }
 

@@ -9,8 +9,8 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <cmath>
+#include <ctime>
 #include <functional>
 #include <limits>
 #include <map>
@@ -530,13 +530,12 @@ TEST(Planner, ThousandsOfNodesInUnderASecond) {
   Random random(3);
   PlanRequest r = requestFor(randomGraph(random, 4000), "1f1b", 8, 32);
   r.stages = 8;
-  auto began = std::chrono::steady_clock::now();
+  const std::clock_t began = std::clock(); // of this process alone
   PlanResult result = makePlan(r);
-  double seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - began)
-          .count();
+  const double seconds =
+      static_cast<double>(std::clock() - began) / CLOCKS_PER_SEC;
   EXPECT_EQ(result.stages.size(), 8u);
-  EXPECT_LT(seconds, 5.0); // a loaded machine; about 0.3 s on an idle one
+  EXPECT_LT(seconds, 3.0); // about 0.3 s where no other core's work slows it
   PlanResult again = makePlan(r);
   for (size_t s = 0; s < 8; ++s)
     EXPECT_EQ(result.stages[s].firstNode, again.stages[s].firstNode);

@@ -1,0 +1,74 @@
+//===- Devices.cpp - the devices that the options name --------------------===//
+#include "compiler/driver/Planning.h"
+
+#include "support/Failure.h"
+
+#include <algorithm>
+#include <sstream>
+#include <thread>
+#include <unistd.h>
+
+namespace pipec {
+
+/// Ranks in "NxM" or "M"; 1 when it cannot be read (gridTopology complains).
+static int countRanks(const std::string &grid) {
+  int64_t n = 1, m = 1;
+  char x = 0;
+  std::stringstream in(grid);
+  in >> n;
+  if (in >> x && !(in >> m))
+    m = 1;
+  return static_cast<int>(std::clamp<int64_t>(
+      std::clamp<int64_t>(n, 1, 1 << 20) * std::clamp<int64_t>(m, 1, 1 << 20),
+      1, 1 << 20));
+}
+
+/// Of the kernels that this machine runs (runtime/kernels/cpu/level).
+static int vectorBits() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl"))
+    return 512;
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    return 256;
+#endif
+  return 128;
+}
+
+static bool multipliesBf16() {
+#if defined(__x86_64__)
+  return vectorBits() == 512 && __builtin_cpu_supports("avx512bf16");
+#else
+  return false;
+#endif
+}
+
+/// The model of that name, which must be of the kind that the grid is for.
+static plan::DeviceModel deviceOf(const std::string &name, bool gpus) {
+  plan::DeviceModel device = plan::deviceModel(name);
+  if ((device.kind != "cpu") != gpus)
+    throw Failure(Exit::Usage,
+                  "--device " + name +
+                      (gpus ? " is no GPU: give its ranks with --cpus NxM"
+                            : " is a GPU: give their number with --gpus NxM"));
+  return device;
+}
+
+plan::Topology topologyOf(const CompileOptions &o) {
+  if (!o.clusterFile.empty())
+    return plan::readTopology(o.clusterFile);
+  if (!o.gpus.empty())
+    return plan::gridTopology(
+        o.gpus, deviceOf(o.device.empty() ? "h100-sxm" : o.device, true));
+  if (!o.device.empty())
+    return plan::gridTopology(o.cpus, deviceOf(o.device, false));
+  int64_t memory =
+      static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
+  int cores = std::max(1u, std::thread::hardware_concurrency());
+  return plan::shareCores(
+      plan::gridTopology(o.cpus,
+                         plan::nativeCpu(3.0, vectorBits(), memory,
+                                         countRanks(o.cpus), multipliesBf16())),
+      cores);
+}
+
+} // namespace pipec

@@ -1,0 +1,152 @@
+//===- Remedies.cpp - what would fit where nothing does -------------------===//
+#include "compiler/driver/Remedies.h"
+
+#include "report/Format.h"
+
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+#include <vector>
+
+namespace pipec {
+namespace {
+
+/// Other options, and the flags that say so.
+struct Change {
+  std::string flags;
+  CompileOptions options;
+};
+
+/// Fewer pieces of sequences have fewer messages under way.
+std::vector<Change> fewerPieces(const CompileOptions &options) {
+  std::vector<Change> changes;
+  for (int part = 2; part <= 8; part *= 2)
+    if (options.slices / part >= 2) {
+      changes.push_back(
+          {"--slices " + std::to_string(options.slices / part), options});
+      changes.back().options.slices = options.slices / part;
+    }
+  return changes;
+}
+
+/// Half as many samples, a quarter, an eighth: the largest comes first.
+std::vector<Change> smallerMicrobatches(const CompileOptions &options,
+                                        const std::string &dimension) {
+  std::vector<Change> changes;
+  const auto size = options.dims.find(dimension);
+  for (int64_t part = 2; part <= 8; part *= 2)
+    if (size != options.dims.end() && size->second >= part) {
+      Change change{"", options};
+      const int64_t samples = change.options.dims[dimension] /= part;
+      change.flags = "--dim " + dimension + "=" + std::to_string(samples);
+      changes.push_back(change);
+    }
+  return changes;
+}
+
+/// Of a strategy that keeps more of more microbatches.
+std::vector<Change> fewerMicrobatches(const CompileOptions &options) {
+  std::vector<Change> changes;
+  for (int part = 2; part <= 8; part *= 2)
+    if (options.strategy != "auto" && options.microbatches >= part) {
+      Change change{"", options};
+      change.options.microbatches /= part;
+      change.flags =
+          "--microbatches " + std::to_string(change.options.microbatches);
+      changes.push_back(change);
+    }
+  return changes;
+}
+
+/// What keeps activations is asked to choose.
+std::vector<Change> recomputation(const CompileOptions &options) {
+  if (options.recompute != "none" && options.recompute != "selective")
+    return {};
+  Change change{"--recompute auto", options};
+  change.options.recompute = "auto";
+  return {change};
+}
+
+std::vector<Change> otherStrategies(const CompileOptions &options) {
+  std::vector<Change> changes;
+  for (const char *strategy : kFrugalStrategies)
+    if (options.strategy != "auto" && options.strategy != strategy) {
+      changes.push_back({std::string("--strategy ") + strategy, options});
+      changes.back().options.strategy = strategy;
+    }
+  return changes;
+}
+
+/// As many as the planner believes to be enough, else twice and four times as
+/// many, in servers of the same size.
+std::vector<Change> moreDevices(const CompileOptions &options,
+                                const plan::NoFit &failure) {
+  const bool isGpus = !options.gpus.empty();
+  const std::string &grid = isGpus ? options.gpus : options.cpus;
+  std::vector<std::string> grids;
+  for (const plan::Remedy &remedy : failure.remedies)
+    if (remedy.kind == plan::Remedy::Devices)
+      grids.push_back(std::to_string(remedy.amount));
+  const size_t by = grid.find('x');
+  for (int64_t times : {2, 4}) {
+    const int64_t first = std::strtoll(grid.c_str(), nullptr, 10);
+    if (by == std::string::npos)
+      grids.push_back(std::to_string(first * times));
+    else if (first == 1)
+      grids.push_back(
+          "1x" + std::to_string(
+                     std::strtoll(grid.c_str() + by + 1, nullptr, 10) * times));
+    else
+      grids.push_back(std::to_string(first * times) + grid.substr(by));
+  }
+  std::vector<Change> changes;
+  for (const std::string &larger : grids)
+    if (!grid.empty() && options.replicas.empty() &&
+        options.stageFile.empty() && options.stages == "auto") {
+      changes.push_back({(isGpus ? "--gpus " : "--cpus ") + larger, options});
+      (isGpus ? changes.back().options.gpus : changes.back().options.cpus) =
+          larger;
+    }
+  return changes;
+}
+
+} // namespace
+
+plan::NoFit advised(const CompileOptions &options, const plan::NoFit &failure,
+                    const std::optional<Smallest> &smallest,
+                    const std::function<bool(const CompileOptions &)> &fits,
+                    const std::string &batch) {
+  if (smallest && smallest->bytes < 0) // the model is too large to try
+    return failure;
+  std::vector<plan::Remedy> remedies;
+  std::string shortage = failure.shortage, hint = failure.hint;
+  if (smallest) {
+    const int64_t bytes = smallest->bytes;
+    remedies.push_back({plan::Remedy::Limit, bytes});
+    if (failure.limit > 0)
+      shortage = "nothing fits in memory: the smallest plan found needs " +
+                 report::bytes(bytes) + " on a device, " +
+                 report::bytes(bytes - failure.limit) + " more than the " +
+                 report::bytes(failure.limit) + " there are";
+  }
+  for (const std::vector<Change> &kind :
+       {recomputation(options), otherStrategies(options),
+        fewerMicrobatches(options), smallerMicrobatches(options, batch),
+        fewerPieces(options), moreDevices(options, failure)})
+    for (const Change &change : kind) {
+      // All computed again is the least, but where a few stages alone are.
+      Change all = change;
+      if (all.options.recompute == "auto")
+        all.options.recompute = "full";
+      if (fits(all.options) ||
+          (all.options.recompute != change.options.recompute &&
+           fits(change.options))) {
+        remedies.push_back({plan::Remedy::Flags, 0, change.flags});
+        hint.clear(); // which only believes
+        break;
+      }
+    }
+  return plan::NoFit(shortage, remedies, hint, failure.limit);
+}
+
+} // namespace pipec

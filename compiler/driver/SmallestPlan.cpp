@@ -1,0 +1,130 @@
+//===- SmallestPlan.cpp - the plan that takes the least memory ------------===//
+#include "compiler/driver/SmallestPlan.h"
+
+#include <iterator>
+#include <limits>
+#include <string>
+#include <vector>
+
+namespace pipec {
+
+int64_t needOf(const plan::NoFit &failure) {
+  int64_t bytes = std::numeric_limits<int64_t>::max();
+  for (const plan::Remedy &remedy : failure.remedies)
+    if (remedy.kind == plan::Remedy::Limit)
+      bytes = remedy.amount;
+  return bytes;
+}
+
+CompileOptions Smallest::under(const CompileOptions &asked,
+                               int64_t limit) const {
+  CompileOptions same = options;
+  same.memoryLimit = asked.memoryLimit;
+  same.memoryMargin = limit - options.memoryLimit;
+  return same;
+}
+
+namespace {
+
+/// Sixtyfourths above what the planner calls the least that are given as well:
+/// its estimate orders plans of about the same size wrongly.
+constexpr int kAbove[] = {0, 1, 4, 16};
+/// Plans below what it calls the least that are looked for, one after the
+/// other: it has not looked at all shapes.
+constexpr int kMostBelow = 4;
+
+/// What the planner makes of a limit.
+struct Answer {
+  int64_t bytes = 0;   ///< of a plan; 0: there is none
+  int64_t planned = 0; ///< what it took the plan for, 0: not known
+  int64_t need = 0;    ///< what it asks for in place of the limit, 0: nothing
+};
+
+class Search {
+public:
+  explicit Search(const Trial &trial) : trial(trial) {}
+
+  /// All limits that follow from the options but for their own.
+  void look(CompileOptions options) {
+    options.memoryMargin = 0;
+    options.quick = true;
+    const int64_t least = ask(options, 1).need;
+    if (least == 0 || isHopeless(least))
+      return;
+    for (int share : kAbove)
+      ask(options, least + least / 64 * share);
+    int64_t given = least - 1;
+    for (int tries = 0; tries < kMostBelow && given > 0; ++tries) {
+      const Answer answer = ask(options, given);
+      const int64_t next = answer.need ? answer.need : answer.planned - 1;
+      if (next >= given || next <= 0)
+        return;
+      given = next;
+    }
+  }
+
+  std::optional<Smallest> best;
+
+private:
+  /// The planner takes a plan for a third too much at most.
+  bool isHopeless(int64_t least) const {
+    return best && least / 4 * 3 > best->bytes;
+  }
+
+  Answer ask(CompileOptions options, int64_t given) {
+    if (best && best->bytes < 0)
+      return {};
+    options.memoryLimit = given;
+    try {
+      const Prospect made = trial(options);
+      see(options, made.bytes);
+      return {made.bytes, made.planned, 0};
+    } catch (const OverLimit &over) {
+      see(options, over.bytes);
+      return {over.bytes, over.planned, 0};
+    } catch (const plan::NoFit &failure) {
+      const int64_t need = needOf(failure);
+      return {0, 0, need < std::numeric_limits<int64_t>::max() ? need : 0};
+    } catch (const Failure &failure) { // stages that it cannot have
+      if (failure.code != Exit::NoFit && failure.code != Exit::Usage)
+        throw;
+      return {};
+    }
+  }
+
+  void see(const CompileOptions &options, int64_t bytes) {
+    if (!best || bytes < best->bytes)
+      best = Smallest{options, bytes};
+  }
+
+  const Trial &trial;
+};
+
+} // namespace
+
+std::optional<Smallest> smallestPlan(const CompileOptions &options,
+                                     const Trial &trial) {
+  Search search(trial);
+  const bool isAuto = options.strategy == "auto";
+  std::vector<std::string> strategies = {options.strategy};
+  if (isAuto) // the last one keeps least
+    strategies.assign(std::rbegin(kFrugalStrategies),
+                      std::rend(kFrugalStrategies));
+  // Where the planner chooses, all computed again is mostly the least.
+  std::vector<std::string> recomputations = {options.recompute};
+  if (options.recompute == "auto")
+    recomputations.insert(recomputations.begin(), "full");
+  for (const std::string &strategy : strategies)
+    for (const std::string &recompute : recomputations)
+      for (const bool without : {false, true}) {
+        CompileOptions asked = options;
+        asked.strategy = strategy;
+        asked.ofAuto = isAuto;
+        asked.recompute = recompute;
+        asked.withoutWorkspace = without;
+        search.look(asked);
+      }
+  return search.best;
+}
+
+} // namespace pipec

@@ -1,0 +1,35 @@
+//===- SmallestPlan.h - the plan that takes the least memory ----*- C++ -*-===//
+#pragma once
+
+#include "compiler/driver/WithinLimit.h"
+#include "compiler/plan/Infeasible.h"
+
+#include <optional>
+
+namespace pipec {
+
+/// What takes part in `auto` and keeps little. No property of a row of
+/// Strategies.def says so: of a new row somebody has to. A name that goes away
+/// there goes away here (WithinLimitTest looks).
+inline constexpr const char *kFrugalStrategies[] = {"1f1b", "v-half", "v-min",
+                                                    "naive"};
+
+/// The limit that a refusal names, or the most where it names none.
+int64_t needOf(const plan::NoFit &failure);
+
+struct Smallest {
+  CompileOptions options; ///< of its trial: the limit is what it was given
+  int64_t bytes = 0;      ///< -1: the model is too large to be tried
+
+  /// What makes the same plan where the options leave it so much memory.
+  CompileOptions under(const CompileOptions &asked, int64_t limit) const;
+};
+
+/// The smallest plan that is found under the options' strategy (of `auto` those
+/// that keep little), whatever their limit: what is tried depends on what the
+/// planner says and on no limit, so that everyone whom it does not fit is told
+/// the same, and everyone else can have it. Nothing where there are no plans.
+std::optional<Smallest> smallestPlan(const CompileOptions &options,
+                                     const Trial &trial);
+
+} // namespace pipec
