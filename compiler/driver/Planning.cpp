@@ -113,16 +113,14 @@ static void splitWholeBackwards(schedule::Schedule &s) {
 }
 
 /// The planner's facts of a strategy that trains with `schedule`. On GPUs no
-/// update is taken back: where gradients are clipped a step ends with a
-/// barrier.
+/// update is taken back: every step ends with a barrier.
 static plan::StrategyFacts factsOf(const strategy::StrategyRow &row,
                                    const std::string &schedule,
                                    const plan::PlanRequest &request,
                                    int slices = 1) {
   plan::StrategyFacts facts = plan::strategyFacts(schedule, 0, slices);
-  const bool clipsOnGpus =
-      request.clips && request.topology.device.kind != "cpu";
-  facts.barrier = row.update != strategy::Update::Validated || clipsOnGpus;
+  facts.barrier = row.update != strategy::Update::Validated ||
+                  request.topology.device.kind != "cpu";
   return facts;
 }
 

@@ -4,7 +4,9 @@ import importlib.util
 import os
 import re
 import shutil
+import signal
 import subprocess
+import time
 import unittest
 
 from pipeline import BIN, CANNOT_WRITE, MODELS, SOURCE, UNAVAILABLE, USAGE, Golden, PipelineTest, call
@@ -118,7 +120,8 @@ class GpuCode(PipelineTest):
         """Forward and gradients keep to registers, also where the last tile has rows behind the end."""
         for size in (64, 128):
             for causal in (True, False):
-                for length, precision in ((1024, "bf16"), (1024, "fp32"), (1000, "bf16" if size == 64 else "fp32")):
+                lengths = [(1024, "bf16"), (1024, "fp32"), (1000, "bf16"), *([(1000, "fp32")] if size == 128 else [])]
+                for length, precision in lengths:
                     with self.subTest(size=size, causal=causal, length=length, precision=precision):
                         folder = self.attention(size, length, causal)
                         process = call("pipec", folder / "model.onnx", "--gpus", "1", "--stages", "1", "--dim",
@@ -129,6 +132,39 @@ class GpuCode(PipelineTest):
                         # Forward, the gradient of queries, that of keys and values.
                         self.assertEqual(sum("ex2.approx" in part for part in text.split(".visible .entry")), 3)
                         self.check_ptx(text, True)
+
+    def rows(self, widths, length=64):
+        """A folder with sums of embeddings and both kinds of normalizations over rows of these lengths."""
+        large = self.large_models()
+        m = large.Model(20)
+        m.inputs.append(("ids", large.INT64, ["batch", length]))
+        total = None
+        for width in widths:
+            name = "of %d " % width
+            weight = lambda what, *shape: m.weight(name + what, *shape)
+            x = m.op("Add", m.op("Gather", weight("words", 100, width), "ids"), weight("places", length, width))
+            y = m.op("LayerNormalization", x, weight("scale", width), weight("shift", width), axis=-1, epsilon=1e-5)
+            x = m.op("Add", x, m.linear(m.op("Gelu", m.linear(y, name + "in", width, 64)), name + "out", 64, width))
+            y = m.op("LayerNormalization", x, weight("scale 2", width), weight("shift 2", width), axis=-1, epsilon=1e-5)
+            x = m.op("Add", x, m.linear(y, name + "mid", width, width, bias=False))
+            mean = m.op("ReduceMean", m.op("Mul", x, x), m.ints(-1), keepdims=1)
+            y = m.op("Div", x, m.op("Sqrt", m.op("Add", mean, m.scalar(1e-5))))
+            y = m.linear(m.op("Mul", y, weight("scale 3", width)), name + "last", width, 64, bias=False)
+            total = m.op("Add", total, y) if total else y
+        m.outputs.append((total, large.FLOAT, ["batch", length, 64]))
+        folder = self.fresh()
+        m.save(folder)
+        return folder
+
+    def test_registers_of_rows(self):
+        """Sums over the rows of GPT-2, BERT, Llama and others keep to registers, forward and gradients."""
+        folder = self.rows((768, 1024, 1536, 4096))
+        for precision in ("bf16", "fp32"):
+            process = call("pipec", folder / "model.onnx", "--gpus", "1", "--stages", "1", "--dim", "batch=8", "--loss",
+                           "mse", "--optimizer", "sgd:lr=0.1", "--precision", precision, "--memory-limit", "4096GiB",
+                           "--emit", "ptx", "-o", folder / "ptx")
+            self.check_exit(process, 0)
+            self.check_ptx((folder / "ptx").read_text(), False)
 
     @unittest.skipUnless(PTXAS, "no ptxas")
     def test_cubins(self):
@@ -208,6 +244,31 @@ class GpuCode(PipelineTest):
         process = subprocess.run([*words, "--emit", "ptx"], capture_output=True, text=True, env=bare)
         self.check_exit(process, UNAVAILABLE)
         self.assertIn("libdevice.10.bc", process.stderr)
+
+    @unittest.skipUnless(PTXAS, "no ptxas")
+    def test_a_killed_compile(self):
+        """What it leaves while ptxas runs goes with the next one."""
+        toolkit, scratch = self.fresh(), self.fresh()
+        (toolkit / "bin").mkdir(parents=True)
+        scratch.mkdir()
+        slow = toolkit / "bin" / "ptxas"
+        slow.write_text("#!/bin/sh\nexec sleep 300\n")
+        slow.chmod(0o755)
+        golden = Golden("mlp")
+        words = [BIN / "pipec", golden.model, *golden.arguments("sgd"), "--gpus", "1", "--stages", "1", "--emit", "cubin",
+                 "-o", self.folder / "cubin"]
+        job = subprocess.Popen(words, env=dict(os.environ, CUDA_HOME=str(toolkit), TMPDIR=str(scratch)),
+                               start_new_session=True)
+        self.addCleanup(os.killpg, job.pid, signal.SIGKILL)
+        until = time.monotonic() + 120
+        while time.monotonic() < until and not list(scratch.glob("pipec-cuda-*/kernels.ptx")):
+            time.sleep(0.05)
+        job.kill()
+        job.wait()
+        self.assertEqual(len(list(scratch.iterdir())), 1)
+        process = subprocess.run(words, capture_output=True, text=True, env=dict(os.environ, TMPDIR=str(scratch)))
+        self.check_exit(process, 0)
+        self.assertEqual(list(scratch.iterdir()), [])
 
     def test_is_for_gpus(self):
         golden = Golden("mlp")

@@ -17,11 +17,17 @@ import large_models
 
 
 class EvenRows(GpuTest):
-    def odd_gpt(self, vocabulary, length):
-        """A GPT over so many words, as a model of test/models."""
+    def odd_gpt(self, vocabulary, length, used=None):
+        """A GPT over so many words, as a model of test/models. `used`: only so many logits, the last ones."""
         folder = self.fresh()
         shape = dict(layers=1, width=32, heads=2, length=length, vocabulary=vocabulary)
-        large_models.gpt3(**shape).save(folder)
+        model = large_models.gpt3(**shape)
+        if used:
+            shape["vocabulary"] = used
+            (logits, kind, sizes), = model.outputs
+            part = model.op("Slice", logits, model.ints(vocabulary - used), model.ints(vocabulary), model.ints(2))
+            model.outputs = [(part, kind, [*sizes[:-1], used])]
+        model.save(folder)
         gpu_check.write_weights(folder, (folder / "weights.bin").stat().st_size // 4)
         with mock.patch.object(gpu_check, "GPT2", shape):
             gpu_check.write_tokens(folder / "input_ids.npy", 16)
@@ -59,25 +65,33 @@ class EvenRows(GpuTest):
                     self.assertEqual({bytes for bytes in rows if bytes % 16}, {268})
                     self.assertIn(272 if precision == "fp32" else 144, rows)
 
-    def test_sums_over_odd_rows(self):
-        """Logits with gaps and, where the loss is another stage's and they are sent, without: sums of one order."""
-        golden = self.odd_gpt(4099, 16)
-        for precision in ("fp32", "bf16"):
-            alone = None
-            for cut in (None, 22, 16, 10):  # nodes of the last stage
-                words = ["1", "--stages", "1"]
-                if cut:
-                    file = self.fresh(".json")
-                    file.write_text(json.dumps({"stages": [{"first_node": 0}, {"first_node": last - cut}]}))
-                    words = ["1x2", "--stage-file", file]
-                plan = self.compile_for(golden, *words, "--strategy", "1f1b", "--precision", precision)
+    def check_cuts(self, golden, precision, cuts):
+        """The same losses where the last stage has so many nodes; `cuts` says how many numbers a token are sent."""
+        alone = None
+        for cut, numbers in ((None, 0), *cuts):
+            words = ["1", "--stages", "1"]
+            if cut is not None:
+                file = self.fresh(".json")
+                file.write_text(json.dumps({"stages": [{"first_node": 0}, {"first_node": last - cut}]}))
+                words = ["1x2", "--stage-file", file]
+            plan = self.compile_for(golden, *words, "--strategy", "1f1b", "--precision", precision)
+            with self.subTest(precision=precision, cut=cut):
                 sent = [edge["bytes"] for edge in read_plan(plan)["edges"]]
-                self.assertEqual(2 * 16 * 4099 * 4 in sent, cut is not None)
+                if cut is not None:
+                    self.assertIn(2 * 16 * numbers * 4, sent)
                 losses = self.run_gpu(plan, golden, "--steps", 3).losses
                 last = read_plan(plan)["stages"][-1]["last_node"]
                 alone = alone or losses
-                with self.subTest(precision=precision, cut=cut):
-                    self.assertEqual(losses, alone)
+                self.assertEqual(losses, alone)
+
+    def test_sums_over_odd_rows(self):
+        """Logits with gaps and, where the loss is another stage's and they are sent, without: sums of one order."""
+        for precision in ("fp32", "bf16"):
+            self.check_cuts(self.odd_gpt(4099, 16), precision, [(22, 4099), (16, 4099), (10, 4099)])
+
+    def test_sums_over_a_part_of_odd_rows(self):
+        """Rows that begin anywhere, and the same ones sent on their own, among others of labels: sums of one order."""
+        self.check_cuts(self.odd_gpt(67, 16, used=64), "fp32", [(22, 64), (8, 1)])
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
-"""Pipedream on GPUs, and zero-bubble strategies that clip; on stand-ins of NVIDIA's libraries."""
+"""Pipedream and zero-bubble strategies on GPUs; on stand-ins of NVIDIA's libraries."""
 import unittest
+from unittest import mock
 
 from gpu_test import GpuTest
 from pipeline import Golden, read_plan
@@ -63,9 +64,10 @@ class PipeDream(GpuTest):
         self.assertEqual(self.run_gpu(plan, golden, "--steps", 7, "--resume", folder).losses, run.losses[4:])
 
 
-class Clipping(GpuTest):
-    def test_steps_end_with_a_barrier(self):
-        """What takes updates back on processors waits for the norm on GPUs: the same numbers."""
+class ZeroBubble(GpuTest):
+    """What takes updates back on processors ends its steps with a barrier on GPUs: the same numbers."""
+
+    def test_clipping(self):
         golden = Golden("mlp")
         words = ("--strategy", "zb-h2", "--clip-norm", "0.5", "--stages", "2")
         plan = self.compile_for(golden, "1x2", *words)
@@ -75,6 +77,19 @@ class Clipping(GpuTest):
         self.assertTrue(read_plan(cpu)["strategy"]["post_validation"])
         for one, two in zip(got, self.train(cpu, golden.data, 5, "--transport", "inproc").losses):
             self.assertAlmostEqual(one, two, delta=1e-5 * abs(one))
+
+    def test_ranks_with_as_many_first_forwards(self):
+        """Two microbatches on three ranks: none may wait for an update in the middle of a step."""
+        golden = Golden("mlp")
+        words = golden.arguments("sgd:lr=0.05")
+        words[words.index("--microbatches") + 1] = "2"
+        losses = []
+        with mock.patch.object(golden, "arguments", lambda optimizer: words):
+            for ranks in (1, 3):
+                plan = self.compile_for(golden, "1x%d" % ranks, "--stages", ranks, "--strategy", "zb-h1")
+                self.assertFalse(read_plan(plan)["strategy"]["post_validation"])
+                losses.append(self.run_gpu(plan, golden, "--steps", 3, "--timeout", 20).losses)
+        self.assertEqual(*losses)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 #include "compiler/target/cuda/Threads.h"
 #include "compiler/target/native/Codegen.h"
 #include "support/Failure.h"
+#include "support/ScratchFolder.h"
 
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
@@ -14,11 +15,12 @@
 #include "llvm/Linker/Linker.h"
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Support/FileSystem.h"
-#include "llvm/Support/FileUtilities.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Program.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
+
+#include <filesystem>
 
 using namespace mlir;
 using namespace pipec;
@@ -99,25 +101,39 @@ constexpr llvm::StringLiteral kPasses =
     "instcombine<no-verify-fixpoint>),globaldce";
 
 /// Blocks of more than a warp and up to so many threads fit several times
-/// without spills.
+/// without spills, if their kernel does not say otherwise.
 constexpr int64_t kOrdinaryThreads = 256;
 
-/// Launch bounds of the kernels, taken off their functions.
-static std::map<std::string, int64_t> takeThreads(ModuleOp device) {
-  std::map<std::string, int64_t> threads;
+namespace {
+/// Launch bounds of a kernel.
+struct Bounds {
+  int64_t threads, leastBlocks; ///< 0: as ptxas likes
+};
+} // namespace
+
+/// Taken off the kernels' functions.
+static std::map<std::string, Bounds> takeBounds(ModuleOp device) {
+  std::map<std::string, Bounds> bounds;
   for (auto function : device.getOps<func::FuncOp>())
-    if (auto attr = function->getAttrOfType<IntegerAttr>(kThreadsAttr)) {
-      threads[function.getName().str()] = attr.getInt();
+    if (auto threads = function->getAttrOfType<IntegerAttr>(kThreadsAttr)) {
+      const int64_t count = threads.getInt();
+      // Left alone, ptxas spills registers so that more large blocks fit, or
+      // more of a warp than their shared memory lets in (attention in f32).
+      int64_t least = count > kOrdinaryThreads || count <= kWarp;
+      if (auto said = function->getAttrOfType<IntegerAttr>(kLeastBlocksAttr))
+        least = said.getInt();
+      bounds[function.getName().str()] = {count, least};
       function->removeAttr(kThreadsAttr);
+      function->removeAttr(kLeastBlocksAttr);
     }
-  return threads;
+  return bounds;
 }
 
 FailureOr<std::string> cuda::compileToPtx(ModuleOp device,
                                           const Toolkit &toolkit, bool wantsPtx,
                                           std::string *llvmText) {
   Location loc = device.getLoc();
-  std::map<std::string, int64_t> threads = takeThreads(device);
+  const std::map<std::string, Bounds> bounds = takeBounds(device);
   auto machine = createMachine(loc);
   if (failed(machine) || failed(native::lowerToLlvm(device)))
     return failure();
@@ -128,14 +144,12 @@ FailureOr<std::string> cuda::compileToPtx(ModuleOp device,
     return failure();
   code->setTargetTriple((*machine)->getTargetTriple());
   code->setDataLayout((*machine)->createDataLayout());
-  for (const auto &[name, count] : threads) {
+  for (const auto &[name, bound] : bounds) {
     llvm::Function *kernel = code->getFunction(name);
     kernel->setCallingConv(llvm::CallingConv::PTX_Kernel);
-    kernel->addFnAttr("nvvm.maxntid", std::to_string(count));
-    // Left alone, ptxas spills registers so that more large blocks fit, or more
-    // of a warp than their shared memory lets in (attention in f32).
-    if (count > kOrdinaryThreads || count <= kWarp)
-      kernel->addFnAttr("nvvm.minctasm", "1");
+    kernel->addFnAttr("nvvm.maxntid", std::to_string(bound.threads));
+    if (bound.leastBlocks)
+      kernel->addFnAttr("nvvm.minctasm", std::to_string(bound.leastBlocks));
     kernel->addFnAttr(llvm::Attribute::NoUnwind);
   }
   native::optimize(*code, **machine, kPasses);
@@ -160,61 +174,58 @@ FailureOr<std::string> cuda::compileToPtx(ModuleOp device,
   return std::string(text.begin(), text.end());
 }
 
-namespace {
-[[noreturn]] void cannotMake(const std::string &why) {
+[[noreturn]] static void cannotMake(const std::string &why) {
   throw Failure(Exit::CannotWrite,
                 "cannot write a temporary file: " + why +
                     "; ptxas needs one: set TMPDIR to a folder where this user "
                     "may write");
 }
 
-/// A file that goes away with this.
-struct TemporaryFile {
-  llvm::SmallString<128> path;
-  std::optional<llvm::FileRemover> remover;
+/// For one call of ptxas.
+static std::unique_ptr<ScratchFolder> temporaryFolder() {
+  try {
+    return std::make_unique<ScratchFolder>(
+        std::filesystem::temp_directory_path().string(), "pipec-cuda");
+  } catch (const std::filesystem::filesystem_error &error) {
+    cannotMake(error.code().message());
+  } catch (const Failure &failure) {
+    cannotMake(failure.what());
+  }
+}
 
-  void create(StringRef suffix) {
-    if (auto error =
-            llvm::sys::fs::createTemporaryFile("pipec-cuda", suffix, path))
-      cannotMake(error.message());
-    remover.emplace(path);
-  }
-  std::string read() const {
-    auto buffer = llvm::MemoryBuffer::getFile(path);
-    return buffer ? (*buffer)->getBuffer().str() : std::string();
-  }
-};
-} // namespace
+static std::string textOf(const std::string &path) {
+  auto buffer = llvm::MemoryBuffer::getFile(path);
+  return buffer ? (*buffer)->getBuffer().str() : std::string();
+}
 
 FailureOr<std::string> cuda::assemble(Location loc, const std::string &ptx,
                                       int chip, const Toolkit &toolkit,
                                       std::string &report) {
-  TemporaryFile input, output, log;
-  input.create("ptx");
-  output.create("cubin");
-  log.create("log");
+  const std::unique_ptr<ScratchFolder> folder = temporaryFolder();
+  const std::string input = *folder / "kernels.ptx",
+                    output = *folder / "kernels.cubin", log = *folder / "log";
   {
     std::error_code error;
-    llvm::raw_fd_ostream os(input.path, error);
+    llvm::raw_fd_ostream os(input, error);
     os << ptx;
     os.close();
     if (error || os.has_error()) {
       os.clear_error();
-      cannotMake(input.path.str().str());
+      cannotMake(input);
     }
   }
   std::string architecture = "-arch=sm_" + std::to_string(chip);
   StringRef arguments[] = {toolkit.ptxas, architecture, "-v",
-                           input.path,    "-o",         output.path};
-  std::optional<StringRef> redirects[] = {StringRef(""), StringRef(log.path),
-                                          StringRef(log.path)};
+                           input,         "-o",         output};
+  std::optional<StringRef> redirects[] = {StringRef(""), StringRef(log),
+                                          StringRef(log)};
   std::string error;
   int code = llvm::sys::ExecuteAndWait(toolkit.ptxas, arguments, std::nullopt,
                                        redirects, 0, 0, &error);
-  std::string text = log.read();
+  std::string text = textOf(log);
   if (code != 0)
     return emitError(loc, "ptxas failed: ")
            << (text.empty() ? error : StringRef(text).trim().str());
   report += text;
-  return output.read();
+  return textOf(output);
 }

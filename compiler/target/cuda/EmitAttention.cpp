@@ -28,6 +28,9 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr int64_t kSharedLimit = 48 * 1024;
 /// Sums of a thread that leave room for all else in 255 registers.
 constexpr int64_t kMostSums = 160;
+/// Forward kernels in bf16 of wider heads take more registers than the 128 that
+/// ptxas aims at for sm_80, and misses: 168 are enough, for three blocks.
+constexpr int64_t kNarrowHead = 64, kWideBlocks = 3;
 
 /// What a kernel holds: tiles of its own rows and of the others', results as
 /// wide as a head and scores, and numbers of each of the others' rows.
@@ -372,6 +375,8 @@ AttentionEmitter::keepRows(nn::AttentionOp op, const Values &running) {
 KernelCode AttentionEmitter::forward(nn::AttentionOp op) {
   begin({1, 2, 1, 1});
   const int64_t size = call.padded();
+  if (size > kNarrowHead && call.element.isBF16())
+    k.setLeastBlocks(kWideBlocks);
   Tile ofQ = k.newTile(tiling.rows(), size),
        ofK = k.newTile(tiling.others, size),
        ofV = k.newTile(tiling.others, size);

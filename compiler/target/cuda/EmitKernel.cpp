@@ -16,6 +16,8 @@ using nn::tensorType;
 constexpr int64_t kThreads = 256;
 /// The widest access, in bytes.
 constexpr int64_t kWidest = 16;
+/// Lanes of a row's sums: 16 bytes of f32. Part of the result's bits.
+constexpr int64_t kSumLanes = 4;
 /// Most points of a thread that are unrolled, and most values that they keep.
 constexpr int64_t kMostUnrolled = 8, kMostKept = 64;
 constexpr int64_t kMostUnrolledOps = 512;
@@ -75,28 +77,30 @@ FailureOr<KernelCode> KernelEmitter::run() {
 
 /// Not where others count on whole points alone.
 bool KernelEmitter::mayHaveTail(int64_t least) const {
-  return plan.lane >= least && plan.walk.empty() && columnOps.empty() &&
+  return plan.lane >= least && plan.walk.empty() &&
+         (columnOps.empty() || !plan.nest.rowReductions.empty()) &&
          llvm::none_of(plan.leaves, [](const auto &leaf) {
            return leaf.second.kind == Leaf::Partials;
          });
 }
 
+/// The lanes of a row's sums follow from its length alone: where its operands
+/// lie, and what else the kernel does, is another matter where the program is
+/// cut elsewhere.
+void KernelEmitter::chooseSumWidth() {
+  width = kSumLanes;
+  if (!mayHaveTail(kTailSums))
+    while (plan.lane % width)
+      width /= 2;
+  tail = plan.lane % width;
+}
+
 /// As many lanes as fill 16 bytes of the widest operand, if at least half of
-/// the operands can be accessed so. Sums over long rows that do not divide have
-/// an order that depends on nothing but the shape: their operands lie with gaps
-/// in one program and without in another that is cut elsewhere.
+/// the operands can be accessed so.
 void KernelEmitter::chooseWidth() {
-  if (!plan.nest.rowReductions.empty() && mayHaveTail(kTailSums)) {
-    int64_t bytes = 4;
-    for (nn::ReduceOp op : plan.nest.rowReductions)
-      bytes = std::max(bytes, elementBytes(accumulatorType(
-                                  tensorType(op.getX()).getElementType())));
-    width = kWidest / bytes;
-    tail = plan.lane % width;
-    if (tail)
-      return;
-  }
-  const bool ends = plan.nest.rowReductions.empty() && mayHaveTail(kTailLanes);
+  if (!plan.nest.rowReductions.empty())
+    return chooseSumWidth();
+  const bool ends = mayHaveTail(kTailLanes);
   SmallVector<const Access *> contiguous;
   auto consider = [&](const Access &access) {
     if (access.strides.back() == 1)
@@ -137,6 +141,8 @@ void KernelEmitter::setShape(int64_t blocks, int64_t threads) {
   code.blocks = blocks;
   code.threads = threads;
   code.function->setAttr(kThreadsAttr, b.getI64IntegerAttr(threads));
+  if (!plan.nest.rowReductions.empty()) // what a thread has of a row stays
+    code.function->setAttr(kLeastBlocksAttr, b.getI64IntegerAttr(1));
 }
 
 int64_t KernelEmitter::share() const {
@@ -527,9 +533,8 @@ void KernelEmitter::placePartials(Value chunk) {
 
 /// The sums of a thread's columns are its own, in memory or in registers.
 void KernelEmitter::clearPartials() {
-  Running none = columnIdentities();
   forPoints({}, [&](Running &) {
-    for (auto [value, access] : llvm::zip_equal(none, partials))
+    for (auto [value, access] : llvm::zip_equal(columnIdentities(), partials))
       storeAt(access, value);
   });
 }

@@ -7,6 +7,9 @@ namespace pipec::cuda {
 
 /// The number of threads of a block, on a kernel's function.
 constexpr llvm::StringLiteral kThreadsAttr = "cuda.threads";
+/// How many of its blocks have to run at a time: a bound for registers in place
+/// of what ptxas makes up, which spills.
+constexpr llvm::StringLiteral kLeastBlocksAttr = "cuda.least_blocks";
 /// Shared memory of every kernel; how much is said at launch.
 constexpr llvm::StringLiteral kSharedMemory = "pipec_shared";
 

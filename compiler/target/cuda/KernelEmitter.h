@@ -36,6 +36,7 @@ private:
 
   // Set-up
   void chooseWidth();
+  void chooseSumWidth();
   mlir::LogicalResult checkSize();
   void beginFunction();
   void setShape(int64_t blocks, int64_t threads);

@@ -33,6 +33,10 @@ void PlainKernel::beginBlocks(int64_t blocks, int64_t threads) {
   code.function->setAttr(kThreadsAttr, b.getI64IntegerAttr(threads));
 }
 
+void PlainKernel::setLeastBlocks(int64_t blocks) {
+  code.function->setAttr(kLeastBlocksAttr, b.getI64IntegerAttr(blocks));
+}
+
 Value PlainKernel::beginItems(int64_t total, int64_t threads) {
   beginBlocks(llvm::divideCeil(total, threads), threads);
   Value item = add(times(wide(blockNumber(b)), threads), wide(threadNumber(b)));

@@ -34,6 +34,8 @@ public:
   Value beginItems(int64_t total, int64_t threads = 256);
   /// `blocks` blocks without guards.
   void beginBlocks(int64_t blocks, int64_t threads);
+  /// So many blocks at a time: ptxas keeps to the registers that leaves them.
+  void setLeastBlocks(int64_t blocks);
   KernelCode finish();
 
   Value argument(int i) { return code.function.getArgument(i); }

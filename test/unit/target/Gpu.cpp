@@ -118,6 +118,39 @@ TEST(Gpu, UnevenRows) {
   }
 }
 
+// The order of a row's sum follows from its length: it has the same bits where
+// nothing is aligned, and beside operands of which fewer fit into 16 bytes.
+TEST(Gpu, RowsHaveTheSameSumsAnywhere) {
+  for (int length : {64, 4099}) {
+    auto of = [&](const char *rows) {
+      return rows + ("x" + std::to_string(length)) + "xf32";
+    };
+    StageText t;
+    t.load("x", "in", "11x" + std::to_string(length + 3) + "xf32")
+        .load("more", "in", of("5"))
+        .load("ids", "in", "11x" + std::to_string(length) + "xi64");
+    t.op("part", "slice", {"x"}, of("11"),
+         "{starts = array<i64: 0, 3>, strides = array<i64: 1, 1>}")
+        .reduce("there", "sum", "part", "1", "11x1xf32")
+        .op("rows", "concat", {"part", "more"}, of("16"), "{axis = 0 : i64}")
+        .op("dense", "slice", {"rows"}, of("11"),
+            "{starts = array<i64: 0, 0>, strides = array<i64: 1, 1>}")
+        .reduce("here", "sum", "dense", "1", "11x1xf32")
+        .op("numbers", "cast", {"ids"}, of("11"))
+        .op("none", "sub", {"numbers", "numbers"})
+        .op("same", "add", {"part", "none"})
+        .reduce("beside", "sum", "same", "1", "11x1xf32");
+    t.op("first", "sub", {"there", "here"}).store("first", "out");
+    t.op("second", "sub", {"beside", "here"}).store("second", "out");
+    StageRunner gpu(t.stage(), {}, "cuda");
+    ASSERT_TRUE(gpu.ok());
+    Memory memory = gpu.randomMemory(3);
+    gpu.run("forward", memory);
+    for (const char byte : memory[PIPEC_OUT])
+      EXPECT_EQ(byte, 0) << length;
+  }
+}
+
 TEST(Gpu, IndexOutOfRange) {
   StageText t;
   t.load("x", "in", "4x8xf32").load("ids", "in", "10xi64");
