@@ -14,6 +14,9 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
+/// No file of ours is: millions of brackets are a mistake, or meant to be slow.
+constexpr int kDeepest = 500;
+
 size_t linesBefore(const std::string &text, size_t offset) {
   offset = std::min(offset, text.size());
   return 1 + static_cast<size_t>(std::count(
@@ -65,7 +68,6 @@ std::string reasonOf(const std::exception &e) {
 } // namespace
 
 size_t ParsedJson::lineOf(const Json &value) const {
-  // An explicit stack: a document may be nested more deeply than calls can be.
   size_t number = 0;
   std::vector<const Json *> open{&root};
   while (!open.empty()) {
@@ -103,8 +105,12 @@ ParsedJson parseJson(const std::string &text, const std::string &origin,
   auto fail = [&](size_t line, const std::string &reason) {
     return Failure(code, origin + ":" + std::to_string(line) + ": " + reason);
   };
-  auto watch = [&](int, Json::parse_event_t event, Json &value) {
+  auto watch = [&](int depth, Json::parse_event_t event, Json &value) {
     using Event = Json::parse_event_t;
+    if (depth > kDeepest)
+      throw fail(lineOfValue(text, values), "values are nested more than " +
+                                                std::to_string(kDeepest) +
+                                                " deep");
     switch (event) {
     case Event::object_start:
       names.emplace_back();

@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <memory>
 #include <numeric>
 
 namespace pipec {
@@ -393,31 +394,73 @@ static std::vector<Decision> contenders(const CompileOptions &o,
   return asked;
 }
 
-/// The fastest of the synchronous strategies.
+/// Contenders for one cluster, as the planner asks for their plans.
+struct Field {
+  std::vector<Decision> asked;
+  std::vector<plan::PlanRequest> requests;
+  plan::PlanFunction plan;
+  plan::BoundFunction bound;
+
+  Field(const CompileOptions &o, const plan::CostGraph &graph,
+        const ModelFacts &facts)
+      : asked(contenders(o, graph, facts)) {
+    for (const Decision &d : asked)
+      requests.push_back(d.request);
+    plan = [&](size_t i, plan::PlanRequest request) {
+      findRepeats(o, facts, asked[i].recompute, request.graph);
+      if (!isSearched(*asked[i].strategy)) {
+        plan::PlanResult result = plan::makePlan(request);
+        return plan::OrderedPlan{std::move(request), std::move(result)};
+      }
+      Decision d = asked[i];
+      d.request = std::move(request);
+      d = decideSearched(o, d);
+      return plan::OrderedPlan{std::move(d.request), std::move(d.result)};
+    };
+    // A searched order may end up on another cut than the one asked with.
+    bound = [&](size_t i) {
+      return isSearched(*asked[i].strategy) ? 0 : plan::stepBound(requests[i]);
+    };
+  }
+  Field(const Field &) = delete;
+  Field &operator=(const Field &) = delete;
+};
+
+/// The least that a plan takes whatever its schedule.
+static double leastWork(const plan::CostGraph &graph, int devices,
+                        int microbatches) {
+  double seconds = 0;
+  for (const plan::CostNode &node : graph.nodes)
+    seconds += node.forwardSeconds + node.backwardInputSeconds +
+               node.backwardWeightSeconds;
+  return seconds * microbatches / devices;
+}
+
+/// The fastest of the synchronous strategies, on all devices or, where links
+/// cost more than devices bring, on half of them, a quarter …: with more of
+/// them a plan is never slower.
 static Decision decideBest(const CompileOptions &o,
                            const plan::CostGraph &graph,
                            const ModelFacts &facts) {
-  std::vector<Decision> asked = contenders(o, graph, facts);
-  std::vector<plan::PlanRequest> requests;
-  for (const Decision &d : asked)
-    requests.push_back(d.request);
-  auto plan = [&](size_t i, plan::PlanRequest request) {
-    findRepeats(o, facts, asked[i].recompute, request.graph);
-    if (!isSearched(*asked[i].strategy)) {
-      plan::PlanResult result = plan::makePlan(request);
-      return plan::OrderedPlan{std::move(request), std::move(result)};
-    }
-    Decision d = asked[i];
-    d.request = std::move(request);
-    d = decideSearched(o, d);
-    return plan::OrderedPlan{std::move(d.request), std::move(d.result)};
-  };
-  // A searched order may end up on another cut than the one asked with.
-  auto bound = [&](size_t i) {
-    return isSearched(*asked[i].strategy) ? 0 : plan::stepBound(requests[i]);
-  };
-  plan::StrategyChoice choice = plan::chooseStrategy(requests, plan, bound);
-  Decision d = std::move(asked[choice.chosen]);
+  auto field = std::make_unique<Field>(o, graph, facts);
+  plan::StrategyChoice choice =
+      plan::chooseStrategy(field->requests, field->plan, field->bound);
+  Decision d = std::move(field->asked[choice.chosen]);
+  field.reset();
+  const bool isFree = o.stages == "auto" && o.stageFile.empty() &&
+                      o.replicas.empty() && !o.quick &&
+                      !choice.face.starts.empty();
+  ModelFacts fewer = facts;
+  while (isFree) {
+    std::optional<plan::Topology> part = plan::partOf(fewer.topology);
+    if (!part || leastWork(graph, part->devices(), o.microbatches) >
+                     choice.result.stepSeconds)
+      break;
+    fewer.topology = std::move(*part);
+    Field parts(o, graph, fewer);
+    if (plan::chooseOnFewer(parts.requests, choice, parts.plan, parts.bound))
+      d = std::move(parts.asked[choice.chosen]);
+  }
   d.request = std::move(choice.request);
   d.result = std::move(choice.result);
   d.schedule = isSearched(*d.strategy) ? foundOrder(d) : scheduleFor(d);

@@ -1,15 +1,16 @@
 #include "compiler/plan/Choose.h"
 
 #include "compiler/plan/Baselines.h"
+#include "compiler/plan/BehindText.h"
 #include "compiler/plan/PeakBytes.h"
 #include "compiler/plan/StableOrder.h"
 #include "compiler/plan/StepBound.h"
-#include "report/Format.h"
 #include "support/Failure.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 #include <optional>
 
 namespace pipec::plan {
@@ -19,6 +20,10 @@ namespace {
 /// Devices up to which the winner is searched for with all effort: on 1,024
 /// GPT-3 takes as long for one strategy as for the comparison.
 constexpr int kSmallCluster = 32;
+
+/// Little effort leaves a plan by so much slower than much of it, at most: what
+/// is further behind on a part of the devices is not searched in earnest.
+constexpr double kWithinReach = 1.1;
 
 /// Steps of strategies without a barrier are microbatches: compare those.
 double perMicrobatch(const PlanRequest &request, double stepSeconds) {
@@ -39,45 +44,37 @@ struct Candidate {
   PlanResult result;
 };
 
-/// What a user sees of a plan: who has the same and takes as long is its twin
-/// under another name.
-struct Face {
-  size_t index;
-  double seconds; ///< a microbatch
-  double stepSeconds;
-  std::vector<size_t> starts;
-  std::vector<int> replicas;
-  std::vector<bool> recompute;
-  bool isTwin(const Face &other) const {
-    return starts == other.starts && replicas == other.replicas &&
-           recompute == other.recompute &&
-           std::abs(seconds - other.seconds) <= 1e-6 * seconds;
-  }
-};
-
-Face faceOf(const Candidate &candidate) {
-  Face face{candidate.index,
-            candidate.seconds,
-            candidate.result.stepSeconds,
-            {},
-            {},
-            {}};
+SeenPlan seenOf(const Candidate &candidate, size_t contender) {
+  SeenPlan seen{contender,
+                candidate.request.strategy.name,
+                candidate.seconds,
+                candidate.result.stepSeconds,
+                {},
+                {},
+                {}};
   for (const StagePlan &stage : candidate.result.stages) {
-    face.starts.push_back(stage.firstNode);
-    face.replicas.push_back(stage.replicas);
-    face.recompute.push_back(stage.recompute);
+    seen.starts.push_back(stage.firstNode);
+    seen.replicas.push_back(stage.replicas);
+    seen.recompute.push_back(stage.recompute);
   }
-  return face;
+  return seen;
 }
 
-/// The fastest of those that are no twin of `best`; none: the end.
-std::vector<Face>::const_iterator runnerUpOf(const std::vector<Face> &all,
-                                             const Face &best) {
-  auto second = all.end();
-  for (auto face = all.begin(); face != all.end(); ++face)
-    if (face->index != best.index && !face->isTwin(best) &&
-        (second == all.end() || face->seconds < second->seconds))
-      second = face;
+/// Who has the same and takes as long is a twin under another name.
+bool areTwins(const SeenPlan &a, const SeenPlan &b) {
+  return a.starts == b.starts && a.replicas == b.replicas &&
+         a.recompute == b.recompute &&
+         std::abs(a.seconds - b.seconds) <= 1e-6 * a.seconds;
+}
+
+/// The fastest of those that are no twin of `best`; none: null.
+const SeenPlan *runnerUpOf(const std::vector<SeenPlan> &all,
+                           const SeenPlan &best) {
+  const SeenPlan *second = nullptr;
+  for (const SeenPlan &plan : all)
+    if (plan.contender != best.contender && !areTwins(plan, best) &&
+        (!second || plan.seconds < second->seconds))
+      second = &plan;
   return second;
 }
 
@@ -90,33 +87,26 @@ bool better(const Candidate &a, const Candidate &b) {
 }
 
 /// `best` is the chosen plan, whose step has the unit of times.
-std::string describe(const std::string &name, const Face &face,
-                     const Face &best) {
-  std::string shape = std::to_string(face.starts.size()) +
-                      (face.starts.size() == 1 ? " stage" : " stages");
-  if (std::any_of(face.replicas.begin(), face.replicas.end(),
+std::string describe(const SeenPlan &plan, const SeenPlan &best) {
+  std::string shape = std::to_string(plan.starts.size()) +
+                      (plan.starts.size() == 1 ? " stage" : " stages");
+  if (std::any_of(plan.replicas.begin(), plan.replicas.end(),
                   [](int r) { return r > 1; }))
-    shape += " (replicas " + replicasText(face.replicas).substr(0, 60) + ")";
-  if (std::find(face.recompute.begin(), face.recompute.end(), true) !=
-      face.recompute.end())
+    shape += " (replicas " + replicasText(plan.replicas).substr(0, 60) + ")";
+  if (std::find(plan.recompute.begin(), plan.recompute.end(), true) !=
+      plan.recompute.end())
     shape += ", activations computed again";
-  // Of what is printed: less than that is no loss.
-  const double behind =
-      best.seconds > 0 ? 100 * (face.seconds / best.seconds - 1) : 0;
-  char time[32] = "as fast", text[240];
-  if (behind >= 0.05)
-    std::snprintf(time, sizeof time, "%+.1f %%", behind);
-  std::snprintf(text, sizeof text, "%.60s, %.140s: %s a step, %s", name.c_str(),
+  char text[240];
+  std::snprintf(text, sizeof text, "%.60s, %.140s: %s", plan.strategy.c_str(),
                 shape.c_str(),
-                report::seconds(face.stepSeconds, best.stepSeconds).c_str(),
-                time);
+                behindText(plan.stepSeconds, best.stepSeconds,
+                           best.seconds > 0 ? plan.seconds / best.seconds : 1)
+                    .c_str());
   return text;
 }
 
-} // namespace
-
 /// Indices of the requests, the most promising first; equals stay in order.
-static std::vector<std::pair<double, size_t>>
+std::vector<std::pair<double, size_t>>
 byPromise(const std::vector<PlanRequest> &requests,
           const BoundFunction &bound) {
   std::vector<std::pair<double, size_t>> order;
@@ -128,74 +118,143 @@ byPromise(const std::vector<PlanRequest> &requests,
   return order;
 }
 
-StrategyChoice chooseStrategy(const std::vector<PlanRequest> &requests,
-                              const PlanFunction &plan,
-                              const BoundFunction &bound) {
-  if (requests.empty())
-    throw Failure(Exit::Usage, "no strategy to choose from");
-  // All are looked at quickly; what leads is then searched in earnest.
-  const bool many = requests.size() > 4;
-  const double quick = many ? 1.0 / 32 : 0.25, earnest = 0.25;
-  StrategyChoice choice;
-  choice.stepSeconds.assign(requests.size(), std::nan(""));
-  auto planned = [&](size_t i, double effort) {
-    PlanRequest asked = requests[i];
-    asked.baselines = false;
-    asked.explainNoFit = false;
-    asked.effort *= effort;
+/// The best of requests for one cluster, as who asks for these alone finds it.
+class Comparison {
+public:
+  /// `others`: how many contenders there were before these.
+  Comparison(const std::vector<PlanRequest> &requests, const PlanFunction &plan,
+             const BoundFunction &bound, size_t others)
+      : requests(requests), plan(plan), bound(bound), others(others),
+        stepSeconds(requests.size(), std::nan("")) {}
+
+  /// Nothing where none fits or works, or none can be faster than `below` a
+  /// microbatch.
+  std::optional<Candidate>
+  run(double below = std::numeric_limits<double>::infinity());
+
+  SeenPlan faceOf(const Candidate &made) const {
+    return seenOf(made, others + made.index);
+  }
+
+  const std::vector<PlanRequest> &requests;
+  const PlanFunction &plan;
+  const BoundFunction &bound;
+  const size_t others;
+  std::vector<double> stepSeconds;
+  std::vector<SeenPlan> seen; ///< but for what nobody could have
+
+private:
+  std::optional<Candidate> attempt(size_t i, double effort) const;
+  void see(const Candidate &made);
+  void glance(double below, double effort);
+  void search(std::optional<Candidate> &leader, double effort);
+
+  std::optional<Candidate> best, second;
+};
+
+std::optional<Candidate> Comparison::attempt(size_t i, double effort) const {
+  PlanRequest asked = requests[i];
+  asked.baselines = false;
+  asked.explainNoFit = false;
+  asked.effort *= effort;
+  try {
     OrderedPlan made =
         plan ? plan(i, asked) : OrderedPlan{asked, makePlan(asked)};
     return Candidate{i, perMicrobatch(asked, made.result.stepSeconds),
                      std::move(made.request), std::move(made.result)};
-  };
-  std::optional<Candidate> best, second;
-  std::vector<Face> seen; // but for what nobody could have
-  auto see = [&](const Candidate &made) {
-    const int64_t limit = made.request.trueLimit;
-    if (limit <= 0 || peakBytes(made.result.stages) <= limit)
-      seen.push_back(faceOf(made));
-  };
-  auto attempt = [&](size_t i, double effort) -> std::optional<Candidate> {
-    try {
-      return planned(i, effort);
-    } catch (const Failure &failure) {
-      if (failure.code != Exit::NoFit && failure.code != Exit::Usage)
-        throw;
-      return std::nullopt;
-    }
-  };
-  for (auto [least, i] : byPromise(requests, bound)) {
-    // Only what can no longer be second place to see is left out.
-    if (best)
-      if (auto runner = runnerUpOf(seen, faceOf(*best));
-          runner != seen.end() && least > runner->seconds)
-        continue;
-    if (std::optional<Candidate> tried = attempt(i, quick)) {
-      Candidate &made = *tried;
-      choice.stepSeconds[i] = made.result.stepSeconds;
-      see(made);
-      if (!best || better(made, *best))
-        second = std::move(best), best = std::move(made);
-      else if (!second || better(made, *second))
-        second = std::move(made);
-    }
+  } catch (const Failure &failure) {
+    if (failure.code != Exit::NoFit && failure.code != Exit::Usage)
+      throw;
+    return std::nullopt;
   }
-  auto search = [&](std::optional<Candidate> &leader, double effort) {
-    if (auto again = attempt(leader->index, effort);
-        again && better(*again, *leader)) {
-      choice.stepSeconds[again->index] = again->result.stepSeconds;
-      see(*again);
-      leader = std::move(again);
-    }
-  };
+}
+
+void Comparison::see(const Candidate &made) {
+  stepSeconds[made.index] = made.result.stepSeconds;
+  const int64_t limit = made.request.trueLimit;
+  if (limit <= 0 || peakBytes(made.result.stages) <= limit)
+    seen.push_back(faceOf(made));
+}
+
+/// Plans all of them quickly, but for what can no longer be second place to
+/// see.
+void Comparison::glance(double below, double effort) {
+  for (auto [least, i] : byPromise(requests, bound)) {
+    if (least >= below)
+      continue;
+    if (best)
+      if (const SeenPlan *runner = runnerUpOf(seen, faceOf(*best));
+          runner && least > runner->seconds)
+        continue;
+    std::optional<Candidate> tried = attempt(i, effort);
+    if (!tried)
+      continue;
+    see(*tried);
+    if (!best || better(*tried, *best))
+      second = std::move(best), best = std::move(tried);
+    else if (!second || better(*tried, *second))
+      second = std::move(tried);
+  }
+}
+
+void Comparison::search(std::optional<Candidate> &leader, double effort) {
+  if (auto again = attempt(leader->index, effort);
+      again && better(*again, *leader)) {
+    see(*again);
+    leader = std::move(again);
+  }
+}
+
+std::optional<Candidate> Comparison::run(double below) {
+  // All are looked at quickly; what leads is then searched in earnest.
+  const bool many = requests.size() > 4;
+  const double quick = many ? 1.0 / 32 : 0.25, earnest = 0.25;
+  glance(below, quick);
+  if (!best || best->seconds > kWithinReach * below)
+    return std::nullopt;
   for (std::optional<Candidate> *leader : {&best, &second})
     if (many && *leader)
       search(*leader, earnest);
   if (second && better(*second, *best))
     std::swap(best, second);
   // As who asks for the winner by name.
-  if (best && requests[best->index].topology.devices() <= kSmallCluster)
+  if (requests[best->index].topology.devices() <= kSmallCluster)
     search(best, 1);
+  return std::move(best);
+}
+
+/// Makes `best` the choice; `first` is what was asked for.
+void choose(StrategyChoice &choice, Candidate best, const PlanRequest &first,
+            SeenPlan face) {
+  choice.chosen = best.index;
+  choice.request = std::move(best.request);
+  choice.request.topology = first.topology;
+  choice.request.baselines = first.baselines;
+  choice.request.explainNoFit = first.explainNoFit;
+  choice.request.effort = first.effort;
+  choice.result = std::move(best.result);
+  choice.face = std::move(face);
+  if (choice.request.baselines)
+    choice.result.baselines = priceBaselines(choice.request, choice.result);
+}
+
+void nameRunnerUp(StrategyChoice &choice) {
+  if (const SeenPlan *plan = runnerUpOf(choice.seen, choice.face))
+    choice.result.runnerUp = describe(*plan, choice.face);
+}
+
+} // namespace
+
+StrategyChoice chooseStrategy(const std::vector<PlanRequest> &requests,
+                              const PlanFunction &plan,
+                              const BoundFunction &bound) {
+  if (requests.empty())
+    throw Failure(Exit::Usage, "no strategy to choose from");
+  StrategyChoice choice;
+  Comparison comparison(requests, plan, bound, 0);
+  std::optional<Candidate> best = comparison.run();
+  choice.stepSeconds = comparison.stepSeconds;
+  choice.contenders = requests.size();
   if (!best) { // the first one says why, or fits with more effort
     const PlanRequest &first = requests.front();
     OrderedPlan made =
@@ -205,20 +264,31 @@ StrategyChoice chooseStrategy(const std::vector<PlanRequest> &requests,
     choice.result = std::move(made.result);
     return choice;
   }
-  const Face chosen = faceOf(*best);
-  choice.chosen = best->index;
-  choice.request = std::move(best->request);
-  const PlanRequest &first = requests[best->index];
-  choice.request.baselines = first.baselines;
-  choice.request.explainNoFit = first.explainNoFit;
-  choice.request.effort = first.effort;
-  choice.result = std::move(best->result);
-  if (choice.request.baselines)
-    choice.result.baselines = priceBaselines(choice.request, choice.result);
-  if (auto face = runnerUpOf(seen, chosen); face != seen.end())
-    choice.result.runnerUp =
-        describe(requests[face->index].strategy.name, *face, chosen);
+  choice.seen = comparison.seen;
+  SeenPlan face = comparison.faceOf(*best);
+  const PlanRequest &asked = requests[best->index];
+  choose(choice, std::move(*best), asked, std::move(face));
+  nameRunnerUp(choice);
   return choice;
+}
+
+bool chooseOnFewer(const std::vector<PlanRequest> &requests,
+                   StrategyChoice &choice, const PlanFunction &plan,
+                   const BoundFunction &bound) {
+  const double below = choice.face.seconds;
+  Comparison comparison(requests, plan, bound, choice.contenders);
+  std::optional<Candidate> best = comparison.run(below);
+  choice.contenders += requests.size();
+  choice.seen.insert(choice.seen.end(), comparison.seen.begin(),
+                     comparison.seen.end());
+  const bool isFaster = best && best->seconds < below * (1 - 1e-9);
+  if (isFaster) {
+    SeenPlan face = comparison.faceOf(*best);
+    const PlanRequest asked = choice.request;
+    choose(choice, std::move(*best), asked, std::move(face));
+  }
+  nameRunnerUp(choice);
+  return isFaster;
 }
 
 } // namespace pipec::plan

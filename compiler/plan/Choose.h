@@ -7,6 +7,17 @@
 
 namespace pipec::plan {
 
+/// What a user sees of a plan: its strategy and shape, and what it takes.
+struct SeenPlan {
+  size_t contender = 0; ///< the request, counted over all comparisons
+  std::string strategy;
+  double seconds = 0; ///< a microbatch
+  double stepSeconds = 0;
+  std::vector<size_t> starts;
+  std::vector<int> replicas;
+  std::vector<bool> recompute;
+};
+
 /// The fastest plan among several strategies. `result.runnerUp` says what the
 /// best of the others would have cost.
 struct StrategyChoice {
@@ -16,6 +27,10 @@ struct StrategyChoice {
   /// Predicted step seconds of every request; NaN where it does not fit or
   /// apply, and where its lower bound is above the second best.
   std::vector<double> stepSeconds;
+
+  SeenPlan face;              ///< of the result; no stages where nothing fits
+  std::vector<SeenPlan> seen; ///< what was compared
+  size_t contenders = 0;      ///< so many requests were
 };
 
 /// A plan, and the request that it answers (an order may have been found for
@@ -45,5 +60,13 @@ using BoundFunction = std::function<double(size_t index)>;
 StrategyChoice chooseStrategy(const std::vector<PlanRequest> &requests,
                               const PlanFunction &plan = {},
                               const BoundFunction &bound = {});
+
+/// Goes on with requests for a part of the devices, whose plans leave the
+/// others idle: true where one of them is faster, which then is the choice, and
+/// `chosen` its index among these. Its result is that of who has this part
+/// alone.
+bool chooseOnFewer(const std::vector<PlanRequest> &requests,
+                   StrategyChoice &choice, const PlanFunction &plan = {},
+                   const BoundFunction &bound = {});
 
 } // namespace pipec::plan

@@ -335,6 +335,16 @@ Json kernelsOf(const std::map<std::string, std::vector<double>> &all) {
 
 } // namespace
 
+std::optional<Topology> partOf(const Topology &topology) {
+  for (size_t l = 0; l < topology.levels.size(); ++l)
+    if (const int count = topology.levels[l].count; count > 1) {
+      Topology part = topology;
+      part.levels[l].count = count % 2 ? count - 1 : count / 2;
+      return part;
+    }
+  return std::nullopt;
+}
+
 Topology gridTopology(const std::string &text, const DeviceModel &device) {
   size_t x = text.find('x');
   int servers =

@@ -9,6 +9,7 @@
 
 #include "compiler/plan/DeviceModel.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -56,6 +57,10 @@ struct Topology {
   /// The slowest link inside a set of devices (used by their all-reduce).
   Link slowestLink(const std::vector<int> &group) const;
 };
+
+/// The first half of a cluster's servers, or all but one of an odd number; of
+/// one server the same of its devices. Nothing of a single device.
+std::optional<Topology> partOf(const Topology &topology);
 
 /// `text` is "M" or "NxM": N servers of M devices with the device row's own
 /// interconnects. Throws Failure(Exit::Usage).

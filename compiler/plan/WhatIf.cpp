@@ -54,7 +54,7 @@ const WhatIfRow &add(std::vector<WhatIfRow> &rows, const std::string &axis,
       throw;
     row.note = failure.what();
   }
-  if (atLeast &&
+  if (atLeast && atLeast->fits &&
       (!row.fits || atLeast->samplesPerSecond > row.samplesPerSecond))
     row = *atLeast, row.axis = axis, row.value = value;
   rows.push_back(std::move(row));
@@ -103,13 +103,15 @@ void devices(const PlanRequest &request, const PlanResult &own,
 
 void bandwidth(const PlanRequest &request, const PlanResult &own,
                std::vector<WhatIfRow> &rows) {
-  const WhatIfRow same = asAsked(own);
+  // A plan is no slower over faster links, nor is the one that was asked for.
+  WhatIfRow slower;
   for (double factor : {0.1, 0.5, 2.0, 10.0}) {
     PlanRequest asked = request;
     for (Level &level : asked.topology.levels)
       level.bandwidth *= factor;
-    // The plan that was asked for is no slower over faster links.
-    add(rows, "bandwidth", times(factor), asked, factor > 1 ? &same : nullptr);
+    if (factor > 1 && own.samplesPerSecond >= slower.samplesPerSecond)
+      slower = asAsked(own);
+    slower = add(rows, "bandwidth", times(factor), asked, &slower);
   }
 }
 

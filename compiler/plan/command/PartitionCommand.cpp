@@ -37,7 +37,7 @@ int parseCount(const std::string &text, const std::string &option) {
                 text.find_first_not_of("0123456789") == std::string::npos;
   int value = digits ? std::stoi(text) : 0;
   if (value < 1)
-    usage(option + ": '" + text + "' is not a whole number of at least 1");
+    usage(option + ": '" + text + "' is not a whole number from 1 to 999999");
   return value;
 }
 
@@ -85,8 +85,13 @@ double parseBandwidth(std::string text) {
   const std::string typed = text;
   if (text.ends_with("/s"))
     text.resize(text.size() - 2);
-  return parseBytes(text, "--bandwidth " + typed, "bytes per second",
-                    "1.25e9 or 12.5GB/s");
+  const std::string option = "--bandwidth " + typed;
+  const double value =
+      parseBytes(text, option, "bytes per second", "1.25e9 or 12.5GB/s");
+  constexpr double least = 1e-6, most = 1e18;
+  if (value < least || value > most)
+    usage(option + ": links have from 1e-6 to 1e18 bytes per second");
+  return value;
 }
 
 PartitionOptions interpret(const Arguments &a) {
@@ -186,8 +191,6 @@ int partitionCommand(int argc, char **argv) {
     std::cout << partitionJson(result);
   else if (!a.quiet)
     std::cout << partitionText(result);
-  if (!std::cout.flush())
-    throw Failure(Exit::CannotWrite, "cannot write to standard output");
   return 0;
 }
 

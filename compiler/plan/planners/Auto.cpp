@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/plan/Baselines.h"
+#include "compiler/plan/BehindText.h"
 #include "compiler/plan/Candidates.h"
 #include "compiler/plan/ChainSearch.h"
 #include "compiler/plan/MarkovSearch.h"
@@ -75,15 +76,9 @@ std::vector<Ranked> rankedSplits(const PlanRequest &request,
 }
 
 std::string secondPlace(const Split &split, double seconds, double best) {
-  const double behind = best > 0 ? 100 * (seconds / best - 1) : 0;
-  char time[32] = "as fast", text[160];
-  if (behind >= 0.05)
-    std::snprintf(time, sizeof time, "%+.1f %%", behind);
-  std::snprintf(text, sizeof text,
-                "%zu stages (replicas %.60s): %.4g ms a step, %s",
-                split.starts.size(), replicasText(split.replicas).c_str(),
-                seconds * 1e3, time);
-  return text;
+  return std::to_string(split.starts.size()) + " stages (replicas " +
+         replicasText(split.replicas).substr(0, 60) +
+         "): " + behindText(seconds, best, best > 0 ? seconds / best : 1);
 }
 
 struct Judged {

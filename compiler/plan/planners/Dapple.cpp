@@ -66,6 +66,7 @@ private:
   double latency(const std::vector<DappleStage> &stages) const;
   std::vector<int> rest(const std::vector<int> &used) const;
   DappleStage placed(std::vector<int> devices, const DappleStage *before) const;
+  Partial withRest(const Partial &partial) const;
   Partial complete(const Partial &partial) const;
 
   const PlanRequest &request;
@@ -122,7 +123,7 @@ double Dapple::latency(const std::vector<DappleStage> &stages) const {
     const Sum &low = prefix[stage.first], &high = prefix[stage.end];
     double r = static_cast<double>(stage.devices.size());
     if (s > 0) {
-      const StageCost &at = layers.costs[stage.first];
+      const StageCost &at = layers.costs.at(stage.first);
       const Link &link = stage.incoming;
       double lanes = static_cast<double>(
           std::min(stages[s - 1].devices.size(), stage.devices.size()));
@@ -172,13 +173,19 @@ DappleStage Dapple::placed(std::vector<int> devices,
   return stage;
 }
 
-Partial Dapple::complete(const Partial &partial) const {
+/// A last stage on the devices that are left; its latency is not known.
+Partial Dapple::withRest(const Partial &partial) const {
   Partial whole = partial;
   const DappleStage *before =
       partial.stages.empty() ? nullptr : &partial.stages.back();
   DappleStage last = placed(rest(partial.used), before);
   last.first = before ? before->end : 0;
   whole.stages.push_back(std::move(last));
+  return whole;
+}
+
+Partial Dapple::complete(const Partial &partial) const {
+  Partial whole = withRest(partial);
   whole.latency = latency(whole.stages);
   return whole;
 }
@@ -208,7 +215,7 @@ std::vector<Partial> Dapple::run() {
             ++grown.used[static_cast<size_t>(d / server)];
           Key reached{0, grown.used};
           std::sort(reached.second.begin(), reached.second.end());
-          Partial whole = complete(grown);
+          Partial whole = withRest(grown);
           for (size_t end = key.first + 1; end < n; ++end) {
             reached.first = end;
             stage.end = whole.stages[whole.stages.size() - 2].end = end;

@@ -2,16 +2,18 @@
 
 #include "support/Failure.h"
 
+#include <climits>
 #include <cmath>
 
 namespace pipec::published {
 
 static constexpr double most = 1e15;
 
-JsonInput::JsonInput(const std::string &text, const std::string &origin)
-    : document(parseJson(text, origin, Exit::BadModel)) {
+JsonInput::JsonInput(const std::string &text, const std::string &origin,
+                     const std::string &kind)
+    : document(parseJson(text, origin, Exit::BadModel)), kind_(kind) {
   if (!root().is_object())
-    bad("the document is not an object");
+    bad(kind + " is not an object", &root());
 }
 
 void JsonInput::bad(const std::string &reason, const Json *at) const {
@@ -78,7 +80,7 @@ std::string JsonInput::id(const Json &object, const char *key,
   if (value.is_string())
     return value.get<std::string>();
   if (value.is_number_integer())
-    return std::to_string(value.get<long long>());
+    return value.dump();
   bad(where + ": \"" + key + "\" is neither a whole number nor a string",
       &value);
 }
@@ -96,14 +98,18 @@ JsonInput::optionalInteger(const Json &object, const char *key,
   auto it = object.find(key);
   if (it == object.end() || it->is_null())
     return std::nullopt;
-  if (!it->is_number_integer())
-    bad(where + ": \"" + key + "\" is not a whole number", &*it);
+  const bool isWide =
+      it->is_number_unsigned() && it->get<unsigned long long>() > LLONG_MAX;
+  if (!it->is_number_integer() || isWide)
+    bad(where + ": \"" + key + "\" is not a whole number" +
+            (isWide ? " below 2^63" : ""),
+        &*it);
   return it->get<long long>();
 }
 
 const JsonInput::Json &JsonInput::list(const Json &object,
                                        const char *key) const {
-  const Json &value = field(object, key, "the file");
+  const Json &value = field(object, key, kind());
   if (!value.is_array())
     bad(std::string("\"") + key + "\" is not a list", &value);
   return value;

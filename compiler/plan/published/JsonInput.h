@@ -8,15 +8,22 @@
 
 namespace pipec::published {
 
+/// What all nodes of a graph may take: byte counts are whole numbers of 64 bits
+/// in messages and in our own objective.
+constexpr double mostBytesOfGraph = 1e18;
+
 /// A JSON document whose fields are read with a message for every mistake: all
 /// members throw Failure(Exit::BadModel) naming the origin, the line, the place
-/// and the reason. Numbers must lie between 0 and 1e15.
+/// and the reason. Numbers must lie between 0 and 1e15. `kind` is what the file
+/// is taken for, as "this placement graph".
 class JsonInput {
 public:
   using Json = nlohmann::ordered_json;
-  JsonInput(const std::string &text, const std::string &origin);
+  JsonInput(const std::string &text, const std::string &origin,
+            const std::string &kind);
 
   const Json &root() const { return document.root; }
+  const std::string &kind() const { return kind_; }
   /// `at`: the value that is wrong, or none in particular.
   [[noreturn]] void bad(const std::string &reason,
                         const Json *at = nullptr) const;
@@ -47,6 +54,7 @@ private:
   const Json &field(const Json &object, const char *key,
                     const std::string &where) const;
   ParsedJson document;
+  std::string kind_;
 };
 
 } // namespace pipec::published

@@ -208,6 +208,10 @@ Partition partitionPiper(const PartitionOptions &options) {
     graph.memory = options.memoryLimit;
   if (options.interBandwidth > 0)
     graph.bandwidth = options.interBandwidth;
+  if (graph.devices > 1'000'000)
+    throw Failure(
+        Exit::Usage,
+        "Piper's objective is searched for at most a million devices");
   constexpr size_t cuts = 300;
   PiperPlan plan = searchPiper(graph, cuts);
   if (plan.stages.empty()) {
@@ -278,10 +282,12 @@ GraphFormat guessFormat(const std::string &text, const std::string &path) {
   size_t first = text.find_first_not_of(" \t\r\n", mark);
   if (first == std::string::npos)
     throw Failure(Exit::BadModel, path + " is empty");
-  if (text[first] != '{')
+  if (text[first] != '{' && text[first] != '[')
     return GraphFormat::PipeDream;
-  return text.find("\"TMPCs\"") != std::string::npos ? GraphFormat::Piper
-                                                     : GraphFormat::Placement;
+  for (const char *name : {"\"TMPCs\"", "\"maxDevices\"", "\"mbsInBatch\""})
+    if (text.find(name) != std::string::npos)
+      return GraphFormat::Piper;
+  return GraphFormat::Placement;
 }
 
 /// Options that the objective has no place for are mistakes.

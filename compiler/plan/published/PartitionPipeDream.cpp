@@ -1,6 +1,7 @@
 #include "compiler/plan/Infeasible.h"
 #include "compiler/plan/published/Partition.h"
 #include "compiler/plan/published/PipeDreamRow.h"
+#include "compiler/plan/published/PipeDreamWithin.h"
 #include "compiler/plan/published/PublishedVerifier.h"
 #include "compiler/plan/published/StraddleSearch.h"
 #include "support/Failure.h"
@@ -75,7 +76,9 @@ struct Search {
         kMostStates);
   }
   bool complete(double limit) const {
-    return states.complete && states.size() <= few(limit) &&
+    const bool isWhole =
+        limit <= 0 || levels.size() == 1 || levels[1].machines <= kFewServers;
+    return states.complete && states.size() <= few(limit) && isWhole &&
            (!straddles || states.size() <= fewStraddling());
   }
   /// Of the published space.

@@ -116,6 +116,8 @@ PipeDreamPlan bisect(const CutStates &states, double fails, double bytes,
                      const PlanWithin &within) {
   double fits = std::ceil(states.kept.back());
   PipeDreamPlan best = within(fits);
+  // Sizes that fill a double have no neighbours a byte away.
+  bytes = std::max(bytes, 1e-15 * fits);
   while (fits - fails > bytes) {
     const double middle = std::floor(0.5 * (fits + fails));
     PipeDreamPlan plan = within(middle);

@@ -1,5 +1,6 @@
 #include "compiler/plan/published/PipeDreamProfile.h"
 
+#include "compiler/plan/published/JsonInput.h"
 #include "support/Failure.h"
 
 #include <charconv>
@@ -11,6 +12,8 @@
 namespace pipec::published {
 
 namespace {
+
+constexpr double most = 1e15;
 
 struct Reader {
   const std::string &origin;
@@ -31,7 +34,6 @@ struct Reader {
         std::from_chars(text.data(), text.data() + text.size(), value);
     if (error != std::errc() || end != text.data() + text.size())
       bad(what + " '" + std::string(text) + "' is not a number");
-    constexpr double most = 1e15;
     if (!(value >= 0 && value <= most))
       bad(what + " is " + std::string(text) +
           "; it must be a number between 0 and 1e15");
@@ -49,12 +51,24 @@ struct Reader {
     while (true) {
       size_t next = text.find(';');
       sum += number(text.substr(0, next), what);
+      if (!(sum <= most))
+        bad(what + " adds up to more than 1e15");
       if (next == std::string_view::npos)
         return sum;
       text = text.substr(next + 1);
     }
   }
 };
+
+/// What is printed as JSON must be.
+bool isUtf8(const std::string &text) {
+  try {
+    nlohmann::json(text).dump();
+    return true;
+  } catch (const nlohmann::json::type_error &) {
+    return false;
+  }
+}
 
 std::vector<std::string> splitOn(const std::string &text,
                                  const std::string &separator) {
@@ -69,10 +83,13 @@ std::vector<std::string> splitOn(const std::string &text,
   }
 }
 
+constexpr const char *kNoNode =
+    "a PipeDream profile has 'id -- description -- times and sizes' here";
+
 ProfileNode parseNode(const Reader &reader, const std::string &line) {
   std::vector<std::string> parts = splitOn(line, " -- ");
   if (parts.size() < 3)
-    reader.bad("expected 'id -- description -- times and sizes'");
+    reader.bad(kNoNode);
   // A description may itself contain the separator; the last part but an
   // optional stage_id holds the numbers.
   size_t numbers = parts.size() - 1;
@@ -81,7 +98,7 @@ ProfileNode parseNode(const Reader &reader, const std::string &line) {
     --numbers;
   }
   if (numbers < 2)
-    reader.bad("expected 'id -- description -- times and sizes'");
+    reader.bad(kNoNode);
   ProfileNode node;
   node.id = parts[0];
   if (node.id.empty())
@@ -127,6 +144,8 @@ PipeDreamProfile parsePipeDreamProfile(const std::string &text,
       line.erase(0, 3); // a byte order mark
     if (line.find('\0') != std::string::npos)
       reader.bad("a NUL byte: this is no text file");
+    if (!isUtf8(line))
+      reader.bad("this is not UTF-8");
     line.erase(line.find_last_not_of(" \t\r") + 1);
     if (line.empty())
       continue;
@@ -139,7 +158,7 @@ PipeDreamProfile parsePipeDreamProfile(const std::string &text,
     }
     std::vector<std::string> ends = splitOn(line.substr(1), " -- ");
     if (ends.size() != 2)
-      reader.bad("expected '<tab>source -- destination'");
+      reader.bad("a PipeDream profile has '<tab>source -- destination' here");
     int at[2];
     for (int e = 0; e < 2; ++e) {
       auto it = number.find(ends[static_cast<size_t>(e)]);
@@ -155,6 +174,13 @@ PipeDreamProfile parsePipeDreamProfile(const std::string &text,
   if (nodes.empty())
     throw Failure(Exit::BadModel,
                   origin + ": no nodes; is this a PipeDream profile?");
+
+  double bytes = 0;
+  for (const ProfileNode &node : nodes)
+    bytes += node.activationBytes + node.parameterBytes;
+  if (bytes > mostBytesOfGraph)
+    throw Failure(Exit::BadModel,
+                  origin + ": the nodes' sizes add up to more than 1e18 bytes");
 
   Dag whole(static_cast<int>(nodes.size()));
   for (auto [a, b] : edges)

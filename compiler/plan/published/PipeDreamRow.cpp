@@ -13,6 +13,12 @@ Row::Row(const CutStates &states, const PipeDreamLevel &level, int within)
       value(states.size() * static_cast<size_t>(level.machines), inf),
       origin(states.size() * static_cast<size_t>(level.machines)) {}
 
+int machinesFor(double seconds, double cap) {
+  constexpr double most = 1e9;
+  const double machines = seconds / cap; // NaN of free work in no time
+  return machines > 1 ? static_cast<int>(std::min(machines, most)) : 1;
+}
+
 /// Tries a last stage from k to j after prefixes of so many machines.
 void Row::relax(size_t k, size_t j, double seconds, Range before) {
   double weights = states.weights[j] - states.weights[k];
@@ -22,7 +28,7 @@ void Row::relax(size_t k, size_t j, double seconds, Range before) {
   const double *prefix = &value[index(k, 1)];
   double *mine = &value[index(j, 1)];
   From *mineFrom = &origin[index(j, 1)];
-  int least = std::max(1, static_cast<int>(seconds / cap_));
+  int least = machinesFor(seconds, cap_);
   int most = machines_ - before.low;
   for (int used = least; used <= most; ++used) {
     double stage =
@@ -87,9 +93,14 @@ void Row::solve(size_t start, double cap, double reach,
   for (uint32_t k : ends_) {
     leaveIdle(k);
     // Prefixes that end at k and can still be completed.
-    double left = (reach - states.seconds[k]) / (cap * within);
-    int high = std::min(machines_ - 1,
-                        machines_ - static_cast<int>(std::ceil(left - 1e-9)));
+    const double left = (reach - states.seconds[k]) / (cap * within);
+    const bool isLeft = left > 1e-9;
+    int high = machines_ - 1;
+    if (isLeft)
+      high = left < machines_
+                 ? machines_ - static_cast<int>(std::ceil(left - 1e-9))
+                 : 0;
+    high = std::min(high, machines_ - 1);
     int low = 1;
     while (low <= high && value[index(k, low)] > cap)
       ++low;

@@ -90,6 +90,9 @@ private:
 void append(PipeDreamPlan &plan, const Row::Piece &outer, int machinesOfServer,
             const std::vector<Row::Piece> &inner);
 
+/// At least so many machines do the work within the cap.
+int machinesFor(double seconds, double cap);
+
 /// What an outer stage on so many machines exchanges for a byte of weights;
 /// the first stage's is divided by the machines of a component, as published.
 double exchangePerByte(const PipeDreamLevel &level, int divisor, int machines);

@@ -112,7 +112,7 @@ void offerStages(Suffixes &suffixes, size_t k, size_t j, double limit) {
     if (!suffixes.isUseful(j, after))
       continue;
     const double rest = suffixes.best(j, after);
-    const int least = std::max(1, static_cast<int>(seconds / suffixes.cap));
+    const int least = machinesFor(seconds, suffixes.cap);
     for (int r = least; leavesEnough(suffixes, k, after + r); ++r) {
       if (stageBytes(states, k, j, after + r, r) > limit)
         continue;
@@ -164,6 +164,7 @@ private:
     return state * width + static_cast<size_t>(servers);
   }
   std::vector<int> leastServers() const;
+  PipeDreamPlan best(double cap);
   PipeDreamPlan solve(double cap, int servers);
   void solveInner(size_t k, double cap, int servers, int after, double reach);
   void offerStages(size_t k, double cap, int before, int servers, int after);
@@ -171,6 +172,8 @@ private:
   const CutStates &states;
   const PipeDreamLevel inner, outer;
   const double limit;
+  int grain = 1;     ///< servers that are given to outer stages at a time
+  double effort = 0; ///< that inner plans may still take, in their entries
   const std::vector<int> fewest; ///< servers from each state on, at least
   const size_t width;
   Row row;
@@ -203,7 +206,7 @@ void TwoLevels::solveInner(size_t k, double cap, int servers, int after,
 /// which must be able to do the rest, in time and in memory.
 void TwoLevels::offerStages(size_t k, double cap, int before, int servers,
                             int after) {
-  if (2 * states.cut[k] > cap * outer.bandwidth * servers)
+  if (effort <= 0 || 2 * states.cut[k] > cap * outer.bandwidth * servers)
     return; // it receives over that cut
   const double reach =
       states.seconds.back() * (1 - 1e-9) - cap * inner.machines * after;
@@ -217,6 +220,8 @@ void TwoLevels::offerStages(size_t k, double cap, int before, int servers,
   if (least - states.seconds[k] > cap * (1 + 1e-9) * servers * inner.machines)
     return;
   solveInner(k, cap, servers, after, least * (1 - 1e-9));
+  const auto ends = static_cast<double>(row.ends().size());
+  effort -= ends * ends * inner.machines;
   const double prefix = value[index(k, before)];
   for (uint32_t j : row.ends()) {
     const double compute = row.best(j, inner.machines);
@@ -239,9 +244,9 @@ PipeDreamPlan TwoLevels::solve(double cap, int servers) {
   value[index(0, 0)] = 0;
   const size_t end = states.size() - 1;
   for (size_t k = 0; k < end; ++k)
-    for (int before = 0; before + fewest[k] <= servers; ++before)
+    for (int before = 0; before + fewest[k] <= servers; before += grain)
       if (value[index(k, before)] <= cap)
-        for (int used = 1; before + used <= servers; ++used)
+        for (int used = grain; before + used <= servers; used += grain)
           offerStages(k, cap, before, used, servers - before - used);
   PipeDreamPlan plan;
   plan.seconds = value[index(end, servers)];
@@ -266,9 +271,10 @@ PipeDreamPlan TwoLevels::solve(double cap, int servers) {
   return plan;
 }
 
-PipeDreamPlan TwoLevels::solve(double cap) {
+PipeDreamPlan TwoLevels::best(double cap) {
   PipeDreamPlan best;
-  for (int servers = outer.machines; servers >= fewest[0]; --servers) {
+  for (int servers = outer.machines / grain * grain;
+       servers >= std::max(1, fewest[0]); servers -= grain) {
     if (states.seconds.back() * (1 - 1e-9) > cap * servers * inner.machines)
       break;
     PipeDreamPlan plan = solve(cap, servers);
@@ -278,6 +284,20 @@ PipeDreamPlan TwoLevels::solve(double cap) {
     }
   }
   return best;
+}
+
+/// Many servers a dozenth at a time first: below what that gives, one at a time
+/// as far as some effort goes.
+PipeDreamPlan TwoLevels::solve(double cap) {
+  effort = inf;
+  grain = outer.machines <= kFewServers ? 1 : (outer.machines + 11) / 12;
+  PipeDreamPlan plan = best(cap);
+  if (grain == 1)
+    return plan;
+  grain = 1;
+  effort = 1e7;
+  PipeDreamPlan finer = best(std::min(cap, plan.seconds));
+  return finer.seconds < plan.seconds ? finer : plan;
 }
 
 PipeDreamPlan below(const CutStates &states,

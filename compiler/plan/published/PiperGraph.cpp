@@ -81,12 +81,12 @@ void parseEdges(const JsonInput &input, PiperGraph &graph,
 } // namespace
 
 PiperGraph parsePiperGraph(const std::string &text, const std::string &origin) {
-  JsonInput input(text, origin);
+  JsonInput input(text, origin, "this Piper graph");
   PiperGraph graph;
-  graph.devices = input.count(input.root(), "maxDevices", "the file", 1);
-  graph.microbatches = input.count(input.root(), "mbsInBatch", "the file", 1);
-  graph.memory = input.limit(input.root(), "maxMemoryPerDevice", "the file");
-  graph.bandwidth = input.number(input.root(), "bandwidth", "the file");
+  graph.devices = input.count(input.root(), "maxDevices", input.kind(), 1);
+  graph.microbatches = input.count(input.root(), "mbsInBatch", input.kind(), 1);
+  graph.memory = input.limit(input.root(), "maxMemoryPerDevice", input.kind());
+  graph.bandwidth = input.number(input.root(), "bandwidth", input.kind());
   if (graph.bandwidth < 1e-6)
     input.bad("\"bandwidth\" must be above 0", &input.root()["bandwidth"]);
   const Json &entries = input.list(input.root(), "nodes");
@@ -137,6 +137,13 @@ PiperGraph parsePiperGraph(const std::string &text, const std::string &origin) {
     if (node.variants.empty())
       input.bad("node " + node.id + " has no variant", &table);
   }
+  double sizes = 0;
+  for (const PiperNode &node : graph.nodes)
+    for (const auto &[degree, variants] : node.variants)
+      for (const PiperVariant &v : variants)
+        sizes += v.weights + v.memoryPerMicrobatch + v.memoryFixed;
+  if (sizes > mostBytesOfGraph)
+    input.bad("the nodes' sizes add up to more than 1e18 bytes");
   return graph;
 }
 

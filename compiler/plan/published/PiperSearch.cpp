@@ -370,8 +370,8 @@ double piperDataParallel(const PiperGraph &graph) {
   for (int d = 1; d <= std::min(graph.devices, graph.microbatches); ++d)
     if (graph.microbatches % d == 0)
       best = std::min(best, stage.seconds(1) / d +
-                                4 * (d - 1) * stage.weights() /
-                                    (d * graph.microbatches * graph.bandwidth));
+                                4.0 * (d - 1) * stage.weights() / d /
+                                    (graph.microbatches * graph.bandwidth));
   return best;
 }
 

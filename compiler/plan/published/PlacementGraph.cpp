@@ -12,7 +12,7 @@ namespace pipec::published {
 
 PlacementGraph parsePlacementGraph(const std::string &text,
                                    const std::string &origin) {
-  JsonInput input(text, origin);
+  JsonInput input(text, origin, "this placement graph");
   const auto &root = input.root();
   PlacementGraph graph;
   if (root.is_object() && !root.contains("maxSizePerFPGA") &&
@@ -20,9 +20,9 @@ PlacementGraph parsePlacementGraph(const std::string &text,
     input.bad("this is no placement graph, which has \"maxSizePerFPGA\", "
               "\"maxFPGAs\" and \"nodes\", and no Piper graph, whose nodes "
               "have \"TMPCs\"");
-  graph.deviceBytes = input.limit(root, "maxSizePerFPGA", "the file");
-  graph.accelerators = input.count(root, "maxFPGAs", "the file", 0);
-  graph.cpus = input.count(root, "maxCPUs", "the file", 0);
+  graph.deviceBytes = input.limit(root, "maxSizePerFPGA", input.kind());
+  graph.accelerators = input.count(root, "maxFPGAs", input.kind(), 0);
+  graph.cpus = input.count(root, "maxCPUs", input.kind(), 0);
   if (graph.accelerators + graph.cpus < 1)
     input.bad("maxFPGAs and maxCPUs are both 0: there is no device");
   std::map<std::string, int> number;
@@ -44,6 +44,11 @@ PlacementGraph parsePlacementGraph(const std::string &text,
   }
   if (graph.nodes.empty())
     input.bad("there are no nodes");
+  double bytes = 0;
+  for (const PlacementNode &node : graph.nodes)
+    bytes += node.bytes;
+  if (bytes > mostBytesOfGraph)
+    input.bad("the nodes' sizes add up to more than 1e18 bytes");
   for (const auto &entry : input.list(root, "edges")) {
     std::string where = "edge " + std::to_string(graph.edges.size());
     int ends[2];

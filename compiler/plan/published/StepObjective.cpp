@@ -1,6 +1,7 @@
 #include "compiler/plan/published/StepObjective.h"
 
 #include "compiler/plan/Planner.h"
+#include "compiler/plan/published/JsonInput.h"
 #include "compiler/plan/published/PipeDreamProfile.h"
 #include "compiler/plan/published/PiperGraph.h"
 #include "compiler/plan/published/PlacementGraph.h"
@@ -197,6 +198,34 @@ ConvertedGraph convertGraph(const PartitionOptions &options,
   throw Failure(Exit::Internal, "unknown graph format");
 }
 
+/// A step is simulated task by task, and its bytes are counted in whole
+/// numbers.
+static void expectCountable(const plan::PlanRequest &request) {
+  const double devices = request.topology.devices();
+  constexpr double mostTasks = 1 << 22, mostMicrobatches = 1 << 17;
+  const double most = std::min(mostTasks / devices, mostMicrobatches);
+  if (request.microbatches > most)
+    throw Failure(
+        Exit::Usage,
+        "--objective step simulates a step, which " +
+            std::to_string(request.microbatches) + " microbatches on " +
+            std::to_string(request.topology.devices()) +
+            " devices are too many tasks for; give --microbatches " +
+            std::to_string(std::max(1, static_cast<int>(most))) + " or fewer");
+  double bytes = 0;
+  for (const plan::CostNode &node : request.graph.nodes)
+    bytes += static_cast<double>(node.parameterBytes) +
+             static_cast<double>(node.stashBytes + node.stateBytes);
+  for (const plan::CostValue &value : request.graph.values)
+    bytes += static_cast<double>(value.bytes + value.gradientBytes);
+  if (bytes * request.microbatches > mostBytesOfGraph)
+    throw Failure(Exit::BadModel, "the sizes of " +
+                                      std::to_string(request.microbatches) +
+                                      " microbatches add up to more than 1e18 "
+                                      "bytes, which --objective step does not "
+                                      "count");
+}
+
 Partition partitionByStep(const PartitionOptions &options, GraphFormat format) {
   ConvertedGraph converted = convertGraph(options, format);
   int servers = std::max(1, options.servers);
@@ -224,8 +253,11 @@ Partition partitionByStep(const PartitionOptions &options, GraphFormat format) {
                                                       : 4 * servers * each;
   double memory =
       options.memoryLimit > 0 ? options.memoryLimit : converted.memory;
-  request.memoryLimit = memory > 0 ? static_cast<int64_t>(memory) : -1;
+  request.memoryLimit = memory > 0 && memory < mostBytesOfGraph
+                            ? std::max<int64_t>(1, std::llround(memory))
+                            : -1;
   request.recompute = plan::Recompute::Auto;
+  expectCountable(request);
   plan::PlanResult plan = plan::makePlan(request);
 
   Partition result;

@@ -244,7 +244,16 @@ TEST_F(PartitionCommand, MistakesHaveTheirCodes) {
   std::string vgg = path("vgg.txt"), place = path("place.json");
   expect(64, {vgg}, "--devices");
   expect(64, {vgg, "--devices", "4"}, "--bandwidth");
-  expect(64, {vgg, "--devices", "0x4", "--bandwidth", "1e9"}, "'0'");
+  expect(64, {vgg, "--devices", "0x4", "--bandwidth", "1e9"},
+         "'0' is not a whole number from 1 to 999999");
+  expect(64, {vgg, "--devices", "2147483648", "--bandwidth", "1e9"},
+         "'2147483648' is not a whole number from 1 to 999999");
+  expect(64, {vgg, "--devices", "4", "--bandwidth", "1e-300"},
+         "from 1e-6 to 1e18 bytes per second");
+  expect(64,
+         {vgg, "--objective", "step", "--devices", "2x2", "--bandwidth", "1e9",
+          "--microbatches", "16000000"},
+         "too many tasks for; give --microbatches ");
   expect(64, {vgg, "--devices", "4", "--bandwidth", "-1"}, "'-1'");
   expect(64, {vgg, "--devices", "4", "--bandwidth", "1e9,fast"}, "'fast'");
   expect(64,
@@ -283,11 +292,32 @@ TEST_F(PartitionCommand, MistakesHaveTheirCodes) {
   write("other.json", "{\"version\": 3}");
   expect(65, {path("other.json")},
          "other.json: this is no placement graph, which has ");
+  write("list.json", "\n[1, 2]");
+  expect(65, {path("list.json")},
+         "list.json:2: this placement graph is not an object");
+  write("other.json", "{\"nodes\": [], \"edges\": []}");
+  expect(65, {path("other.json")},
+         "other.json:1: this placement graph has no \"maxSizePerFPGA\"");
+  write("other.json", "{\n\"maxDevices\": 2, \"nodes\": []}");
+  expect(65, {path("other.json")},
+         "other.json:1: this Piper graph has no \"mbsInBatch\"");
+  write("many.json", "{\"maxDevices\": 1000001, \"mbsInBatch\": 2, "
+                     "\"maxMemoryPerDevice\": 9, \"bandwidth\": 1, "
+                     "\"edges\": [], \"nodes\": [{\"id\": 0, \"TMPCs\": "
+                     "{\"1\": [{\"id\": \"v\", \"timePerSample\": 1, "
+                     "\"parameterSize\": 0, \"memoryUsageA\": 0, "
+                     "\"memoryUsageB\": 0, \"syncTimeFw\": {}, "
+                     "\"syncTimeBw\": {}}]}}]}");
+  expect(64, {path("many.json")}, "at most a million devices");
   write("bad.json", "{\"nodes\": 3}");
   expect(65, {path("bad.json")}, "maxSizePerFPGA");
   write("bad.txt", "n1 -- x\n");
   expect(65, {path("bad.txt"), "--devices", "2", "--bandwidth", "1e9"},
-         "bad.txt:1");
+         "bad.txt:1: a PipeDream profile has 'id -- description -- times and "
+         "sizes' here");
+  write("bad.txt", std::string(profile) + "\tn1 n2\n");
+  expect(65, {path("bad.txt"), "--devices", "2", "--bandwidth", "1e9"},
+         ": a PipeDream profile has '<tab>source -- destination' here");
   write("empty", "");
   expect(65, {path("empty")}, "empty");
   expect(73,
@@ -330,7 +360,21 @@ TEST_F(PartitionCommand, MistakesInFilesHaveTheirLines) {
   expect(with(profile, "n2 -- ", " -- "), "bad:3: a node without an id");
   expect(with(profile, "Linear", std::string("Lin\0ear", 7)),
          "bad:5: a NUL byte: this is no text file");
+  expect(with(profile, "Linear",
+              "Lin\xff"
+              "ar"),
+         "bad:5: this is not UTF-8");
+  expect(with(profile, "size=4000,", "size=[1e15; 1],"),
+         "bad:2: activation_size adds up to more than 1e15");
   // JSON: names in strings and nested values do not shift the count.
+  expect("{\n\"nodes\": " + std::string(100000, '['),
+         "bad:2: values are nested more than 500 deep");
+  expect(
+      with(placement, "\"sourceId\": 0", "\"sourceId\": 18446744073709551615"),
+      "names unknown node 18446744073709551615");
+  expect(with(placement, "\"id\": 0",
+              "\"colorClass\": 9223372036854775808, \"id\": 0"),
+         "\"colorClass\" is not a whole number below 2^63");
   expect(with(placement, "\"fpgaLatency\": 2,", ""),
          "bad:4: node 1 has no \"fpgaLatency\"");
   expect(with(placement, "\"fpgaLatency\": 4", "\"fpgaLatency\": 1e999"),
@@ -429,6 +473,62 @@ TEST_F(PartitionCommand, TheLimitThatIsNamedFits) {
     run(words);
     EXPECT_EQ(code, 0) << words.back();
   }
+}
+
+/// Sums that no longer tell bytes apart have limits as well, and end.
+TEST_F(PartitionCommand, SizesBeyondAllMemory) {
+  auto chain = [](int nodes) {
+    std::string text, edges;
+    for (int v = 0; v < nodes; ++v) {
+      const std::string id = "n" + std::to_string(v);
+      text += id + " -- Linear -- forward_compute_time=1e15, "
+                   "backward_compute_time=1e15, activation_size=1e15, "
+                   "parameter_size=1e15\n";
+      if (v > 0)
+        edges += "\tn" + std::to_string(v - 1) + " -- " + id + "\n";
+    }
+    return text + edges;
+  };
+  write("chain.txt", chain(40));
+  std::vector<std::string> words{path("chain.txt"), "--devices", "2x4",
+                                 "--bandwidth", "1e9,1e10"};
+  run(words);
+  EXPECT_EQ(code, 0);
+  words.insert(words.end(), {"--memory-limit", "1"});
+  EXPECT_NE(run(words).find("are missing; it would fit with --memory-limit "),
+            std::string::npos);
+  EXPECT_EQ(code, 79);
+  words.resize(5);
+  words.insert(words.end(), {"--objective", "step", "--microbatches", "16"});
+  EXPECT_NE(run(words).find("more than 1e18 bytes, which --objective step"),
+            std::string::npos);
+  EXPECT_EQ(code, 65);
+  words.insert(words.end(), {"--memory-limit", "1e19"});
+  words[6] = "step", words[8] = "1";
+  run(words);
+  EXPECT_EQ(code, 0);
+  write("chain.txt", chain(501));
+  EXPECT_NE(run(words).find("sizes add up to more than 1e18 bytes"),
+            std::string::npos);
+  EXPECT_EQ(code, 65);
+  json graph = json::parse(placement);
+  graph["nodes"][0]["size"] = 1e15;
+  for (int v = 3; v < 1100; ++v) {
+    graph["nodes"].push_back(graph["nodes"][0]);
+    graph["nodes"].back()["id"] = v;
+    graph["edges"].push_back({{"sourceId", v - 1}, {"destId", v}, {"cost", 1}});
+  }
+  write("g.json", graph.dump());
+  EXPECT_NE(run({path("g.json")}).find("add up to more than 1e18 bytes"),
+            std::string::npos);
+  graph = json::parse(piper);
+  graph["nodes"][0]["TMPCs"]["1"] =
+      json(1001, graph["nodes"][0]["TMPCs"]["1"][0]);
+  for (json &variant : graph["nodes"][0]["TMPCs"]["1"])
+    variant["memoryUsageB"] = 1e15;
+  write("g.json", graph.dump());
+  EXPECT_NE(run({path("g.json")}).find("add up to more than 1e18 bytes"),
+            std::string::npos);
 }
 
 TEST_F(PartitionCommand, HelpAndVersion) {

@@ -186,6 +186,47 @@ TEST(Strategies, ChooseTakesTheFastest) {
   }
 }
 
+/// What a part of the devices does alone, all of them do, and the rest is idle.
+TEST(Strategies, MoreDevicesAreNeverSlower) {
+  Random random(7);
+  std::vector<StrategyFacts> list{strategyFacts("zb-h1"),
+                                  strategyFacts("zb-v")};
+  int faster = 0;
+  for (int round = 0; round < 12; ++round) {
+    PlanRequest r;
+    r.graph = randomGraph(random, 12);
+    r.topology = oneServer(4, random.real(1e5, 1e7), 1e-5);
+    r.microbatches = random.between(2, 6);
+    auto straight = [&](const Topology &topology) {
+      r.topology = topology;
+      std::vector<PlanRequest> requests = under(r, list);
+      for (PlanRequest &request : requests)
+        if (!request.strategy.replicates)
+          request.stages = topology.devices() * request.strategy.chunks;
+      return requests;
+    };
+    const Topology all = r.topology;
+    const std::optional<Topology> part = partOf(all);
+    ASSERT_TRUE(part && part->devices() == 2);
+    StrategyChoice choice = chooseStrategy(straight(all));
+    const double before = choice.result.stepSeconds;
+    const StrategyChoice alone = chooseStrategy(straight(*part));
+    const bool changed = chooseOnFewer(straight(*part), choice);
+    EXPECT_LE(choice.result.stepSeconds,
+              std::min(before, alone.result.stepSeconds) * (1 + 1e-9));
+    EXPECT_EQ(changed, choice.result.stepSeconds < before * (1 - 1e-9));
+    EXPECT_EQ(choice.request.topology.devices(), 4);
+    EXPECT_EQ(choice.result.baselines.size(), 4u);
+    EXPECT_FALSE(choice.result.runnerUp.empty());
+    faster += changed;
+  }
+  EXPECT_GT(faster, 2);
+  Topology three = oneServer(3, 1, 0);
+  three.levels.insert(three.levels.begin(), {"server", 1, 1, 0});
+  EXPECT_EQ(partOf(three)->devices(), 2);
+  EXPECT_FALSE(partOf(oneServer(1, 1, 0)));
+}
+
 /// No plan is predicted faster than its request's bound, whatever the strategy,
 /// the cluster and recomputation; and the bound is worth something.
 TEST(Strategies, NoPlanIsBelowItsBound) {
