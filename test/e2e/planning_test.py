@@ -145,9 +145,9 @@ class PlanningTest(PipelineTest):
             asked = flags(self.golden.arguments()) | flags(words.split())
             most = max(rank["peak_bytes"] for rank in json.loads(self.plan(asked, 0))["ranks"])
             tight = asked | {"--memory-limit": most * share // 100}
-            said = self.plan(tight, NO_FIT)
-            self.assertIn("; it would fit with --memory-limit ", said)
-            for remedy in said.split("it would fit with ")[1].strip().split(", or with "):
+            said = json.loads(self.plan(tight, NO_FIT))["problems"][0]["remedy"]
+            self.assertRegex(said, "^it would fit with --memory-limit ")
+            for remedy in said.removeprefix("it would fit with ").split(", or with "):
                 self.assertRegex(remedy, "^--[a-z-]+ [^ ]+$")
                 kinds.add(remedy.split()[0])
                 self.plan(tight | flags(remedy.split()), 0)
