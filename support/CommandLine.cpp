@@ -59,12 +59,17 @@ void checkValues(const CLI::App &app, int argc, char **argv) {
     const std::string argument = argv[i];
     if (argument == "--")
       return;
-    if (!takesNext(app, argument))
+    // CLI11 gives "--name=" the next word, whatever that is.
+    const size_t equals = argument.find('=');
+    const bool isLeftOut =
+        equals != std::string::npos && equals + 1 == argument.size();
+    const std::string name = isLeftOut ? argument.substr(0, equals) : argument;
+    if (!takesNext(app, name))
       continue;
-    const std::string value = ++i < argc ? argv[i] : "";
+    const std::string value = !isLeftOut && ++i < argc ? argv[i] : "";
     if (value.empty() ||
         (value.starts_with("-") && app.get_option_no_throw(value)))
-      throw CLI::ArgumentMismatch(argument + ": 1 required",
+      throw CLI::ArgumentMismatch(name + ": 1 required",
                                   CLI::ExitCodes::ArgumentMismatch);
   }
 }
