@@ -40,11 +40,23 @@ int Compiler::run() {
   sayNotes();
   if (options.dryRun)
     return printDryRun();
-  if (!lowerToTasks())
+  if (!lowerToTasks() || !keepsToLimit())
     return report();
   if (options.emit == "pipe")
     return emitCode({text()});
   return generate();
+}
+
+/// Throws where code that is only shown takes more than --memory-limit: it is
+/// that of the plan that a compile would make. False after an error.
+bool Compiler::keepsToLimit() {
+  std::vector<int64_t> workspace;
+  if (options.emit.empty() || options.memoryLimit <= 0)
+    return true;
+  if (!findWorkspace(workspace))
+    return false;
+  planFor(workspace);
+  return true;
 }
 
 /// The plan that would be made; -1 byte for a model too large to tell.

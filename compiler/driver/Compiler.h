@@ -52,6 +52,7 @@ private:
   bool findCosts(plan::CostGraph &graph, ModelFacts &measured);
   bool makeDecision(std::optional<int> ranks);
   bool lowerToTasks();
+  bool keepsToLimit();
   std::vector<std::string> optimizerSettings() const;
   bool phase(const std::string &name,
              const std::function<void(mlir::PassManager &)> &addPasses);

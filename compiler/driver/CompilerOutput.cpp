@@ -199,8 +199,12 @@ void Compiler::showPlan(const plan::Plan &plan) {
   if (!options.dot.empty())
     writeFile(options.dot, planDot(decision.request.graph, decision.result));
   std::vector<plan::WhatIfRow> rows;
-  if (!options.whatIf.empty())
-    rows = plan::whatIf(decision.request, decision.result, options.whatIf);
+  if (!options.whatIf.empty()) {
+    plan::PlanRequest asked = decision.request;
+    if (asked.trueLimit > 0)
+      asked.memoryLimit = asked.trueLimit; // not what the search was given
+    rows = plan::whatIf(asked, decision.result, options.whatIf);
+  }
   sayNotes();
   if (memory && options.format == "json")
     for (const std::string &note : memory->notes)

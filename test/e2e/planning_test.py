@@ -194,8 +194,25 @@ class PlanningTest(PipelineTest):
         text = call("pipec", self.golden.model, *self.golden.arguments(), "--gpus", "1x4", "--dry-run",
                     "--what-if", "memory").stdout
         self.assertIn("as asked", text)
+        text = call("pipec", self.golden.model, *self.golden.arguments(), "--gpus", "1x4", "--dry-run",
+                    "--what-if", "memory", "--memory-limit", "2MiB").stdout
+        for limit in ("1 MiB", "4 MiB"):
+            self.assertRegex(text, f"(?m)^memory +{limit} ")
         self.assertIn("weather", self.dry("--gpus", "4", "--what-if", "weather", code=USAGE))
         self.assertIn("twice", self.dry("--gpus", "4", "--what-if", "memory,memory", code=USAGE))
+
+    def test_code_that_is_shown_is_that_of_the_plan(self):
+        """Under a limit that most plans are above of."""
+        words = ("pipec", SOURCE / "test/models/gpt/model.onnx", "--dim", "batch=2", "--loss", "next-token", "--cpus", "4",
+                 "--microbatches", "4", "--memory-limit")
+        limit = int(re.search("would fit with --memory-limit ([0-9]+)", call(*words, 1000, "--dry-run").stderr)[1])
+        for more in (0, limit // 32, limit // 16, limit // 8, limit // 4):
+            plan = json.loads(call(*words, limit + more, "--dry-run", "--format", "json").stdout)
+            code = call(*words, limit + more, "--emit", "pipe")
+            self.check_exit(code, 0)
+            self.assertEqual(len(re.findall(r"module @stage\d+", code.stdout)), len(plan["stages"]))
+        for emit in ("pipe", "kernels"):
+            self.check_exit(call(*words, limit // 2, "--emit", emit), NO_FIT)
 
     def test_one_device_has_one_stage(self):
         """Chunks of one device would only copy what they hand to each other."""
