@@ -517,10 +517,12 @@ Running KernelEmitter::columnIdentities() {
   return none;
 }
 
+/// Chunks are as far apart as the sums have columns, which with a tail are not
+/// whole points: a stride, so that isAligned sees it.
 void KernelEmitter::placePartials(Value chunk) {
   SmallVector<int64_t> sizes(plan.walk);
   sizes.push_back(plan.lane);
-  denseColumns.assign(rowLoops, 0);
+  denseColumns.assign(rowLoops, columns());
   denseColumns.append(denseStrides(sizes));
   if (plan.lane == 1)
     denseColumns.back() = 0;

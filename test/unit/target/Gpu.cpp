@@ -70,9 +70,13 @@ TEST(Gpu, ColumnsOfManyRows) {
   }
 }
 
+// Rows of 4096 and more may have a tail, and chunks of them sums that are not
+// aligned.
 TEST(Gpu, NormalizationGradientOfManyRows) {
   checkStage(layerNormBackward("1100", "101", "0.00990099").stage(), 2e-5);
   checkStage(layerNormBackward("40", "1500", "0.000666667").stage(), 2e-5);
+  checkStage(layerNormBackward("70", "4099", "0.000243962").stage(), 2e-5);
+  checkStage(layerNormBackward("70", "4098", "0.000244021").stage(), 2e-5);
 }
 
 // The sum of equal indices has the CPU's order.
