@@ -1,4 +1,5 @@
 #include "compiler/plan/Infeasible.h"
+#include "compiler/plan/Topology.h"
 #include "compiler/plan/published/Partition.h"
 #include "compiler/plan/published/PipeDreamRow.h"
 #include "compiler/plan/published/PipeDreamWithin.h"
@@ -180,7 +181,8 @@ Partition partitionPipeDream(const PartitionOptions &options) {
     throw Failure(
         Exit::Usage,
         "PipeDream's objective uses every device and is searched for at "
-        "most 1024; --objective step plans larger clusters");
+        "most 1024; --objective step plans up to " +
+            std::to_string(plan::kMostDevices));
   if (options.straddle && devices > 256)
     throw Failure(Exit::Usage,
                   "--straddle on is searched for at most 256 devices");

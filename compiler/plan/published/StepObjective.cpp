@@ -198,6 +198,20 @@ ConvertedGraph convertGraph(const PartitionOptions &options,
   throw Failure(Exit::Internal, "unknown graph format");
 }
 
+/// The planner's memory grows with the square of the devices.
+static void expectPlannable(int64_t devices, GraphFormat format) {
+  if (devices <= plan::kMostDevices)
+    return;
+  throw Failure(Exit::Usage, "--objective step plans at most " +
+                                 std::to_string(plan::kMostDevices) +
+                                 " devices, not " + std::to_string(devices) +
+                                 "; give fewer with --devices" +
+                                 (format == GraphFormat::Piper
+                                      ? ", or --objective piper, which "
+                                        "searches for up to a million"
+                                      : ""));
+}
+
 /// A step is simulated task by task, and its bytes are counted in whole
 /// numbers.
 static void expectCountable(const plan::PlanRequest &request) {
@@ -233,6 +247,7 @@ Partition partitionByStep(const PartitionOptions &options, GraphFormat format) {
   if (each < 1)
     throw Failure(Exit::Usage,
                   "this graph names no devices; give --devices NxM");
+  expectPlannable(static_cast<int64_t>(servers) * each, format);
   double inter =
       options.interBandwidth > 0 ? options.interBandwidth : converted.bandwidth;
   double intra = options.intraBandwidth > 0 ? options.intraBandwidth : inter;

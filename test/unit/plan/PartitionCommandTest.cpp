@@ -531,6 +531,39 @@ TEST_F(PartitionCommand, SizesBeyondAllMemory) {
             std::string::npos);
 }
 
+/// However they are given, and before anything is made of them.
+TEST_F(PartitionCommand, MoreDevicesThanAStepIsPlannedFor) {
+  auto expect = [&](std::vector<std::string> words, const std::string &part) {
+    std::string message = run(words);
+    EXPECT_EQ(code, 64) << message;
+    EXPECT_NE(message.find(part), std::string::npos) << message;
+  };
+  auto onProfile = [&](const std::string &devices,
+                       const std::string &objective) {
+    return std::vector<std::string>{
+        path("vgg.txt"), "--devices",   devices,   "--bandwidth",
+        "1e9",           "--objective", objective, "--microbatches",
+        "513"};
+  };
+  const std::string most = "--objective step plans at most 8192 devices, not ";
+  expect(onProfile("8193", "step"), most + "8193; give fewer with --devices");
+  expect(onProfile("1000x1000", "step"), most + "1000000; give fewer");
+  // 8192 are within it: what is refused here is the number of tasks.
+  expect(onProfile("8192", "step"), "513 microbatches on 8192 devices");
+  std::vector<std::string> words = onProfile("1025", "pipedream");
+  words.resize(words.size() - 2);
+  expect(words, "at most 1024; --objective step plans up to 8192");
+  for (const char *devices : {"8193", "1000000000"}) {
+    json graph = json::parse(piper);
+    graph["maxDevices"] = std::stoi(devices);
+    write("many.json", graph.dump());
+    expect({path("many.json"), "--objective", "step"},
+           most + devices +
+               "; give fewer with --devices, or --objective piper, which "
+               "searches for up to a million");
+  }
+}
+
 TEST_F(PartitionCommand, HelpAndVersion) {
   EXPECT_NE(run({"--help"}).find("--straddle"), std::string::npos);
   EXPECT_EQ(code, 0);
