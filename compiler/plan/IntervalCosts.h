@@ -33,8 +33,8 @@ struct StageCost {
 /// Prices intervals exactly, shared tensors counted once. A Sweep fixes the
 /// first node and grows the interval node by node, in time proportional to the
 /// tensors the new node touches (and to the logarithm of how many amounts it
-/// may work in); O(nodes + touches) for all intervals that start at one node,
-/// no table of pairs.
+/// may work in); O(nodes + touches) for all intervals that start at one node.
+/// Sweeps keep nothing; cost() keeps a table of the pairs it was asked for.
 class IntervalCosts {
 public:
   explicit IntervalCosts(const CostGraph &graph);

@@ -112,10 +112,8 @@ std::string partitionJson(const Partition &p) {
   root["seconds"] = p.seconds;
   root["wall_seconds"] = p.wallSeconds;
   root["states"] = p.states;
-  // Names come from the file and need not be valid UTF-8.
-  return root.dump(1, ' ', false,
-                   nlohmann::ordered_json::error_handler_t::replace) +
-         "\n";
+  // Files whose names are not valid UTF-8 were refused when they were read.
+  return root.dump(1) + "\n";
 }
 
 std::string partitionDot(const Partition &p) {

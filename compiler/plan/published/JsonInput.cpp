@@ -7,8 +7,6 @@
 
 namespace pipec::published {
 
-static constexpr double most = 1e15;
-
 JsonInput::JsonInput(const std::string &text, const std::string &origin,
                      const std::string &kind)
     : document(parseJson(text, origin, Exit::BadModel)), kind_(kind) {
@@ -39,7 +37,7 @@ double JsonInput::number(const Json &object, const char *key,
   if (!value.is_number())
     bad(where + ": \"" + key + "\" is not a number", &value);
   double d = value.get<double>();
-  if (!(d >= 0 && d <= most))
+  if (!(d >= 0 && d <= mostOfANumber))
     bad(where + ": \"" + key + "\" must be a number between 0 and 1e15",
         &value);
   return d;
@@ -48,8 +46,8 @@ double JsonInput::number(const Json &object, const char *key,
 double JsonInput::limit(const Json &object, const char *key,
                         const std::string &where) const {
   const Json &value = field(object, key, where);
-  if (value.is_number() && value.get<double>() > most)
-    return most;
+  if (value.is_number() && value.get<double>() > mostOfANumber)
+    return mostOfANumber;
   return number(object, key, where);
 }
 

@@ -8,6 +8,9 @@
 
 namespace pipec::published {
 
+/// What one number of a graph may be.
+constexpr double mostOfANumber = 1e15;
+
 /// What all nodes of a graph may take: byte counts are whole numbers of 64 bits
 /// in messages and in our own objective.
 constexpr double mostBytesOfGraph = 1e18;

@@ -13,8 +13,6 @@ namespace pipec::published {
 
 namespace {
 
-constexpr double most = 1e15;
-
 struct Reader {
   const std::string &origin;
   int line = 0;
@@ -34,7 +32,7 @@ struct Reader {
         std::from_chars(text.data(), text.data() + text.size(), value);
     if (error != std::errc() || end != text.data() + text.size())
       bad(what + " '" + std::string(text) + "' is not a number");
-    if (!(value >= 0 && value <= most))
+    if (!(value >= 0 && value <= mostOfANumber))
       bad(what + " is " + std::string(text) +
           "; it must be a number between 0 and 1e15");
     return value;
@@ -51,7 +49,7 @@ struct Reader {
     while (true) {
       size_t next = text.find(';');
       sum += number(text.substr(0, next), what);
-      if (!(sum <= most))
+      if (!(sum <= mostOfANumber))
         bad(what + " adds up to more than 1e15");
       if (next == std::string_view::npos)
         return sum;

@@ -385,6 +385,8 @@ TEST_F(PartitionCommand, MistakesInFilesHaveTheirLines) {
          "bad:5: node 1 appears twice");
   expect(with(placement, "\"cost\": 0.5", "\"cost\": -1"),
          "bad:6: edge 1: \"cost\" must be a number between 0 and 1e15");
+  expect(with(placement, "\"id\": 0", "\"name\": \"\xff\", \"id\": 0"),
+         "bad:3: not JSON: ");
   expect(with(placement, "\"maxCPUs\": 0", "\"maxCPUs\": }"),
          "bad:1: not JSON: syntax error");
   expect("{\"maxMemoryPerDevice\": 9, \"maxDevices\": 2, \"mbsInBatch\": 2,\n"
