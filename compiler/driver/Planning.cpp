@@ -447,8 +447,12 @@ static Decision decideBest(const CompileOptions &o,
       plan::chooseStrategy(field->requests, field->plan, field->bound);
   Decision d = std::move(field->asked[choice.chosen]);
   field.reset();
+  // A large cluster is not there to be left idle, and each part takes as long
+  // as all of it.
+  constexpr int kMostDevices = 64;
   const bool isFree = o.stages == "auto" && o.stageFile.empty() &&
                       o.replicas.empty() && !o.quick &&
+                      facts.topology.devices() <= kMostDevices &&
                       !choice.face.starts.empty();
   ModelFacts fewer = facts;
   while (isFree) {
