@@ -6,6 +6,7 @@
 #include "report/Report.h"
 #include "runtime/program/Memory.h"
 #include "runtime/program/Sequence.h"
+#include "support/CoreUse.h"
 
 #include <algorithm>
 #include <cmath>
@@ -184,7 +185,8 @@ std::string inspectText(const plan::Plan &plan, const TextOptions &options) {
 static std::string remedy(const plan::Plan &plan, const MeasuredRun &run) {
   const double off =
       plan.predicted.step_s > 0 ? run.step_s / plan.predicted.step_s - 1 : 0;
-  if (plan.cluster.kind == "cpu" && off > 0.15 && run.others_share >= 0.1)
+  if (plan.cluster.kind == "cpu" && off > 0.15 &&
+      run.others_share >= kNoticedShare)
     return "other programs had " + percent(run.others_share) +
            " of this machine's cores: the prediction counts on all of them\n";
   if (plan.cluster.device != "native" || std::abs(off) <= 0.15)

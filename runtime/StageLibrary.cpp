@@ -1,6 +1,6 @@
 //===- StageLibrary.cpp - a compiled stage, loaded ------------------------===//
 #include "runtime/StageLibrary.h"
-#include "runtime/program/Sha256.h"
+#include "runtime/program/StageFiles.h"
 #include "support/Failure.h"
 
 #include <dlfcn.h>
@@ -13,25 +13,6 @@ namespace {
 [[noreturn]] void bad(const std::string &path, const std::string &what) {
   throw Failure(Exit::BadPlan,
                 path + ": " + what + "; compile the model again");
-}
-
-/// The loader maps a file as it is: one that was cut off or written over would
-/// end the process with a signal, not with an error.
-void checkWhole(const std::string &path, const std::string &sha256) {
-  const char *remedy =
-      "; copy the plan folder again or compile the model again";
-  std::string found;
-  try {
-    found = sha256OfFile(path);
-  } catch (const Failure &failure) {
-    throw Failure(Exit::BadPlan, failure.what() + std::string(remedy));
-  }
-  if (found != sha256)
-    throw Failure(Exit::BadPlan,
-                  path +
-                      ": is not the stage program that was compiled (its "
-                      "digest is not the one in plan.json)" +
-                      remedy);
 }
 
 PipecTask need(void *library, const std::string &path, const char *name) {
@@ -56,9 +37,11 @@ void loadOnce(void *library) {
 StageLibrary StageLibrary::open(const std::string &planFolder,
                                 const plan::Stage &stage, bool trains) {
   // With a slash in front dlopen never searches the system's folders.
-  const std::string path =
-      (planFolder[0] == '/' ? "" : "./") + planFolder + "/" + stage.library;
-  checkWhole(path, stage.sha256);
+  const std::string folder = (planFolder[0] == '/' ? "" : "./") + planFolder;
+  const std::string path = folder + "/" + stage.library;
+  // The loader maps a file as it is: one that was cut off or written over would
+  // end the process with a signal, not with an error.
+  plan::checkStageFile(folder, stage);
   void *library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library)
     bad(path, dlerror());

@@ -41,4 +41,7 @@ CoreUse operator-(CoreUse end, const CoreUse &begin);
 /// the others left more idle than they took, so that nobody waited for them.
 double shareOfOthers(const std::vector<CoreUse> &uses);
 
+/// From here on the user is told of the others.
+constexpr double kNoticedShare = 0.1;
+
 } // namespace pipec

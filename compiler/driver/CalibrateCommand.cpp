@@ -168,9 +168,8 @@ void timeMessages(plan::Topology &topology) try {
 
 /// Who times a machine that others use gets their share of it as its own.
 void tellOfOthers(const CoreUse &begin) {
-  constexpr double kNoticed = 0.1;
   if (const double share = shareOfOthers({coreUse() - begin});
-      share >= kNoticed)
+      share >= kNoticedShare)
     std::cerr << "pipec: note: other programs had " << report::percent(share)
               << " of this machine's cores while it was timed: calibrate again "
                  "when it has nothing else to do\n";

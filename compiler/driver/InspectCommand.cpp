@@ -3,6 +3,7 @@
 
 #include "compiler/driver/Terminal.h"
 #include "report/Report.h"
+#include "runtime/program/StageFiles.h"
 #include "support/CommandLine.h"
 #include "support/Failure.h"
 #include "support/OptionChecks.h"
@@ -21,10 +22,11 @@ int inspectCommand(int argc, char **argv) {
   app.add_option("plan", directory, "the plan directory")->required();
   app.add_option("--format", format, "text or json")
       ->check(oneOf({"text", "json"}));
-  app.add_flag("--quiet", quiet, "only check the plan");
+  app.add_flag("--quiet", quiet, "only check the plan and its stage programs");
   if (const auto done = parseCommandLine(app, "pipec inspect", argc, argv))
     return *done;
   const plan::Plan plan = plan::readPlan(directory);
+  plan::checkStageFiles(directory, plan);
   if (!quiet)
     std::cout << (format == "json"
                       ? report::inspectJson(plan)

@@ -580,12 +580,11 @@ void applyProfileFile(const CompileOptions &o, ModelFacts &facts,
                             device.threads, device.kind, "", o.precision};
   if (!profile.origin.modelSha256.empty())
     asked.modelSha256 = sha256OfFile(o.model);
-  const std::string remark = plan::applyProfile(profile, asked, graph);
+  for (const std::string &remark : plan::applyProfile(profile, asked, graph))
+    facts.notes.push_back(remark);
   facts.topology.device.crowdFactor = 1; // its times are of tasks as they run
   if (profile.step)
     fitToStep(o, profile, graph, facts);
-  if (!remark.empty())
-    facts.notes.push_back(remark);
 }
 
 //===----------------------------------------------------------------------===//

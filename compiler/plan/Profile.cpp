@@ -1,5 +1,6 @@
 #include "compiler/plan/Profile.h"
 
+#include "support/CoreUse.h"
 #include "support/Failure.h"
 #include "support/ParseJson.h"
 #include "support/ReadFile.h"
@@ -20,20 +21,20 @@ using Json = nlohmann::ordered_json;
   throw Failure(Exit::BadPlan, "profile " + origin + ": " + message);
 }
 
-double secondsOf(const Json &entry, const char *key, const std::string &origin,
-                 const std::string &where) {
+double numberOf(const Json &entry, const char *key, const std::string &origin,
+                const std::string &where) {
   if (!entry.contains(key) || !entry[key].is_number())
     bad(origin, where + " has no number \"" + key + "\"");
-  double seconds = entry[key].get<double>();
-  if (!std::isfinite(seconds) || seconds < 0)
+  const double number = entry[key].get<double>();
+  if (!std::isfinite(number) || number < 0)
     bad(origin, where + ": \"" + key + "\" must be a number of at least 0");
-  return seconds;
+  return number;
 }
 
 MeasuredTimes timesOf(const Json &entry, const std::string &origin,
                       const std::string &where) {
   auto take = [&](const char *key) {
-    return secondsOf(entry, key, origin, where);
+    return numberOf(entry, key, origin, where);
   };
   return {take("forward_s"), take("backward_input_s"),
           take("backward_weight_s")};
@@ -79,7 +80,7 @@ MeasuredStep stepOf(const Json &entry, size_t stages,
     bad(origin, where + ": \"microbatches\" must be from 1 to " +
                     std::to_string(kMostMicrobatches));
   step.microbatches = static_cast<int>(microbatches);
-  step.seconds = secondsOf(entry, "seconds", origin, where);
+  step.seconds = numberOf(entry, "seconds", origin, where);
   for (const Json &count : listOf(entry, "replicas", origin)) {
     if (!count.is_number_unsigned() || count == 0 ||
         count.get<uint64_t>() > kMostReplicas)
@@ -106,7 +107,7 @@ void refuseUnknownMembers(const ParsedJson &file) {
   };
   refuse(file.root,
          {"version", "model_sha256", "device", "threads", "precision",
-          "microbatch_size", "stages", "nodes", "step"},
+          "microbatch_size", "others_share", "stages", "nodes", "step"},
          "the file");
   if (file.root.contains("step"))
     refuse(file.root["step"],
@@ -153,7 +154,8 @@ void spread(CostGraph &graph, const MeasuredStage &stage,
 
 /// What makes the times another program's is refused; other threads, which
 /// make them another number, are remarked upon.
-std::string compare(const ProfileOrigin &from, const ProfileOrigin &asked) {
+std::vector<std::string> compare(const ProfileOrigin &from,
+                                 const ProfileOrigin &asked) {
   auto differ = [](auto &a, auto &b) { return a > 0 && b > 0 && a != b; };
   if (!from.modelSha256.empty() && !asked.modelSha256.empty() &&
       from.modelSha256 != asked.modelSha256)
@@ -171,12 +173,23 @@ std::string compare(const ProfileOrigin &from, const ProfileOrigin &asked) {
            std::to_string(from.microbatchSize) + ", not " +
            std::to_string(asked.microbatchSize));
   if (!differ(from.threads, asked.threads))
-    return "";
-  return "the profile was measured on ranks of " +
-         std::to_string(from.threads) +
-         (from.threads == 1 ? " thread" : " threads") +
-         ", those of this plan have " + std::to_string(asked.threads) +
-         "; its times are taken as they are";
+    return {};
+  return {"the profile was measured on ranks of " +
+          std::to_string(from.threads) +
+          (from.threads == 1 ? " thread" : " threads") +
+          ", those of this plan have " + std::to_string(asked.threads) +
+          "; its times are taken as they are"};
+}
+
+/// Their share of the cores is in the measured step, not in the tasks: it is
+/// planned with as if ranks had waited for each other.
+std::string ofOthers(double share) {
+  char percent[32];
+  std::snprintf(percent, sizeof percent, "%.0f %%", 100 * share);
+  return std::string("other programs had ") + percent +
+         " of the machine's cores while the profile was measured: its step, "
+         "and the predicted one, are longer than its tasks explain; measure "
+         "again when the machine has nothing else to do";
 }
 
 /// Seconds of the update per byte of trained weights; 0 when not measured.
@@ -232,11 +245,15 @@ Profile parseProfile(const std::string &text, const std::string &origin) {
                               indexOf(entry, "last_node", origin, where),
                               timesOf(entry, origin, where),
                               entry.contains("update_s")
-                                  ? secondsOf(entry, "update_s", origin, where)
+                                  ? numberOf(entry, "update_s", origin, where)
                                   : 0});
   }
   if (root.contains("step"))
     profile.step = stepOf(root["step"], profile.stages.size(), origin);
+  if (root.contains("others_share"))
+    profile.othersShare = numberOf(root, "others_share", origin, "the file");
+  if (profile.othersShare > 1)
+    bad(origin, "\"others_share\" is a share, from 0 to 1");
   return profile;
 }
 
@@ -258,6 +275,8 @@ std::string writeProfile(const Profile &profile) {
     root["precision"] = from.precision;
   if (from.microbatchSize > 0)
     root["microbatch_size"] = from.microbatchSize;
+  if (profile.othersShare > 0)
+    root["others_share"] = profile.othersShare;
   for (const MeasuredStage &stage : profile.stages) {
     Json entry;
     entry["first_node"] = stage.firstNode;
@@ -282,9 +301,12 @@ std::string writeProfile(const Profile &profile) {
   return root.dump(1) + "\n";
 }
 
-std::string applyProfile(const Profile &profile, const ProfileOrigin &asked,
-                         CostGraph &graph) {
-  const std::string remark = compare(profile.origin, asked);
+std::vector<std::string> applyProfile(const Profile &profile,
+                                      const ProfileOrigin &asked,
+                                      CostGraph &graph) {
+  std::vector<std::string> remarks = compare(profile.origin, asked);
+  if (profile.othersShare >= kNoticedShare)
+    remarks.push_back(ofOthers(profile.othersShare));
   std::vector<char> covered(graph.nodes.size(), 0);
   for (const MeasuredStage &stage : profile.stages) {
     if (stage.firstNode > stage.lastNode ||
@@ -324,7 +346,7 @@ std::string applyProfile(const Profile &profile, const ProfileOrigin &asked,
            (node.name.empty() ? "" : " (" + node.name + ")") +
            "; measure all stages, in one run with --profile-out");
   }
-  return remark;
+  return remarks;
 }
 
 } // namespace pipec::plan

@@ -2,7 +2,7 @@
 //
 // The file that `pipec-run --profile-out` writes and `--profile` reads:
 //   {"version": 1, "model_sha256": …, "device": "cpu", "threads": 1,
-//    "microbatch_size": 4,
+//    "microbatch_size": 4, "others_share": 0.48,
 //    "stages": [{"first_node": 0, "last_node": 40, "forward_s": …,
 //                "backward_input_s": …, "backward_weight_s": …,
 //                "update_s": …}],
@@ -11,8 +11,9 @@
 //    "nodes": [{"id": "12", "forward_s": …, …}]}
 // A run writes "stages" alone. Either list may be missing, as long as every
 // node has its times from one of them; so may "update_s", the optimizer's time
-// in a step, the step in which the stages were measured (FitStep.h), and what
-// says where the times are from. A stage's times are spread
+// in a step, the step in which the stages were measured (FitStep.h), what says
+// where the times are from, and the share of the cores that other programs had
+// meanwhile (CoreUse.h; 0 when it is left out). A stage's times are spread
 // over its nodes as the analytic model weighs them; a node's own entry wins.
 //
 //===----------------------------------------------------------------------===//
@@ -60,6 +61,7 @@ struct Profile {
   std::vector<MeasuredNode> nodes;
   std::vector<MeasuredStage> stages;
   std::optional<MeasuredStep> step;
+  double othersShare = 0; ///< of the machine's cores, while it was measured
 };
 
 /// Throws Failure(Exit::NoInput) or Failure(Exit::BadPlan) with the place and
@@ -71,8 +73,10 @@ std::string writeProfile(const Profile &profile);
 /// Replaces the graph's times. Throws Failure(Exit::BadPlan) when the profile
 /// is of another model, microbatch size or kind of device, names a node the
 /// graph has not, an interval outside it or overlapping stages, or leaves a
-/// node without times. Returns a remark where threads differ, else nothing.
-std::string applyProfile(const Profile &profile, const ProfileOrigin &asked,
-                         CostGraph &graph);
+/// node without times. Returns remarks where threads differ and where other
+/// programs had the cores meanwhile.
+std::vector<std::string> applyProfile(const Profile &profile,
+                                      const ProfileOrigin &asked,
+                                      CostGraph &graph);
 
 } // namespace pipec::plan

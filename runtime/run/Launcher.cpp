@@ -4,6 +4,7 @@
 #include "runtime/data/DataSource.h"
 #include "runtime/exec/OutputLedger.h"
 #include "runtime/program/Sequence.h"
+#include "runtime/program/StageFiles.h"
 #include "runtime/run/Ranks.h"
 #include "runtime/run/Verify.h"
 #include "support/StandardOutput.h"
@@ -134,9 +135,9 @@ plan::Plan planToRun(RunOptions &options) {
   plan::Plan plan = plan::readPlan(options.plan);
   const bool trains = !plan::forwardOnly(plan);
   if (trains && options.evaluate) {
+    plan = plan::readEvaluation(options.plan);
     options.trainingPlan = options.plan;
     options.plan += std::string("/") + plan::kEvaluationFolder;
-    plan = plan::readPlan(options.plan);
   }
   if (!trains || options.evaluate) {
     checkPass(options);

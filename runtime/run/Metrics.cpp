@@ -14,11 +14,12 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-/// The lines of the steps up to `last` in an earlier run's file.
+/// The lines of the steps up to `last` in an earlier run's file; one without an
+/// end is half a line.
 std::string linesUpTo(const std::string &path, int64_t last) {
   std::ifstream file(path);
   std::string kept;
-  for (std::string line; std::getline(file, line);) {
+  for (std::string line; std::getline(file, line) && !file.eof();) {
     const Json json = Json::parse(line, nullptr, false);
     if (!json.is_object() || !json.contains("step") ||
         !json["step"].is_number_integer() || json["step"] > last)
@@ -35,10 +36,12 @@ Metrics::Metrics(const std::string &path, int64_t resumedAt) : path(path) {
     return;
   makeFolderOf(path);
   const std::string kept = resumedAt ? linesUpTo(path, resumedAt) : "";
-  file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
   if (file < 0)
     cannotWrite(path);
-  line(kept);
+  // Lines that are kept are not written again: the disk may be full by now.
+  written = static_cast<int64_t>(kept.size());
+  cut();
 }
 
 Metrics::~Metrics() {
@@ -46,15 +49,26 @@ Metrics::~Metrics() {
     ::close(file);
 }
 
+/// Leaves what is written, where the file is not one that only takes more.
+void Metrics::cut() const {
+  if (::ftruncate(file, written) == 0)
+    ::lseek(file, written, SEEK_SET);
+}
+
+/// All of it or nothing.
 void Metrics::line(const std::string &text) {
   for (size_t at = 0; file >= 0 && at < text.size();) {
     const ssize_t wrote = ::write(file, text.data() + at, text.size() - at);
     if (wrote < 0 && errno == EINTR)
       continue;
-    if (wrote < 0)
-      cannotWrite(path);
+    if (wrote < 0) {
+      const int why = errno;
+      cut();
+      cannotWrite(path, why);
+    }
     at += static_cast<size_t>(wrote);
   }
+  written += static_cast<int64_t>(text.size());
 }
 
 void Metrics::step(int64_t step, double loss, double seconds,

@@ -27,7 +27,8 @@ struct Summary {
   std::vector<RankFigures> ranks;
 };
 
-/// The metrics file: a line per step, written through at once, and a summary.
+/// The metrics file: a line per step, written through at once, and a summary;
+/// whole lines also where there is no room for the next one.
 class Metrics {
 public:
   /// `path` empty: writes nothing. A run that goes on after `resumedAt` steps
@@ -42,9 +43,11 @@ public:
 
 private:
   void line(const std::string &text);
+  void cut() const;
 
   std::string path;
   int file = -1;
+  int64_t written = 0; ///< bytes, in whole lines
 };
 
 /// {"steps":…,"ranks":[…],…} in one line.

@@ -108,6 +108,8 @@ void writeProfile(const plan::Plan &plan, const Results &results,
     if (plan::weightsStage(plan, stage.id) == stage.id)
       profile.stages.push_back(measure(plan, stage, results));
   profile.step = stepOf(plan, results, profile.stages.size());
+  if (plan.cluster.kind == "cpu") // a GPU's times are its own
+    profile.othersShare = othersShare(results);
   writeFile(path, plan::writeProfile(profile));
 }
 

@@ -86,6 +86,13 @@ Summary summarize(const plan::Plan &plan, const Results &results) {
   return summary;
 }
 
+double othersShare(const Results &results) {
+  std::vector<CoreUse> uses;
+  for (const RankResult &rank : results.ranks)
+    uses.push_back(rank.figures.cores);
+  return shareOfOthers(uses);
+}
+
 report::MeasuredRun measured(const plan::Plan &plan, const Results &results) {
   const Summary summary = summarize(plan, results);
   report::MeasuredRun run;
@@ -103,10 +110,7 @@ report::MeasuredRun measured(const plan::Plan &plan, const Results &results) {
     for (const Event &event : rank.events)
       if (drawn(event))
         start = std::min(start, event.start);
-  std::vector<CoreUse> uses;
-  for (const RankResult &rank : results.ranks)
-    uses.push_back(rank.figures.cores);
-  run.others_share = shareOfOthers(uses);
+  run.others_share = othersShare(results);
   const bool stream = plan.strategy.update == "round";
   for (size_t r = 0; r < results.ranks.size(); ++r) {
     const RankResult &result = results.ranks[r];

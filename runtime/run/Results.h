@@ -44,12 +44,15 @@ double usualStep(const plan::Plan &plan, const std::vector<double> &seconds);
 
 Summary summarize(const plan::Plan &plan, const Results &results);
 
+/// What other programs had of the cores meanwhile (CoreUse.h).
+double othersShare(const Results &results);
+
 /// For the report.
 report::MeasuredRun measured(const plan::Plan &plan, const Results &results);
 
 /// What `pipec --profile` reads: the time of every stage's tasks, averaged over
-/// microbatches, replicas and the usual steps (StepTotals.h), and the median
-/// step. Failure(CannotWrite).
+/// microbatches, replicas and the usual steps (StepTotals.h), the median step,
+/// and what others had of the cores. Failure(CannotWrite).
 void writeProfile(const plan::Plan &plan, const Results &results,
                   const std::string &path);
 

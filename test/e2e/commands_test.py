@@ -256,6 +256,16 @@ class RunTest(PipelineTest):
                 self.assertRegex(process.stderr, "%s: .*%s.*; copy the plan folder again or compile the model again"
                                  % (file, why))
                 self.assertEqual(process.stderr.count("stage1.so"), 1, process.stderr)
+                shown = call("pipec", "inspect", "--quiet", plan)
+                self.check_exit(shown, BAD_PLAN)
+                self.assertRegex(shown.stderr, "pipec: error: %s: .*%s" % (file, why))
+        shutil.copytree(self.plan, plan := self.fresh(".plan"))
+        self.check_exit(call("pipec", "inspect", "--quiet", plan), 0)
+        shutil.rmtree(plan / "evaluation")
+        for process in (call("pipec", "inspect", plan), call("pipec-run", plan, *self.data(), "--evaluate")):
+            self.check_exit(process, NO_INPUT)
+            self.assertIn("evaluation: the plan that evaluates what this one trains is missing; copy the plan folder",
+                          process.stderr)
 
     def test_changed_model(self):
         model = self.folder / "model.onnx"

@@ -272,6 +272,21 @@ class ProfileTest(PipelineTest):
         again = self.compile(self.golden.model, *self.flags, "--profile", file)
         self.assertEqual(read_plan(again)["cluster"]["device"], "profiled")
 
+    def test_a_profile_of_a_machine_that_others_use(self):
+        plan = self.compile(self.golden.model, *self.flags)
+        file = self.folder / "profile.json"
+        others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in os.sched_getaffinity(0)]
+        try:
+            self.train(plan, self.golden.data, 300, "--profile-out", file)
+        finally:
+            for other in others:
+                other.kill()
+                other.wait()
+        self.assertGreater(json.loads(file.read_text())["others_share"], 0.1)
+        process = call("pipec", self.golden.model, *self.flags, "--profile", file, "--dry-run")
+        self.check_exit(process, 0)
+        self.assertRegex(process.stderr, r"note: other programs had \d+ % of the machine's cores while the profile was")
+
     def test_profiles_that_do_not_fit(self):
         file = self.folder / "profile.json"
         self.assertIn("profile.json", self.planned("--profile", file, code=NO_INPUT))

@@ -5,11 +5,15 @@
 #include "compiler/plan/PlanVerifier.h"
 #include "support/Failure.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 using namespace pipec;
 using namespace pipec::plan;
 using namespace pipec::plan::test;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
 
 TEST(Profile, ReplacesTimesAndRoundTrips) {
   CostGraph graph = uniformChain(4, 1e-3, 10, 10);
@@ -25,7 +29,7 @@ TEST(Profile, ReplacesTimesAndRoundTrips) {
   EXPECT_EQ(writeProfile(again), writeProfile(profile));
   ASSERT_TRUE(again.step);
   EXPECT_EQ(again.step->replicas, profile.step->replicas);
-  EXPECT_EQ(applyProfile(again, {8, 2, "cpu", "abc", ""}, graph), "");
+  EXPECT_THAT(applyProfile(again, {8, 2, "cpu", "abc", ""}, graph), IsEmpty());
   // Spread by the model's weights, evenly where it has none, nodes on top.
   EXPECT_DOUBLE_EQ(graph.nodes[0].forwardSeconds, 2e-3);
   EXPECT_DOUBLE_EQ(graph.nodes[1].forwardSeconds, 6e-3);
@@ -33,10 +37,22 @@ TEST(Profile, ReplacesTimesAndRoundTrips) {
   EXPECT_DOUBLE_EQ(graph.nodes[2].forwardSeconds, 1e-3);
   EXPECT_DOUBLE_EQ(graph.nodes[3].forwardSeconds, 5e-3);
   // Other threads are remarked upon; what is not said is not compared.
-  EXPECT_NE(applyProfile(again, {8, 1, "cpu", "abc", ""}, graph)
-                .find("ranks of 2 threads, those of this plan have 1"),
-            std::string::npos);
-  EXPECT_EQ(applyProfile(again, {}, graph), "");
+  EXPECT_THAT(
+      applyProfile(again, {8, 1, "cpu", "abc", ""}, graph),
+      ElementsAre(HasSubstr("ranks of 2 threads, those of this plan have 1")));
+  EXPECT_THAT(applyProfile(again, {}, graph), IsEmpty());
+  // So is what others had of the cores, from a tenth on.
+  profile.othersShare = 0.09;
+  again = parseProfile(writeProfile(profile), "again");
+  EXPECT_EQ(again.othersShare, 0.09);
+  EXPECT_THAT(applyProfile(again, {}, graph), IsEmpty());
+  again.othersShare = 0.48;
+  EXPECT_THAT(
+      applyProfile(again, {}, graph),
+      ElementsAre("other programs had 48 % of the machine's cores while the "
+                  "profile was measured: its step, and the predicted one, are "
+                  "longer than its tasks explain; measure again when the "
+                  "machine has nothing else to do"));
   // Stages alone write no list of nodes.
   profile.nodes.clear();
   EXPECT_EQ(writeProfile(profile).find("nodes"), std::string::npos);
@@ -92,6 +108,10 @@ TEST(Profile, MismatchesAreNamed) {
       "no times for node 'layer3'");
   has(message(R"({"version":1})"), "no times for node 'layer0'");
   has(message(R"({"version":1,"step":3})"), "\"step\" is not an object");
+  has(message(R"({"version":1,"others_share":1.5})"),
+      "\"others_share\" is a share, from 0 to 1");
+  has(message(R"({"version":1,"others_share":"0.5"})"),
+      "the file has no number \"others_share\"");
   auto step = [&](const std::string &replicas, const char *microbatches,
                   const char *recompute) {
     return message(R"({"version":1,"stages":[{"first_node":0,"last_node":3,)" +

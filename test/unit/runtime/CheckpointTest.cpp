@@ -315,6 +315,38 @@ TEST(Checkpoint, AFailedWriteLeavesTheLastOneIntact) {
   expectIntact(folder);
 }
 
+TEST(Metrics, HaveWholeLinesWhereThereIsNoRoomForMore) {
+  const std::string folder = savedTwo("full_metrics");
+  const std::string path = folder + "/metrics.jsonl";
+  Outcome run = withFileLimit(folder, 1000, training(100, {}));
+  EXPECT_EQ(run.code, 73) << run.errors;
+  EXPECT_THAT(run.errors, HasSubstr("cannot write " + path));
+  readMetrics(path, run); // throws where a line is cut off
+  EXPECT_GT(run.steps.size(), 5u);
+  EXPECT_LT(run.steps.size(), 100u);
+  EXPECT_THAT(readText(path), testing::EndsWith("}\n"));
+  // A run that goes on keeps what is there, also with room for nothing.
+  run = withFileLimit(folder, 150, training(6, {"--resume", folder + "/ck"}));
+  EXPECT_EQ(run.code, 73) << run.errors;
+  readMetrics(path, run);
+  EXPECT_EQ(run.steps, (std::vector<int64_t>{1, 2, 3, 4}));
+}
+
+TEST(Metrics, ALineWithoutAnEndIsDropped) {
+  const std::string folder = savedTwo("half_metrics");
+  const std::string path = folder + "/metrics.jsonl";
+  const std::string whole = readText(path);
+  for (const std::string &half : {whole.substr(0, whole.find('\n')),
+                                  whole.substr(0, whole.find('\n') + 3)}) {
+    std::ofstream(path, std::ios::trunc) << half;
+    Outcome run = runTool(folder, training(6, {"--resume", folder + "/ck"}));
+    ASSERT_EQ(run.code, 0) << run.errors;
+    const std::vector<int64_t> after = {5, 6};
+    const bool ends = half.find('\n') != half.npos;
+    EXPECT_EQ(run.steps, ends ? (std::vector<int64_t>{1, 5, 6}) : after);
+  }
+}
+
 TEST(Checkpoint, AFullDiskLeavesTheLastOneIntact) {
   const std::string folder = savedTwo("full_disk");
   const std::string saved = folder + "/ck";
