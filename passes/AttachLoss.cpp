@@ -140,10 +140,9 @@ struct LossBuilder {
     auto given = static_cast<int64_t>(options.classWeights.size());
     if (given == 0 || given == classes)
       return success();
-    return wrongOption(main.emitError("--loss has ")
-                       << given << " class weights for " << classes
-                       << " classes; its weight=FILE.npy needs a number for "
-                          "each");
+    return main.emitError("--loss has ")
+           << given << " class weights for " << classes
+           << " classes; its weight=FILE.npy needs a number for each";
   }
 
   /// The class weights as a tensor like `x`.

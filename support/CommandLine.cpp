@@ -1,6 +1,7 @@
 //===- CommandLine.cpp - one way to read a command line -------------------===//
 #include "support/CommandLine.h"
 
+#include "support/ErrorText.h"
 #include "support/Failure.h"
 #include "support/UnknownName.h"
 #include "support/Version.h"
@@ -68,7 +69,8 @@ void checkValues(const CLI::App &app, int argc, char **argv) {
       continue;
     const std::string value = !isLeftOut && ++i < argc ? argv[i] : "";
     if (value.empty() ||
-        (value.starts_with("-") && app.get_option_no_throw(value)))
+        (value.starts_with("-") &&
+         app.get_option_no_throw(value.substr(0, value.find('=')))))
       throw CLI::ArgumentMismatch(name + ": 1 required",
                                   CLI::ExitCodes::ArgumentMismatch);
   }
@@ -105,12 +107,31 @@ std::string inPlainWords(const CLI::App &app, const CLI::ParseError &error) {
   return mismatch(error.what());
 }
 
+/// The first word that is no option and no option's value.
+std::string firstWord(const CLI::App &app, int argc, char **argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if (argument == "--")
+      return i + 1 < argc ? argv[i + 1] : "";
+    if (!argument.starts_with("-"))
+      return argument;
+    if (takesNext(app, argument))
+      ++i;
+  }
+  return "";
+}
+
+Invocation asked;
+
 } // namespace
+
+const Invocation &invocation() { return asked; }
 
 std::optional<int> parseCommandLine(CLI::App &app, const std::string &command,
                                     int argc, char **argv) {
   app.set_version_flag("--version",
                        command.substr(0, command.find(' ')) + " " + kVersion);
+  asked = {firstWord(app, argc, argv), asksForJson(argc, argv)};
   try {
     checkValues(app, argc, argv);
     app.parse(argc, argv);

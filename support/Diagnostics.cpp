@@ -40,6 +40,13 @@ void Diagnostics::add(Exit code, const std::string &cause,
   add(std::move(d));
 }
 
+void Diagnostics::add(const Failure &failure) {
+  const std::string text = failure.what();
+  const size_t split = text.find("; ");
+  add(failure.code, text.substr(0, split),
+      split == std::string::npos ? "" : text.substr(split + 2));
+}
+
 void Diagnostics::note(const std::string &text) {
   if (std::find(notes.begin(), notes.end(), text) == notes.end())
     notes.push_back(text);

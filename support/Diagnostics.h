@@ -41,6 +41,8 @@ public:
   void add(Diagnostic diagnostic);
   /// Adds a problem of the input as a whole.
   void add(Exit code, const std::string &cause, const std::string &remedy = "");
+  /// The same of a failure, whose remedy is what stands behind its first "; ".
+  void add(const Failure &failure);
   /// Something the user should know that stops nothing.
   void note(const std::string &text);
 

@@ -25,13 +25,10 @@ Prospect prospectOf(const CompileOptions &options) {
 /// What stops all attempts, with the notes that were kept for it.
 static int report(const CompileOptions &options, const CompileMemory &memory,
                   const Failure &failure) {
-  const std::string text = failure.what();
-  const size_t split = text.find("; ");
   Diagnostics diagnostics;
   for (const std::string &note : memory.notes)
     diagnostics.note(note);
-  diagnostics.add(failure.code, text.substr(0, split),
-                  split == std::string::npos ? "" : text.substr(split + 2));
+  diagnostics.add(failure);
   std::cerr << diagnostics.json(options.model);
   return static_cast<int>(failure.code);
 }

@@ -61,9 +61,14 @@ void readDims(const std::vector<std::string> &texts, CompileOptions &options) {
       throw Failure(Exit::Usage, "--dim " + name +
                                      " needs a size of at least 1, not '" +
                                      value + "'");
-    if (!options.dims.emplace(name, size).second)
+    const auto [known, isNew] = options.dims.emplace(name, size);
+    if (!isNew)
       throw Failure(Exit::Usage,
-                    "--dim " + text + ": the dimension is given twice");
+                    "--dim " + text + ": the dimension is given twice" +
+                        (known->second == size
+                             ? "; once is enough"
+                             : ", before as " + std::to_string(known->second) +
+                                   "; leave one of the two out"));
   }
 }
 
@@ -113,20 +118,19 @@ std::string plannerNames() {
   return names;
 }
 
-/// What is no grid at all is said where it is read.
 void checkGrid(const std::string &option, const std::string &grid) {
-  int64_t devices = 1;
-  std::stringstream counts(grid);
-  for (std::string count; std::getline(counts, count, 'x');) {
-    if (count.empty() || count.size() > 7 ||
-        count.find_first_not_of("0123456789") != std::string::npos)
-      return;
-    devices *= std::stoll(count);
-    if (devices > plan::kMostDevices)
-      throw Failure(Exit::Usage, option + " " + grid + ": a plan has at most " +
-                                     std::to_string(plan::kMostDevices) +
-                                     " devices; give fewer");
+  if (grid.empty())
+    return;
+  int devices = 0;
+  try {
+    devices = plan::gridTopology(grid, {}).devices();
+  } catch (const Failure &failure) {
+    throw Failure(failure.code, option + ": " + failure.what());
   }
+  if (devices > plan::kMostDevices)
+    throw Failure(Exit::Usage, option + " " + grid + ": a plan has at most " +
+                                   std::to_string(plan::kMostDevices) +
+                                   " devices; give fewer");
 }
 
 void check(const CompileOptions &o) {
@@ -148,6 +152,10 @@ void check(const CompileOptions &o) {
   if (!o.targetGpu.empty() && o.emit != "cubin")
     throw Failure(Exit::Usage, "--target-gpu names the chip of --emit cubin; "
                                "all else is the same for every chip");
+  if (o.dryRun && !o.emit.empty())
+    throw Failure(Exit::Usage, "--dry-run generates nothing, --emit " + o.emit +
+                                   " writes what is generated; leave out one "
+                                   "of them");
   plan::planner(o.planner);
   if (o.planner != "auto" && !o.stageFile.empty())
     throw Failure(Exit::Usage, "--planner " + o.planner +

@@ -196,6 +196,9 @@ bool Compiler::import() {
     return false;
   if (memory)
     memory->batch = importReport.batchDimension;
+  if (!options.batchNorm.empty() && !importReport.hasBatchNorms)
+    diagnostics.note("--bn " + options.batchNorm +
+                     " changes nothing: the file has no batch norms");
   if (purpose != Purpose::Infer) {
     checkLossNames(options, importReport, diagnostics);
     if (!diagnostics.empty())

@@ -1,6 +1,7 @@
 //===- CompilerOutput.cpp - from tasks to a plan, code or a summary -------===//
 #include "compiler/driver/Compiler.h"
 
+#include "compiler/driver/CostModel.h"
 #include "compiler/driver/DiagnosticCollector.h"
 #include "compiler/driver/EmittedCode.h"
 #include "compiler/driver/Extras.h"
@@ -21,9 +22,6 @@
 using namespace mlir;
 
 namespace pipec {
-
-/// Models of more operators: their code is not planned ahead of being made.
-static constexpr size_t kMostPlanned = 6000;
 
 std::string Compiler::outputFolder() const {
   return options.output.empty()

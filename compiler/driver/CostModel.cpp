@@ -28,9 +28,6 @@ using namespace pipec::nn;
 namespace pipec {
 namespace {
 
-/// Models of more nodes are priced by their operators alone.
-constexpr size_t kMostPlanned = 6000;
-
 plan::OpKind kindOf(Operation *op) {
   if (isa<MatmulOp>(op))
     return plan::OpKind::MatMul;

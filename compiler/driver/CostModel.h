@@ -12,6 +12,11 @@
 
 namespace pipec {
 
+/// Models of more nodes are priced by their operators alone, and their code is
+/// not planned ahead of being made: both take time that grows with the model
+/// for every plan that is tried.
+inline constexpr size_t kMostPlanned = 6000;
+
 /// What is priced beside the model itself.
 struct CostRequest {
   bool trains = false;

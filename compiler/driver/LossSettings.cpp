@@ -103,7 +103,8 @@ void mustBeOneOf(const std::string &what, const std::string &given,
   diagnostics.add(Exit::Usage,
                   what + ": the model has no " + role + " '" + given + "'" +
                       didYouMean(given, names),
-                  names.empty() ? "choose another loss: it has none"
+                  names.empty() ? "it has none at all: take another --loss "
+                                  "(pipec list losses)"
                                 : remedy + listed(names));
 }
 

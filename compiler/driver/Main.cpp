@@ -7,6 +7,8 @@
 #include "compiler/driver/ScheduleCommand.h"
 #include "compiler/driver/Tables.h"
 #include "compiler/plan/command/PartitionCommand.h"
+#include "support/CommandLine.h"
+#include "support/ErrorText.h"
 #include "support/Failure.h"
 #include "support/ShellWord.h"
 #include "support/StandardOutput.h"
@@ -60,10 +62,16 @@ void checkFirstWord(const std::string &word) {
                       "; all else is the path of an ONNX model");
 }
 
-int dispatch(int argc, char **argv) {
+const Subcommand *subcommand(int argc, char **argv) {
   for (const Subcommand &command : kSubcommands)
     if (argc > 1 && std::strcmp(argv[1], command.name) == 0)
-      return command.run(argc - 1, argv + 1);
+      return &command;
+  return nullptr;
+}
+
+int dispatch(int argc, char **argv) {
+  if (const Subcommand *command = subcommand(argc, argv))
+    return command->run(argc - 1, argv + 1);
   checkFirstWord(argc > 1 ? argv[1] : "");
   return compileCommand(argc, argv);
 }
@@ -71,18 +79,24 @@ int dispatch(int argc, char **argv) {
 } // namespace
 
 int pipecMain(int argc, char **argv) {
+  const auto say = [&](const Failure &failure) {
+    std::string input = invocation().input;
+    if (input.empty() && argc > 1 && argv[1][0] != '-' &&
+        !subcommand(argc, argv))
+      input = argv[1]; // refused before it was parsed
+    std::cerr << errorText("pipec", failure, input, asksForJson(argc, argv));
+    return static_cast<int>(failure.code);
+  };
   try {
     return endOfOutput(dispatch(argc, argv));
   } catch (const Failure &failure) {
-    std::cerr << "pipec: error: " << failure.what() << "\n";
-    return static_cast<int>(failure.code);
+    return say(failure);
   } catch (const std::bad_alloc &) {
-    std::cerr << "pipec: error: not enough memory on this machine\n";
-    return static_cast<int>(Exit::Internal);
+    return say({Exit::Internal, "not enough memory on this machine"});
   } catch (const std::exception &e) {
-    std::cerr << "pipec: error: this is a bug in pipec: " << e.what()
-              << "; please report the command line\n";
-    return static_cast<int>(Exit::Internal);
+    return say({Exit::Internal, std::string("this is a bug in pipec: ") +
+                                    e.what() +
+                                    "; please report the command line"});
   }
 }
 

@@ -1,6 +1,7 @@
 //===- PlanBuilder.cpp - the plan of a compiled module --------------------===//
 #include "compiler/driver/PlanBuilder.h"
 
+#include "compiler/driver/FasterRows.h"
 #include "compiler/driver/Slots.h"
 #include "dialects/nn/NN.h"
 #include "dialects/pipe/Pipe.h"
@@ -440,9 +441,12 @@ private:
     for (const plan::Baseline &b : in.result.baselines) {
       double samples = static_cast<double>(in.request.microbatches) *
                        in.request.microbatchSize;
+      const std::string why =
+          whyNotChosen(in.options, b, in.result.stepSeconds);
+      const bool both = !b.note.empty() && !why.empty();
       plan.baselines.push_back({b.name, b.fits, b.stepSeconds,
                                 b.stepSeconds > 0 ? samples / b.stepSeconds : 0,
-                                b.note});
+                                b.note + (both ? "; " : "") + why});
     }
   }
 

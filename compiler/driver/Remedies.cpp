@@ -110,6 +110,38 @@ std::vector<Change> moreDevices(const CompileOptions &options,
   return changes;
 }
 
+using Kind = std::function<std::vector<Change>(const CompileOptions &)>;
+
+/// The strongest of several kinds, one upon the other, where no kind alone is
+/// enough; without those that the rest does not need. Nothing where all of them
+/// are not enough.
+std::optional<std::string>
+together(const CompileOptions &options, const std::vector<Kind> &kinds,
+         const std::function<bool(const Change &)> &isEnough) {
+  const auto chained = [&](const std::vector<bool> &taken) {
+    Change sum{"", options};
+    for (size_t k = 0; k < kinds.size(); ++k) {
+      const std::vector<Change> changes = kinds[k](sum.options);
+      if (!taken[k] || changes.empty())
+        continue;
+      sum.options = changes.back().options;
+      sum.flags += (sum.flags.empty() ? "" : " ") + changes.back().flags;
+    }
+    return sum;
+  };
+  std::vector<bool> taken(kinds.size(), true);
+  if (!isEnough(chained(taken)))
+    return std::nullopt;
+  for (size_t k = 0; k < kinds.size(); ++k) {
+    const std::string all = chained(taken).flags;
+    taken[k] = false;
+    if (const Change fewer = chained(taken);
+        fewer.flags != all && !isEnough(fewer))
+      taken[k] = true;
+  }
+  return chained(taken).flags;
+}
+
 } // namespace
 
 plan::NoFit advised(const CompileOptions &options, const plan::NoFit &failure,
@@ -129,23 +161,36 @@ plan::NoFit advised(const CompileOptions &options, const plan::NoFit &failure,
                  report::bytes(bytes - failure.limit) + " more than the " +
                  report::bytes(failure.limit) + " there are";
   }
-  for (const std::vector<Change> &kind :
-       {recomputation(options), otherStrategies(options),
-        fewerMicrobatches(options), smallerMicrobatches(options, batch),
-        fewerPieces(options), moreDevices(options, failure)})
-    for (const Change &change : kind) {
-      // All computed again is the least, but where a few stages alone are.
-      Change all = change;
-      if (all.options.recompute == "auto")
-        all.options.recompute = "full";
-      if (fits(all.options) ||
-          (all.options.recompute != change.options.recompute &&
-           fits(change.options))) {
-        remedies.push_back({plan::Remedy::Flags, 0, change.flags});
-        hint.clear(); // which only believes
+  const auto isEnough = [&](const Change &change) {
+    // All computed again is the least, but where a few stages alone are.
+    Change all = change;
+    if (all.options.recompute == "auto")
+      all.options.recompute = "full";
+    return fits(all.options) ||
+           (all.options.recompute != change.options.recompute &&
+            fits(change.options));
+  };
+  const std::vector<Kind> kinds = {
+      recomputation,
+      otherStrategies,
+      fewerMicrobatches,
+      [&](const CompileOptions &o) { return smallerMicrobatches(o, batch); },
+      fewerPieces,
+      [&](const CompileOptions &o) { return moreDevices(o, failure); }};
+  const size_t limits = remedies.size();
+  const auto add = [&](const std::string &flags) {
+    remedies.push_back({plan::Remedy::Flags, 0, flags});
+    hint.clear(); // which only believes
+  };
+  for (const Kind &kind : kinds)
+    for (const Change &change : kind(options))
+      if (isEnough(change)) {
+        add(change.flags);
         break;
       }
-    }
+  if (remedies.size() == limits)
+    if (const auto flags = together(options, kinds, isEnough))
+      add(*flags);
   return plan::NoFit(shortage, remedies, hint, failure.limit);
 }
 

@@ -52,9 +52,11 @@ void readPairs(const std::string &option, const std::string &text,
   }
 }
 
+/// Beyond it doubles count no longer in ones: a makespan would not be exact.
+constexpr double kMostNumber = 1e15;
+
 void checkTime(const std::string &what, double value, bool positive) {
-  constexpr double kMost = 1e15;
-  if (!(value <= kMost) || value < 0 || (positive && value == 0))
+  if (!(value <= kMostNumber) || value < 0 || (positive && value == 0))
     throw Failure(Exit::Usage,
                   "--time: " + what + " must be " +
                       (positive ? "greater than 0" : "at least 0") +
@@ -79,7 +81,7 @@ void readMemory(const std::string &text, ScheduleRequest &request) {
   double f = 1, b = 0, w = -1;
   readPairs("--memory", text, {{"F", &f}, {"B", &b}, {"W", &w}});
   for (double value : {f, b, w})
-    if (!(std::abs(value) <= 1e15))
+    if (!(std::abs(value) <= kMostNumber))
       throw Failure(Exit::Usage, "--memory: numbers must be within ±1e15");
   if (!(f >= 0))
     throw Failure(Exit::Usage, "--memory: F must be at least 0");
@@ -224,7 +226,8 @@ std::optional<ScheduleOptions> parseScheduleOptions(int argc, char **argv) {
   declare(app, options, typed);
   if (parseCommandLine(app, "pipec schedule", argc, argv))
     return std::nullopt;
-  if (app.count("--memory-limit") && !(typed.limit >= 0 && typed.limit <= 1e15))
+  if (app.count("--memory-limit") &&
+      !(typed.limit >= 0 && typed.limit <= kMostNumber))
     throw Failure(Exit::Usage, "--memory-limit must be between 0 and 1e15");
   understand(typed, options);
   return options;
@@ -282,7 +285,7 @@ private:
     if (!value.is_number())
       fail(key, "wanted a number");
     double x = value.get<double>();
-    if (!(std::abs(x) <= 1e15) || (positive && x < 0))
+    if (!(std::abs(x) <= kMostNumber) || (positive && x < 0))
       fail(key,
            positive ? "must be between 0 and 1e15" : "must be within ±1e15");
     return x;

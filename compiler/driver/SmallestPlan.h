@@ -8,7 +8,9 @@
 
 namespace pipec {
 
-/// What takes part in `auto` and keeps little. No property of a row of
+/// What takes part in `auto` and keeps little: in this order from the fastest
+/// to the smallest, activations of as many microbatches as there are stages, of
+/// half and a third as many, and of one. No property of a row of
 /// Strategies.def says so: of a new row somebody has to. A name that goes away
 /// there goes away here (WithinLimitTest looks).
 inline constexpr const char *kFrugalStrategies[] = {"1f1b", "v-half", "v-min",

@@ -55,11 +55,18 @@ plan::NoFit tooLarge(const OverLimit &over) {
 /// a plan of its own: of a new row of Strategies.def somebody has to. A name
 /// that goes away there goes away here (WithinLimitTest looks).
 using Names = std::span<const char *const>;
-/// What takes part and may be the fastest that fits, and all that does.
+/// What takes part and may be the fastest that fits, and all that does. Of each
+/// way to keep little one that is quick to plan, as every one of them costs a
+/// compilation: one stage a device in order (1f1b, zb-h1 where weight gradients
+/// fill the bubble), two stages as a V in half and a third of that memory, one
+/// microbatch at a time, none at all (dp, whose activations are of a share of
+/// the microbatches), and what keeps more where there is room for it (gpipe,
+/// zb-h2). `auto` last: it takes the longest, and ends early behind another.
 constexpr const char *kRivals[] = {"1f1b", "v-half", "gpipe", "zb-h1", "zb-h2",
                                    "dp",   "v-min",  "naive", "auto"};
 constexpr const char *kAll[] = {"auto"};
-/// What keeps least of all, for what else may fit.
+/// What keeps least of all, for what else may fit: of one microbatch, whatever
+/// the number of stages.
 constexpr const char *kLeast[] = {"naive"};
 
 /// What the planner is given after a plan that is over the limit: less than it

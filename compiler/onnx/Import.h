@@ -77,6 +77,7 @@ struct ImportReport {
   std::string producer; ///< name and version
   int64_t nodes = 0;    ///< in the file
   std::vector<InputReport> inputs, outputs;
+  bool hasBatchNorms = false;
   std::string batchDimension; ///< its name; empty where sizes are fixed
   /// Initializers in the order of the file.
   std::vector<TensorReport> tensors;

@@ -249,6 +249,8 @@ void Importer::importNode(const Node &node, Scope &scope) {
   Scope *const before = current;
   current = &scope;
   findOp(node.domain, node.op)->import(c);
+  report.hasBatchNorms |=
+      node.domain.empty() && node.op == "BatchNormalization";
   current = before;
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     if (node.outputs[i].empty())

@@ -59,7 +59,7 @@ int parseCount(const std::string &text, const std::string &whole) {
     throw Failure(
         Exit::Usage,
         "'" + whole +
-            "' is not a number of devices: write M or NxM, both at least "
+            "' is not a number of devices; write M or NxM, both at least "
             "1, as 4 or 2x8");
   return value;
 }
@@ -239,7 +239,7 @@ DeviceModel customDevice(const Json &device, const std::string &origin) {
   throw Failure(Exit::BadPlan,
                 file.origin + ":" + std::to_string(file.lineOf(at)) + ": " +
                     what +
-                    " is what an older pipec measured: calibrate again (pipec "
+                    " is what an older pipec measured; calibrate again (pipec "
                     "calibrate … -o FILE)");
 }
 
@@ -352,7 +352,8 @@ Topology gridTopology(const std::string &text, const DeviceModel &device) {
   int each =
       parseCount(x == std::string::npos ? text : text.substr(x + 1), text);
   if (static_cast<int64_t>(servers) * each > 1'000'000)
-    throw Failure(Exit::Usage, "'" + text + "' is more than a million devices");
+    throw Failure(Exit::Usage,
+                  "'" + text + "' is more than a million devices; give fewer");
   Topology t;
   t.device = device;
   t.levels = {{"server", servers, device.interBandwidth, device.interLatency},
@@ -376,7 +377,7 @@ Topology shareCores(Topology topology, int cores) {
   return topology;
 }
 
-Topology parseTopology(const std::string &json, const std::string &origin) {
+static Topology clusterOf(const std::string &json, const std::string &origin) {
   const ParsedJson parsed = parseJson(json, "cluster " + origin, Exit::BadPlan);
   refuseUnknownMembers(parsed);
   const Json root(parsed.root);
@@ -434,6 +435,19 @@ Topology parseTopology(const std::string &json, const std::string &origin) {
     return shareCores(std::move(t), static_cast<int>(cores));
   }
   return t;
+}
+
+Topology parseTopology(const std::string &json, const std::string &origin) {
+  try {
+    return clusterOf(json, origin);
+  } catch (const Failure &failure) {
+    const std::string what = failure.what();
+    if (what.find("; ") != what.npos) // it says itself what helps
+      throw;
+    throw Failure(failure.code,
+                  what + "; docs/planner.md has the format, and pipec "
+                         "calibrate -o FILE writes such a file");
+  }
 }
 
 Topology readTopology(const std::string &path) {

@@ -35,6 +35,14 @@ void require(bool holds, const std::string &what) {
     throw Failure(Exit::Usage, what);
 }
 
+void requirePairsOfDevices(const std::string &name, int devices) {
+  const std::string fewer =
+      devices > 1 ? std::to_string(devices - 1) + " or " : "";
+  require(devices % 2 == 0, name + " needs an even number of devices, not " +
+                                std::to_string(devices) + "; give --stages " +
+                                fewer + std::to_string(devices + 1));
+}
+
 static constexpr ScheduleRow kAuto{"auto",
                                    "the best found for these costs, limits "
                                    "and metric",

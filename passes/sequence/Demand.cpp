@@ -77,7 +77,7 @@ FailureOr<int64_t> sequenceLength(func::FuncOp main) {
     return emitError(ret.getOperand(0).getLoc(),
                      "the loss is no sum over the positions of a sequence")
            << "; pieces of sequences need logits [batch, length, classes]: "
-              "take another strategy";
+              "leave out --slices and take another --strategy than seq1f1b";
   return length;
 }
 

@@ -1,7 +1,8 @@
 //===- Fuse.cpp - an end to waiting that nobody watches -------------------===//
 #include "runtime/control/Fuse.h"
 #include "runtime/control/AwakeTime.h"
-#include "support/Failure.h"
+#include "support/CommandLine.h"
+#include "support/ErrorText.h"
 
 #include <chrono>
 #include <cstdio>
@@ -34,11 +35,17 @@ void Fuse::burn() {
     changed.wait_for(lock, std::chrono::milliseconds(50));
   if (out)
     return;
-  std::fprintf(stderr,
-               "pipec-run: error: %s has waited for %s for --timeout %g s; one "
-               "of them has died, stopped or not been started; where they are "
-               "only late, give a longer --timeout\n",
-               who.c_str(), what.c_str(), seconds);
+  char limit[32];
+  std::snprintf(limit, sizeof limit, "%g", seconds);
+  const Failure failure(
+      Exit::PeerLost,
+      who + " has waited for " + what + " for --timeout " + limit +
+          " s; one of them has died, stopped or not been started; where they "
+          "are only late, give a longer --timeout");
+  std::fputs(
+      errorText("pipec-run", failure, invocation().input, invocation().json)
+          .c_str(),
+      stderr);
   std::fflush(nullptr);
   _exit(static_cast<int>(Exit::PeerLost));
 }

@@ -161,10 +161,10 @@ int pipecRun(int argc, char **argv) {
     const plan::Plan plan = planToRun(*options);
     return endOfOutput(static_cast<int>(start(plan, *options, argv)));
   } catch (const Failure &failure) {
-    complainOnce(failure.what());
+    complainOnce(failure);
     return static_cast<int>(failure.code);
   } catch (const std::bad_alloc &) {
-    complain("this machine has not enough memory for a rank");
+    complain({Exit::NoFit, "this machine has not enough memory for a rank"});
     return static_cast<int>(Exit::NoFit);
   }
 }

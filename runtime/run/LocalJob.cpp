@@ -227,7 +227,7 @@ private:
       const bool told = std::any_of(ranks.begin(), ranks.end(),
                                     [](auto &rank) { return rank.code; });
       if (!told) // nobody was left to say it
-        complain(trouble->message);
+        complain({trouble->code, trouble->message});
       return trouble->code;
     }
     int code = 0;
@@ -238,10 +238,11 @@ private:
     }
     if (all)
       return static_cast<Exit>(code);
-    complain("the ranks could not be started (the launcher's exit status is " +
-             std::to_string(WIFEXITED(status) ? WEXITSTATUS(status)
-                                              : 128 + WTERMSIG(status)) +
-             ")");
+    complain({Exit::Unavailable,
+              "the ranks could not be started (the launcher's exit status is " +
+                  std::to_string(WIFEXITED(status) ? WEXITSTATUS(status)
+                                                   : 128 + WTERMSIG(status)) +
+                  ")"});
     return Exit::Unavailable;
   }
 

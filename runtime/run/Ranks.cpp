@@ -20,8 +20,10 @@
 
 namespace pipec {
 
-void complain(const std::string &message) {
-  std::fprintf(stderr, "pipec-run: error: %s\n", message.c_str());
+void complain(const Failure &failure) {
+  const Invocation &asked = invocation();
+  std::fputs(errorText("pipec-run", failure, asked.input, asked.json).c_str(),
+             stderr);
 }
 
 void remark(const std::string &message) {
@@ -29,15 +31,18 @@ void remark(const std::string &message) {
 }
 
 void tellEnd(const Failure &agreed) {
-  (agreed.code == Exit::Stopped ? remark : complain)(agreed.what());
+  if (agreed.code == Exit::Stopped)
+    remark(agreed.what());
+  else
+    complain(agreed);
 }
 
-void complainOnce(const std::string &message) {
+void complainOnce(const Failure &failure) {
   for (const char *name : {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID",
                            "SLURM_LOCALID", "LOCAL_RANK"})
     if (integerVariable(name).value_or(0) != 0)
       return;
-  complain(message);
+  complain(failure);
 }
 
 void chooseThreads(const plan::Plan &plan, const RunOptions &options,
@@ -137,14 +142,14 @@ Exit runThreads(const plan::Plan &plan, const RunOptions &options,
     } catch (const Alarmed &failure) {
       codes[rank] = failure.code;
       if (failure.code == Exit::PeerLost && watches[rank]->speaks())
-        complain(failure.what());
+        complain(failure);
     } catch (const Failure &failure) {
       // What fails behind the alarm fails for what the alarm is about.
       alarm.raise(failure.code, failure.what(), rank);
       codes[rank] = alarm.code();
       if (alarm.origin() == rank ||
           (alarm.code() == Exit::PeerLost && watches[rank]->speaks()))
-        complain(watches[rank]->name + ": " + failure.what());
+        complain({failure.code, watches[rank]->name + ": " + failure.what()});
     }
     session.reset();
     --running;
@@ -222,8 +227,11 @@ struct JoinedRank {
       throw Failure(Exit::Usage, "the plan has " + std::to_string(count) +
                                      " ranks, the launcher has started " +
                                      std::to_string(transport->size()) +
-                                     " (it was found by transport " + row.name +
-                                     "; --transport names another)");
+                                     " (which transport " + row.name +
+                                     " has found); start " +
+                                     std::to_string(count) +
+                                     ", as the scripts in the plan's launch/ "
+                                     "do, or name another --transport");
   }
 
   /// No launcher of ours watches: rank 0 does.
@@ -245,8 +253,9 @@ struct JoinedRank {
         address, RankState::nameOf(plan, 0), options.timeout, *watch, alarm);
   }
 
-  void say(const std::string &message) {
-    complain((watch ? watch->name + ": " : "") + message);
+  void say(const Failure &failure) {
+    complain(
+        {failure.code, (watch ? watch->name + ": " : "") + failure.what()});
   }
 };
 
@@ -302,13 +311,13 @@ Exit runJoined(const plan::Plan &plan, const RunOptions &options,
     self.leave(failure.code);
   } catch (const Alarmed &failure) {
     if (failure.code == Exit::PeerLost && self.watch->speaks())
-      complain(failure.what());
+      complain(failure);
     self.leave(failure.code);
   } catch (const Failure &failure) {
     if (failure.code == Exit::Usage && !self.watch)
-      complainOnce(failure.what());
+      complainOnce(failure);
     else
-      self.say(failure.what());
+      self.say(failure);
     if (self.client)
       self.client->fail(failure.code, failure.what());
     self.leave(failure.code);

@@ -4,6 +4,8 @@
 #include "runtime/program/Plan.h"
 #include "runtime/run/Options.h"
 #include "runtime/transport/Transport.h"
+#include "support/CommandLine.h"
+#include "support/ErrorText.h"
 #include "support/Failure.h"
 
 namespace pipec {
@@ -32,14 +34,14 @@ void chooseThreads(const plan::Plan &plan, const RunOptions &options, int rank);
 
 int threadsOfThisRank();
 
-/// "pipec-run: error: MESSAGE" on stderr.
-void complain(const std::string &message);
+/// "pipec-run: error: …" on stderr, or JSON where it was asked for.
+void complain(const Failure &failure);
 /// "pipec-run: note: MESSAGE" on stderr.
 void remark(const std::string &message);
 /// What all ranks have agreed on, which may be to stop as they were asked.
 void tellEnd(const Failure &agreed);
 /// What a process finds wrong before it has met the others, all of its server
 /// find wrong: the first of them says it.
-void complainOnce(const std::string &message);
+void complainOnce(const Failure &failure);
 
 } // namespace pipec

@@ -24,7 +24,9 @@ std::string findFile(const plan::File &file, const std::string &folder) {
   throw Failure(Exit::NoInput,
                 (file.absolute.empty() ? file.relative : file.absolute) +
                     ": not found, nor at " + folder + "/" + file.relative +
-                    "; it holds the initial weights of the plan");
+                    "; it holds the plan's initial weights: put it back "
+                    "there, or compile again (with --self-contained the plan "
+                    "has a copy)");
 }
 
 namespace {

@@ -18,6 +18,7 @@ import math
 import os
 import subprocess
 import sys
+import textwrap
 
 import schedules_scale
 from schedules_scale import Table, cpu_seconds
@@ -274,8 +275,8 @@ def main():
     table, (better, equal, worse) = beaten(ours, cells)
     print(f"{title}`auto` at every published peak memory\n\nThe lower bound holds for all orders on all placements that "
           f"auto searches (up to four stages\non a device).\n\n{table.text()}\n\n{better} shorter, {equal} equal, "
-          f"{worse} longer of {better + equal + worse}. Cells that nobody chose, against every named "
-          "schedule: `test/bench/schedules_random.py`.\n")
+          f"{worse} longer of {better + equal + worse}. Cells that nobody chose, against every "
+          "named\nschedule: `test/bench/schedules_random.py`.\n")
     print(low_text(ours, cells, title))
     if options.exact:
         done = subprocess.run([options.exact], capture_output=True, text=True, check=True)
@@ -285,7 +286,7 @@ def main():
               f"{done.stdout}")
     print(schedules_scale.text(options.pipec, title))
     print(f"{title}Sources of the published figures\n")
-    print("\n".join(f"* {k}: {v}" for k, v in data["sources"].items()))
+    print("\n".join(textwrap.fill(f"* {k}: {v}", 120, subsequent_indent="  ") for k, v in data["sources"].items()))
     sys.exit(0 if same and formulas and worse == 0 else 1)
 
 

@@ -50,6 +50,13 @@ class CompileTest(PipelineTest):
                 words[words.index(option) + 1] = value
             self.refused(USAGE, part, arguments=words)
         self.refused(USAGE, "--freeze", arguments=self.flags("--freeze", "(", "-o", plan))
+        weights = self.folder / "weights.npy"
+        for code, part, array in ((NO_INPUT, "No such file", None), (BAD_MODEL, "not a vector of float32", ("<i4", (2,))),
+                                  (BAD_MODEL, "--loss has 2 class weights for", ("<f4", (2,)))):
+            if array:
+                write_npy(weights, *array, bytes(8))
+            words = [w for w in self.flags("-o", plan) if w != "--loss" and not str(w).startswith("cross-entropy")]
+            self.refused(code, part, arguments=[*words, "--loss", "cross-entropy:weight=%s" % weights])
         self.assertFalse(plan.exists())
 
     def test_models_that_are_none(self):
@@ -273,6 +280,9 @@ class RunTest(PipelineTest):
         plan = self.compile(model, *self.golden.arguments(), "--cpus", "1x1")
         model.write_bytes(self.golden.model.read_bytes()[:-1] + b"x")
         self.refused(BAD_MODEL, "model.onnx", *self.data(), "--steps", "1", plan=plan)
+        model.unlink()
+        self.refused(NO_INPUT, "it holds the plan's initial weights: put it back there, or compile again (with "
+                     "--self-contained the plan has a copy)", *self.data(), "--steps", "1", plan=plan)
 
     def test_diverging_training_stops(self):
         plan = self.compile(self.golden.model, *self.golden.arguments("sgd:lr=1e30"), "--cpus", "1x2")

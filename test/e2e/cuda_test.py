@@ -217,7 +217,8 @@ class GpuCode(PipelineTest):
     def test_refusals(self):
         golden = Golden("mlp")
         plan = self.folder / "plan"
-        for words, part in ((("--gpus", "2", "--stages", "2", "--emit", "cubin"), "writes a file a stage, this plan has 2: give -o FILE, or"),
+        for words, part in ((("--gpus", "2", "--stages", "2", "--emit", "cubin"),
+                             "writes a file a stage, this plan has 2: give -o FILE, or"),
                             (("--gpus", "1", "--target-gpu", "sm_80", "-o", plan), "the chip of --emit cubin"),
                             (("--cpus", "1", "--device", "cpu", "--emit", "ptx"), "is for GPUs"),
                             (("--cpus", "1", "--device", "h100-sxm", "-o", plan), "is a GPU"),

@@ -5,7 +5,7 @@ import subprocess
 import unittest
 
 import onnx_writer as onnx
-from pipeline import BAD_MODEL, BIN, MODELS, USAGE, PipelineTest, call, write_npy
+from pipeline import BAD_MODEL, BIN, MODELS, NO_INPUT, USAGE, PipelineTest, call, write_npy
 
 PROBLEMS = [
     ("lost", "NoSuchOp", "the operator NoSuchOp is not supported", "pipec list ops"),
@@ -75,6 +75,45 @@ class DiagnosticsTest(PipelineTest):
         self.check_exit(wrong, USAGE)
         self.assertIn(odd, json.loads(wrong.stderr)["problems"][0]["cause"])
         self.assertIn("a\"b\\c\\x0ad", call("pipec", model, "--cpus", "1", "--logits", odd).stderr.splitlines()[0])
+
+    def test_every_command_says_errors_in_json(self):
+        """Also of a command line that cannot be understood, and of what has no subcommand of its own."""
+        missing = self.folder / "missing"
+        text = self.folder / "words.txt"
+        text.write_text("hello world\n")
+        mlp = MODELS / "mlp" / "model.onnx"
+        for program, words, code, name, cause, remedy in (
+                ("pipec", [mlp, "--cpuss", 2], USAGE, mlp, "there is no option --cpuss", "see pipec --help"),
+                ("pipec", [mlp, "--cpus", "9x"], USAGE, mlp, "--cpus: '9x' is not", "write M or NxM"),
+                ("pipec", ["--cpus", 2, mlp, mlp], USAGE, mlp, "unexpected", "see pipec --help"),
+                ("pipec", ["lst", "ops"], USAGE, "lst", "'lst' is neither a command", "commands: "),
+                ("pipec", ["schedule", "1f1b", "--stages"], USAGE, "1f1b", "--stages needs", "see pipec schedule --help"),
+                ("pipec", ["schedule", "chimera", "--stages", 3, "--microbatches", 4], USAGE, "chimera", "even", "2 or 4"),
+                ("pipec", ["partition", "--devices", 4], USAGE, "", "graph", "see pipec partition --help"),
+                ("pipec", ["partition", "--devices", 4, text], BAD_MODEL, text, ":1: a PipeDream profile", "--graph-format"),
+                ("pipec", ["inspect", missing], NO_INPUT, missing, "No such file", "give the folder"),
+                ("pipec", ["inspect", missing, "--what"], USAGE, missing, "--what", "see pipec inspect --help"),
+                ("pipec", ["list", "things"], USAGE, "things", "things", ""),
+                ("pipec", ["calibrate", "--cpus", "x"], USAGE, "", "'x' is not a number", "write M or NxM"),
+                ("pipec-run", [missing, "--stepps", 3], USAGE, missing, "--stepps", "see pipec-run --help"),
+                ("pipec-run", ["--steps", 3, missing], NO_INPUT, missing, "No such file", "give the folder")):
+            for where in (len(words), 0 if program == "pipec-run" else 1):
+                for form in (["--format", "json"], ["--format=json"]):
+                    answer = call(program, *words[:where], *form, *words[where:])
+                    if where == 1 and words[0] == "--cpus":
+                        continue
+                    self.check_exit(answer, code)
+                    self.assertEqual(answer.stdout, "")
+                    report = json.loads(answer.stderr)
+                    self.assertEqual(list(report), ["input", "exit", "problems", "notes"])
+                    self.assertEqual((report["input"], report["exit"]), (str(name), code))
+                    problem, = report["problems"]
+                    self.assertEqual(problem["exit"], code)
+                    self.assertIn(cause, problem["cause"])
+                    self.assertIn(remedy, problem["remedy"])
+            said = call(program, *words, "--format", "text")
+            self.check_exit(said, code)
+            self.assertTrue(said.stderr.startswith(program + ": error: "), said.stderr)
 
     def test_paths_that_are_no_text(self):
         model = bytes(self.folder) + b"/m\xff.onnx"

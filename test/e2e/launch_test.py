@@ -46,8 +46,9 @@ class LaunchTest(PipelineTest):
                          "pipec-run: error: there is no option --step, did you "
                          "mean --steps?; see pipec-run --help\n")
         self.assertEqual(message(2, "--steps", "3"),
-                         "pipec-run: error: the plan has 3 ranks, the launcher has started 2 (it was "
-                         "found by transport mpi; --transport names another)\n")
+                         "pipec-run: error: the plan has 3 ranks, the launcher has started 2 (which "
+                         "transport mpi has found); start 3, as the scripts in the plan's launch/ do, or name another "
+                         "--transport\n")
 
     def test_leaves_a_report_of_the_run(self):
         self.train(self.plan, self.golden.data, 4)

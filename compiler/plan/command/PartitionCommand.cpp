@@ -33,11 +33,13 @@ struct Arguments {
 }
 
 int parseCount(const std::string &text, const std::string &option) {
-  bool digits = !text.empty() && text.size() <= 6 &&
+  constexpr int most = 1'000'000;
+  bool digits = !text.empty() && text.size() <= 7 &&
                 text.find_first_not_of("0123456789") == std::string::npos;
   int value = digits ? std::stoi(text) : 0;
-  if (value < 1)
-    usage(option + ": '" + text + "' is not a whole number from 1 to 999999");
+  if (value < 1 || value > most)
+    usage(option + ": '" + text + "' is not a whole number from 1 to " +
+          std::to_string(most) + "; write M or NxM, as 4 or 2x8");
   return value;
 }
 
@@ -115,7 +117,7 @@ PartitionOptions interpret(const Arguments &a) {
         parseCount(x == std::string::npos ? a.devices : a.devices.substr(x + 1),
                    "--devices");
     if (static_cast<long>(o.servers) * o.devices > 1'000'000)
-      usage("--devices: more than a million");
+      usage("--devices " + a.devices + ": more than a million; give fewer");
   }
   if (!a.bandwidth.empty()) {
     size_t comma = a.bandwidth.find(',');
@@ -131,6 +133,20 @@ PartitionOptions interpret(const Arguments &a) {
   o.strategy = a.strategy;
   o.text = readFile(a.graph, "the graph");
   return o;
+}
+
+/// A file that cannot be read may be of another format than it was taken for.
+published::Partition partitionOf(const PartitionOptions &options) try {
+  return published::partitionGraph(options);
+} catch (const Failure &failure) {
+  if (options.format || failure.code != Exit::BadModel)
+    throw;
+  const GraphFormat guess = published::guessFormat(options.text, options.path);
+  throw Failure(failure.code, failure.what() +
+                                  std::string("; by its looks it was taken "
+                                              "for a ") +
+                                  published::formatName(guess) +
+                                  " graph: --graph-format says what it is");
 }
 
 } // namespace
@@ -184,7 +200,7 @@ int partitionCommand(int argc, char **argv) {
   if (const auto done = parseCommandLine(app, "pipec partition", argc, argv))
     return *done;
   PartitionOptions options = interpret(a);
-  published::Partition result = published::partitionGraph(options);
+  published::Partition result = partitionOf(options);
   if (!a.dot.empty())
     writeFile(a.dot, partitionDot(result));
   if (a.output == "json")

@@ -31,12 +31,6 @@ double processorSeconds() {
          1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-std::string formatName(GraphFormat format) {
-  return format == GraphFormat::PipeDream   ? "pipedream"
-         : format == GraphFormat::Placement ? "placement"
-                                            : "piper";
-}
-
 //===----------------------------------------------------------------------===//
 // dnn-partitioning
 //===----------------------------------------------------------------------===//
@@ -276,6 +270,12 @@ Partition partitionPiper(const PartitionOptions &options) {
 }
 
 } // namespace
+
+std::string formatName(GraphFormat format) {
+  return format == GraphFormat::PipeDream   ? "pipedream"
+         : format == GraphFormat::Placement ? "placement"
+                                            : "piper";
+}
 
 GraphFormat guessFormat(const std::string &text, const std::string &path) {
   size_t mark = text.rfind("\xef\xbb\xbf", 0) == 0 ? 3 : 0; // of byte order

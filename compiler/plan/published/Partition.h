@@ -60,6 +60,9 @@ struct Partition {
   std::vector<std::pair<std::string, std::string>> edges;
 };
 
+/// As --graph-format has it.
+std::string formatName(GraphFormat format);
+
 GraphFormat guessFormat(const std::string &text, const std::string &path);
 
 /// Of a PipeDream profile, under its own objective.

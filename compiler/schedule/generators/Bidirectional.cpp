@@ -43,8 +43,7 @@ namespace pipec::schedule {
 
 Schedule makeGems(const ScheduleRequest &request) {
   int p = request.devices;
-  require(p % 2 == 0,
-          "gems needs an even number of devices, not " + std::to_string(p));
+  requirePairsOfDevices("gems", p);
   Schedule schedule = begin(request, bidirectionalPlacement(p));
   for (int d = 0; d < p; ++d)
     for (int k = 0; k < request.microbatches; ++k)
@@ -89,8 +88,7 @@ static Schedule chimera(const ScheduleRequest &request, int per) {
 
 Schedule makeChimera(const ScheduleRequest &request) {
   int p = request.devices;
-  require(p % 2 == 0,
-          "chimera needs an even number of devices, not " + std::to_string(p));
+  requirePairsOfDevices("chimera", p);
   Schedule single = chimera(request, 1);
   if (request.microbatches <= p)
     return single;

@@ -12,6 +12,9 @@ Schedule begin(const ScheduleRequest &request,
 /// Throws Failure(Usage) "NAME: WHAT must be …" unless `holds`.
 void require(bool holds, const std::string &what);
 
+/// For schedules that send microbatches from both ends. Throws Failure(Usage).
+void requirePairsOfDevices(const std::string &name, int devices);
+
 /// Copies of each stage: request.replicas, or one each.
 std::vector<int> replicasOf(const ScheduleRequest &request);
 

@@ -115,11 +115,12 @@ private:
 
 Schedule makeDualPipe(const ScheduleRequest &request) {
   int p = request.devices, m = request.microbatches;
-  require(p % 2 == 0,
-          "dualpipe needs an even number of devices, not " + std::to_string(p));
+  requirePairsOfDevices("dualpipe", p);
   require(m % 2 == 0 && m >= 2 * p,
           "dualpipe needs an even number of microbatches, at least " +
-              std::to_string(2 * p) + ", not " + std::to_string(m));
+              std::to_string(2 * p) + ", not " + std::to_string(m) +
+              "; give --microbatches " +
+              std::to_string(std::max(2 * p, m + 1)));
   Schedule schedule = begin(request, bidirectionalPlacement(p));
   schedule.pairs.resize(p);
   for (int d = 0; d < p; ++d) {

@@ -55,7 +55,8 @@ TEST(Options, RefuseWhatCannotBe) {
   expectUsage({"m.onnx", "--cpus", "2", "--dim", "batch=0"}, "at least 1");
   expectUsage({"m.onnx", "--cpus", "2", "--dim", "batch=4x"}, "at least 1");
   expectUsage({"m.onnx", "--cpus", "2", "--dim", "batch=8", "--dim", "batch=4"},
-              "--dim batch=4: the dimension is given twice");
+              "--dim batch=4: the dimension is given twice, before as 8; leave "
+              "one of the two out");
   expectUsage({"m.onnx", "--cpus", "2", "--loss", "hinge"},
               "no loss 'hinge'; there are: cross-entropy, next-token, mse, ");
   expectUsage({"m.onnx", "--cpus", "2", "--loss", "mes"},

@@ -101,7 +101,8 @@ TEST_F(PlanFolderTest, FailuresNameThePlanAndStayWhatTheyAre) {
 
 TEST_F(PlanFolderTest, FoldedTensorsAreASafetensorsFile) {
   plan::Plan plan;
-  plan.weights.push_back({"a", "float32", "constant", {2}, 8, {}, false, {}, {}});
+  plan.weights.push_back(
+      {"a", "float32", "constant", {2}, 8, {}, false, {}, {}});
   plan.weights.push_back({"b", "int64", "constant", {}, 8, {}, false, {}, {}});
   PlanFolder folder((root / "a.plan").string());
   folder.writeFolded(plan, {{"a", "12345678"}, {"b", "abcdefgh"}});

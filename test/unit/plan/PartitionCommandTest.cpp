@@ -245,9 +245,11 @@ TEST_F(PartitionCommand, MistakesHaveTheirCodes) {
   expect(64, {vgg}, "--devices");
   expect(64, {vgg, "--devices", "4"}, "--bandwidth");
   expect(64, {vgg, "--devices", "0x4", "--bandwidth", "1e9"},
-         "'0' is not a whole number from 1 to 999999");
+         "'0' is not a whole number from 1 to 1000000; write M or NxM, as 4 or "
+         "2x8");
   expect(64, {vgg, "--devices", "2147483648", "--bandwidth", "1e9"},
-         "'2147483648' is not a whole number from 1 to 999999");
+         "'2147483648' is not a whole number from 1 to 1000000; write M or "
+         "NxM, as 4 or 2x8");
   expect(64, {vgg, "--devices", "4", "--bandwidth", "1e-300"},
          "from 1e-6 to 1e18 bytes per second");
   expect(64,
@@ -291,7 +293,7 @@ TEST_F(PartitionCommand, MistakesHaveTheirCodes) {
   expect(64, {vgg, "--bandwidth", "1e9"}, "profile needs --devices NxM or M");
   write("other.json", "{\"version\": 3}");
   expect(65, {path("other.json")},
-         "other.json: this is no placement graph, which has ");
+         "by its looks it was taken for a placement graph: --graph-format");
   write("list.json", "\n[1, 2]");
   expect(65, {path("list.json")},
          "list.json:2: this placement graph is not an object");
@@ -314,7 +316,13 @@ TEST_F(PartitionCommand, MistakesHaveTheirCodes) {
   write("bad.txt", "n1 -- x\n");
   expect(65, {path("bad.txt"), "--devices", "2", "--bandwidth", "1e9"},
          "bad.txt:1: a PipeDream profile has 'id -- description -- times and "
-         "sizes' here");
+         "sizes' here; by its looks it was taken for a pipedream graph: "
+         "--graph-format says what it is");
+  EXPECT_EQ(run({path("bad.txt"), "--devices", "2", "--bandwidth", "1e9",
+                 "--graph-format", "pipedream"})
+                .find("--graph-format"),
+            std::string::npos);
+  expect(65, {path("bad.txt"), "--graph-format", "piper"}, "not JSON");
   write("bad.txt", std::string(profile) + "\tn1 n2\n");
   expect(65, {path("bad.txt"), "--devices", "2", "--bandwidth", "1e9"},
          ": a PipeDream profile has '<tab>source -- destination' here");
@@ -543,9 +551,8 @@ TEST_F(PartitionCommand, MoreDevicesThanAStepIsPlannedFor) {
   auto onProfile = [&](const std::string &devices,
                        const std::string &objective) {
     return std::vector<std::string>{
-        path("vgg.txt"), "--devices",   devices,   "--bandwidth",
-        "1e9",           "--objective", objective, "--microbatches",
-        "513"};
+        path("vgg.txt"), "--devices", devices,          "--bandwidth", "1e9",
+        "--objective",   objective,   "--microbatches", "513"};
   };
   const std::string most = "--objective step plans at most 8192 devices, not ";
   expect(onProfile("8193", "step"), most + "8193; give fewer with --devices");

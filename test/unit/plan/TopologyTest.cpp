@@ -71,7 +71,7 @@ TEST(Topology, FilesOfOlderCalibrationsAreToBeMeasuredAgain) {
     EXPECT_EQ(failure.code, Exit::BadPlan);
     EXPECT_STREQ(
         failure.what(),
-        "cluster old.json:3: \"receive_us\" is what an older pipec measured: "
+        "cluster old.json:3: \"receive_us\" is what an older pipec measured; "
         "calibrate again (pipec calibrate … -o FILE)");
   }
 }
@@ -98,10 +98,10 @@ TEST(Topology, CostsOfOlderCalibrationsAreToBeMeasuredAgain) {
   EXPECT_EQ(refusal("{" + all + "}"), "");
   EXPECT_EQ(refusal("{" + all + ", \"turn\": 1}"),
             "cluster old.json:4: \"gather\" with \"turn\" is what an older "
-            "pipec measured: calibrate again (pipec calibrate … -o FILE)");
+            "pipec measured; calibrate again (pipec calibrate … -o FILE)");
   EXPECT_EQ(refusal("{}"), "cluster old.json:4: \"gather\" without \"" +
                                amounts.front() +
-                               "\" is what an older pipec measured: calibrate "
+                               "\" is what an older pipec measured; calibrate "
                                "again (pipec calibrate … -o FILE)");
 }
 

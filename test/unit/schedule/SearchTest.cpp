@@ -52,6 +52,22 @@ ScheduleRequest randomRequest(Numbers &numbers, int devices, int microbatches) {
   return request;
 }
 
+/// Of alike devices; `kept` of the memory is held until W.
+ScheduleRequest alike(int devices, int microbatches, double forward,
+                      double input, double weight, double memory = 1,
+                      double kept = 1) {
+  ScheduleRequest request;
+  request.devices = devices;
+  request.microbatches = microbatches;
+  request.costs.forward.assign(devices, forward);
+  request.costs.backwardInput.assign(devices, input);
+  request.costs.backwardWeight.assign(devices, weight);
+  request.costs.memoryForward.assign(devices, memory);
+  request.costs.memoryInput.assign(devices, kept - memory);
+  request.costs.memoryWeight.assign(devices, -kept);
+  return request;
+}
+
 /// All orders of one device's rows that keep F before I before W.
 void enumerate(const Problem &p, int device, std::vector<int> &done,
                std::vector<Task> &list, std::vector<std::vector<Task>> &all) {
@@ -193,12 +209,7 @@ TEST(Search, BoundsHoldWhereMemoryIsTight) {
 }
 
 TEST(Search, EffortBuysShorterOrders) {
-  ScheduleRequest request;
-  request.devices = 8;
-  request.microbatches = 12;
-  request.costs.forward.assign(8, 18);
-  request.costs.backwardInput.assign(8, 17);
-  request.costs.backwardWeight.assign(8, 9);
+  ScheduleRequest request = alike(8, 12, 18, 17, 9);
   request.costs.comm = {1};
   request.costs.limit.assign(8, 4);
   auto makespan = [&](double effort) {
@@ -220,16 +231,8 @@ TEST(Search, EffortBuysShorterOrders) {
 // Costs of the 6.2B profile, where a search of four times the effort ends with
 // a longer order.
 TEST(Search, MoreEffortIsNeverWorse) {
-  ScheduleRequest request;
-  request.devices = 4;
-  request.microbatches = 4;
-  request.costs.forward.assign(4, 29718);
-  request.costs.backwardInput.assign(4, 29444);
-  request.costs.backwardWeight.assign(4, 19927);
+  ScheduleRequest request = alike(4, 4, 29718, 29444, 19927, 1, 16. / 37);
   request.costs.comm = {527};
-  request.costs.memoryForward.assign(4, 1);
-  request.costs.memoryInput.assign(4, -21. / 37);
-  request.costs.memoryWeight.assign(4, -16. / 37);
   for (double limit : {3, 4}) {
     request.costs.limit.assign(4, limit);
     double least = kNever;
@@ -286,12 +289,7 @@ TEST(Search, VHalfIsNotBehindItsPattern) {
 // 0.1701 and 0.3353 of the step are idle as published; the orders depend on
 // no costs.
 TEST(Search, PatternsReachThePublishedFigures) {
-  ScheduleRequest request;
-  request.devices = 8;
-  request.microbatches = 24;
-  request.costs.forward.assign(8, 18522);
-  request.costs.backwardInput.assign(8, 18086);
-  request.costs.backwardWeight.assign(8, 9337);
+  ScheduleRequest request = alike(8, 24, 18522, 18086, 9337);
   request.costs.comm = {601};
   auto bubble = [&](VBlock (*block)(int, int)) {
     Schedule pattern = repeatBlock(request, block, Squeeze::WeightsLast);
@@ -360,22 +358,6 @@ TEST(Search, AutoIsNotBehindANamedSchedule) {
           << round << " " << name;
     }
   }
-}
-
-/// Of alike devices; `kept` of the memory is held until W.
-static ScheduleRequest alike(int devices, int microbatches, double forward,
-                             double input, double weight, double memory,
-                             double kept) {
-  ScheduleRequest request;
-  request.devices = devices;
-  request.microbatches = microbatches;
-  request.costs.forward.assign(devices, forward);
-  request.costs.backwardInput.assign(devices, input);
-  request.costs.backwardWeight.assign(devices, weight);
-  request.costs.memoryForward.assign(devices, memory);
-  request.costs.memoryInput.assign(devices, kept - memory);
-  request.costs.memoryWeight.assign(devices, -kept);
-  return request;
 }
 
 /// What auto does in the peaks of a schedule made under `made`.

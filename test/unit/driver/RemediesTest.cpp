@@ -1,0 +1,70 @@
+//===- RemediesTest.cpp - what is named where nothing fits ----------------===//
+#include "compiler/driver/Remedies.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+namespace pipec {
+namespace {
+
+constexpr int64_t kLimit = 1000;
+
+CompileOptions asked() {
+  CompileOptions options;
+  options.cpus = "4";
+  options.strategy = "1f1b";
+  options.recompute = "none";
+  options.microbatches = 8;
+  options.dims = {{"batch", 8}};
+  options.memoryLimit = kLimit;
+  return options;
+}
+
+/// The remedies of options of which these fit, and how many were tried.
+std::string advice(const std::function<bool(const CompileOptions &)> &fits,
+                   int &tried) {
+  const plan::NoFit failure("nothing fits", {{plan::Remedy::Limit, 5000}}, "",
+                            kLimit);
+  const Smallest smallest{asked(), 5000};
+  return advised(
+             asked(), failure, smallest,
+             [&](const CompileOptions &o) { return ++tried, fits(o); }, "batch")
+      .what();
+}
+
+const std::string kNeed =
+    "nothing fits in memory: the smallest plan found needs 4.88 KiB on a "
+    "device, 3.91 KiB more than the 0.98 KiB there are; it would fit with "
+    "--memory-limit 5000";
+
+} // namespace
+
+TEST(Remedies, OneChangeThatIsEnoughIsNamedAlone) {
+  int tried = 0;
+  EXPECT_EQ(advice([](const CompileOptions &o) { return o.microbatches <= 4; },
+                   tried),
+            kNeed + ", or with --microbatches 4");
+}
+
+TEST(Remedies, WhereNoChangeIsEnoughThoseThatAreTogetherAreNamed) {
+  int tried = 0;
+  const auto needsTwo = [](const CompileOptions &o) {
+    return o.dims.at("batch") <= 2 && std::atoi(o.cpus.c_str()) >= 8;
+  };
+  EXPECT_EQ(advice(needsTwo, tried),
+            kNeed + ", or with --dim batch=1 --cpus 16");
+  EXPECT_LT(tried, 30);
+  const auto needsThree = [&](const CompileOptions &o) {
+    return needsTwo(o) && o.strategy == "naive";
+  };
+  EXPECT_EQ(advice(needsThree, tried),
+            kNeed + ", or with --strategy naive --dim batch=1 --cpus 16");
+}
+
+TEST(Remedies, NothingIsNamedThatIsNotEnough) {
+  int tried = 0;
+  EXPECT_EQ(advice([](const CompileOptions &) { return false; }, tried), kNeed);
+}
+
+} // namespace pipec
