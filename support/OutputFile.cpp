@@ -168,4 +168,13 @@ void syncFolder(const std::string &path) {
   ::close(descriptor);
 }
 
+void expectOther(const std::string &option, const std::string &output,
+                 const std::string &input) {
+  std::error_code error;
+  if (!output.empty() && std::filesystem::equivalent(output, input, error))
+    throw Failure(Exit::Usage, option + " " + output + ": would overwrite " +
+                                   input +
+                                   ", which is read; give another name");
+}
+
 } // namespace pipec

@@ -17,6 +17,12 @@ namespace pipec {
 
 /// Failure(CannotWrite) that names the path, errno's reason and the remedy.
 [[noreturn]] void cannotWrite(const std::string &path);
+
+/// Throws Failure(Usage) where the file that `option` names, to be written, is
+/// the one that is read, under whatever name.
+void expectOther(const std::string &option, const std::string &output,
+                 const std::string &input);
+
 [[noreturn]] void cannotWrite(const std::string &path, int error);
 
 /// What is there and no file (/dev/stdout, a pipe) is written as it is.

@@ -7,6 +7,7 @@
 #include "support/CommandLine.h"
 #include "support/Failure.h"
 #include "support/OptionChecks.h"
+#include "support/OutputFile.h"
 #include "support/UnknownName.h"
 
 #include <CLI/CLI.hpp>
@@ -19,7 +20,7 @@
 
 namespace pipec {
 
-int64_t parseBytes(const std::string &text) {
+int64_t parseBytes(const std::string &text, const std::string &where) {
   static const std::map<std::string, double> units = {
       {"", 1},          {"B", 1},           {"K", 1 << 10}, {"KiB", 1 << 10},
       {"M", 1 << 20},   {"MiB", 1 << 20},   {"G", 1 << 30}, {"GiB", 1 << 30},
@@ -34,7 +35,7 @@ int64_t parseBytes(const std::string &text) {
   }
   auto unit = units.find(text.substr(used));
   if (used == 0 || unit == units.end() || !(value > 0) || value > 1e15)
-    throw Failure(Exit::Usage, "'" + text +
+    throw Failure(Exit::Usage, where + "'" + text +
                                    "' is no amount of memory; write "
                                    "a number with a unit, as 16GiB");
   return static_cast<int64_t>(value * unit->second);
@@ -156,6 +157,11 @@ void check(const CompileOptions &o) {
     throw Failure(Exit::Usage, "--dry-run generates nothing, --emit " + o.emit +
                                    " writes what is generated; leave out one "
                                    "of them");
+  for (const std::string &input :
+       {o.model, o.clusterFile, o.stageFile, o.profile}) {
+    expectOther("-o", o.output, input);
+    expectOther("--dot", o.dot, input);
+  }
   plan::planner(o.planner);
   if (o.planner != "auto" && !o.stageFile.empty())
     throw Failure(Exit::Usage, "--planner " + o.planner +
@@ -330,7 +336,7 @@ bool parseCompileOptions(int argc, char **argv, CompileOptions &o) {
   if (colon != std::string::npos)
     o.optimizerSettings = text.optimizer.substr(colon + 1);
   if (!text.memoryLimit.empty())
-    o.memoryLimit = parseBytes(text.memoryLimit);
+    o.memoryLimit = parseBytes(text.memoryLimit, "--memory-limit: ");
   o.tie = text.tie == "auto";
   check(o);
   if (o.forwardOnly)

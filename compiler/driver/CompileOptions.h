@@ -67,7 +67,7 @@ struct CompileOptions {
 /// the version was printed.
 bool parseCompileOptions(int argc, char **argv, CompileOptions &options);
 
-/// "16GiB", "512M", "1000000": bytes. Throws Failure(Usage).
-int64_t parseBytes(const std::string &text);
+/// "16GiB", "512M", "1000000": bytes. Throws Failure(Usage), `where` in front.
+int64_t parseBytes(const std::string &text, const std::string &where = "");
 
 } // namespace pipec

@@ -74,6 +74,12 @@ void checkRequest(const PlanRequest &request) {
         (c == 0 ? request.cuts[c] != 0
                 : request.cuts[c] <= request.cuts[c - 1]))
       usage("stages must start at ascending nodes, the first at node 0");
+  if (!facts.order && request.cuts.size() % static_cast<size_t>(columns) != 0)
+    usage("strategy '" + facts.name + "' puts " + std::to_string(columns) +
+          " stages on each device; the split has " +
+          std::to_string(request.cuts.size()) +
+          ", which is not a multiple; take another --strategy or another "
+          "split");
 }
 
 /// The plan of a hand-written split, checked against the limit.

@@ -230,7 +230,7 @@ const ControlServer::Client *ControlServer::waiterFor(int rank,
 std::string ControlServer::lossOf(int rank, const std::string &heard) const {
   const Client *waiter = waiterFor(rank, !dead.empty());
   if (!waiter || waiter->step < 0)
-    return "; " + heard;
+    return ", " + heard;
   return ": rank " + std::to_string(waiter->rank) + " waits for it in step " +
          std::to_string(waiter->step + 1);
 }
@@ -255,12 +255,12 @@ void ControlServer::lookForDeath() {
        "has died" + lossOf(told.rank, told.heard) + deathsAfter(told.rank));
 }
 
-/// "; rank 2 (stage 2) has died, too"
+/// ", and rank 2 (stage 2) has died, too"
 std::string ControlServer::deathsAfter(int rank) const {
   std::string text;
   for (const Death &each : dead)
     if (each.rank != rank)
-      text += "; " + nameOf(each.rank) + " has died, too";
+      text += ", and " + nameOf(each.rank) + " has died, too";
   return text;
 }
 

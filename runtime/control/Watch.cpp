@@ -67,7 +67,7 @@ bool Watch::speaks() const { return rank == 0 || alarm.origin() != kAllWait; }
 std::string Watch::explain() const {
   if (alarm.origin() == kAllWait)
     return alarm.message();
-  return alarm.message() + "; " + name + " was " +
+  return alarm.message() + ", and " + name + " was " +
          describe(snapshot().operation);
 }
 

@@ -5,6 +5,7 @@
 #include "runtime/exec/OutputLedger.h"
 #include "runtime/program/Sequence.h"
 #include "runtime/program/StageFiles.h"
+#include "runtime/run/Overwrite.h"
 #include "runtime/run/Ranks.h"
 #include "runtime/run/Verify.h"
 #include "support/StandardOutput.h"
@@ -145,6 +146,7 @@ plan::Plan planToRun(RunOptions &options) {
   } else {
     checkTraining(plan, options);
   }
+  refuseToOverwrite(plan, options);
   return plan;
 }
 

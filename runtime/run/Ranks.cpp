@@ -83,7 +83,7 @@ public:
       const Watch::Snapshot state = watch->snapshot();
       progress += state.progress;
       allWait &= state.operation.waiting;
-      text += (text.empty() ? " " : "; ") + watch->name + " is " +
+      text += (text.empty() ? " " : ", ") + watch->name + " is " +
               describe(state.operation);
     }
     const double now = time.look();

@@ -206,7 +206,6 @@ std::string plain(const Json &value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-/// "microbatches is 4, the plan's is 6".
 /// A member that is a text, or `other`.
 std::string textOr(const Json &record, const char *key,
                    const std::string &other) {
@@ -215,6 +214,7 @@ std::string textOr(const Json &record, const char *key,
                                                      : other;
 }
 
+/// "its microbatches is 4, the plan's is 6".
 std::string difference(const std::string &key, const Json &record,
                        const Json &found, const Json &expected,
                        const plan::Plan &plan) {
@@ -242,7 +242,7 @@ void checkFingerprint(const std::string &path, const Json &record,
   }
   std::string all;
   for (const std::string &one : differing)
-    all += (all.empty() ? "" : "; ") + one;
+    all += (all.empty() ? "" : ", and ") + one;
   if (!differing.empty())
     bad(path, "was written by another plan: " + all +
                   "; resume it with the plan that it was trained with, or one "

@@ -54,7 +54,8 @@ class FullOutputTest(PipelineTest):
             process = subprocess.run([str(BIN / program), *map(str, arguments)], stdout=full, stderr=subprocess.PIPE,
                                      stdin=subprocess.DEVNULL, text=True, timeout=300)
         self.assertEqual(process.returncode, CANNOT_WRITE, (arguments, process.stderr))
-        self.assertIn(program + ": error: cannot write to standard output; where it goes to a file, free "
+        self.assertIn('"cause": "cannot write to standard output"' if "json" in arguments else
+                      program + ": error: cannot write to standard output; where it goes to a file, free "
                       "some space there or choose another place\n", process.stderr)
 
     def test_results_that_cannot_be_printed(self):

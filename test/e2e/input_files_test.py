@@ -46,6 +46,18 @@ class InputFilesTest(PipelineTest):
         self.refused(USAGE, "strategy dp has one stage, the stage file has 2: take another --strategy", *self.model,
                      "--cpus", "1x2", "--strategy", "dp", "--stage-file", first / "plan.json")
 
+    def test_stage_files_of_a_number_of_stages_that_a_strategy_cannot_have(self):
+        file = self.folder / "stages.json"
+        for count, devices in ((3, 3), (3, 2), (1, 1), (5, 3)):
+            file.write_text(json.dumps({"stages": [{"first_node": 4 * i} for i in range(count)]}))
+            words = [*self.model, "--cpus", devices, "--stage-file", file, "--strategy"]
+            for strategy in ("zb-v", "v-half", "v-min", "v-flex", "1f1b-v", "dualpipe-v", "interleaved-1f1b",
+                             "interleaved-zb", "looped-bfs"):
+                self.refused(USAGE, f"strategy '{strategy}' puts 2 stages on each device; the split has {count}, which "
+                             "is not a multiple; take another --strategy or another split", *words, strategy)
+            if count <= devices:
+                self.check_exit(call("pipec", *words, "auto"), 0)
+
     def test_stage_files_that_say_nonsense(self):
         file = self.folder / "stages.json"
         for stages, part in (([{"first_node": -1}], "first_node must be a whole number"),

@@ -200,6 +200,7 @@ int partitionCommand(int argc, char **argv) {
   if (const auto done = parseCommandLine(app, "pipec partition", argc, argv))
     return *done;
   PartitionOptions options = interpret(a);
+  expectOther("--dot", a.dot, a.graph);
   published::Partition result = partitionOf(options);
   if (!a.dot.empty())
     writeFile(a.dot, partitionDot(result));

@@ -76,7 +76,9 @@ std::vector<Ranked> rankedSplits(const PlanRequest &request,
 }
 
 std::string secondPlace(const Split &split, double seconds, double best) {
-  return std::to_string(split.starts.size()) + " stages (replicas " +
+  const size_t stages = split.starts.size();
+  return std::to_string(stages) +
+         (stages == 1 ? " stage (replicas " : " stages (replicas ") +
          replicasText(split.replicas).substr(0, 60) +
          "): " + behindText(seconds, best, best > 0 ? seconds / best : 1);
 }

@@ -73,7 +73,7 @@ TEST(Options, RefuseWhatCannotBe) {
   expectUsage({"m.onnx", "--cpus", "2", "--slices", "1.5"}, "not '1.5'");
   expectUsage({"m.onnx", "--cpus", "2", "--no-such-flag"}, "no-such-flag");
   expectUsage({"m.onnx", "--cpus", "2", "--memory-limit", "much"},
-              "no amount of memory");
+              "is no amount of memory");
   expectUsage({"m.onnx", "--cpus", "2", "--recompute", "ful"},
               "--recompute: takes auto, none, selective, full, not 'ful' (did "
               "you mean full?)");

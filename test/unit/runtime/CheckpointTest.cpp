@@ -246,14 +246,15 @@ TEST(Checkpoint, SaysWhatDiffersFromItsPlan) {
   std::ofstream(record) << other.dump();
   Outcome run = resume(folder);
   EXPECT_EQ(run.code, 78);
-  EXPECT_THAT(run.errors,
-              HasSubstr("was written by another plan: its strategy is "
-                        "pipedream, the plan's is " +
-                        json.at("strategy").get<std::string>() +
-                        "; it is of the model 'cnn.onnx' (sha256 01234567), "
-                        "the plan of the model '" +
-                        name + "' (sha256 " + sha.substr(0, 8) +
-                        "); its optimizer is lion, the plan's is "));
+  EXPECT_THAT(
+      run.errors,
+      HasSubstr("was written by another plan: its strategy is "
+                "pipedream, the plan's is " +
+                json.at("strategy").get<std::string>() +
+                ", and it is of the model 'cnn.onnx' (sha256 01234567), "
+                "the plan of the model '" +
+                name + "' (sha256 " + sha.substr(0, 8) +
+                "), and its optimizer is lion, the plan's is "));
   // Written before a model's name was.
   other.erase("model");
   std::ofstream(record) << other.dump();

@@ -187,7 +187,7 @@ TEST(Fault, ProcessesThatAreOnlyNumberedFindEachOther) {
     if (rank != 2)
       EXPECT_THAT(run.errors, testing::ContainsRegex(
                                   "rank 2 \\(stage 2\\) has died: rank [13] "
-                                  "waits for it in step 1500; rank"));
+                                  "waits for it in step 1500, and rank"));
   }
   // Rank 0 watches over the others; they notice when it is lost.
   ranks = fourNumbered(folder, {"--steps", "8", "--timeout", "20"},
@@ -220,7 +220,7 @@ TEST(Fault, AllWhoHaveDiedAreTold) {
     EXPECT_EQ(run.code, 76) << run.errors;
     EXPECT_THAT(run.errors,
                 testing::ContainsRegex(
-                    "rank ([23]) \\(stage [23]\\) has died.*; rank [23] "
+                    "rank ([23]) \\(stage [23]\\) has died.*, and rank [23] "
                     "\\(stage [23]\\) has died, too"));
     for (const char *name : {"rank 2 (stage 2)", "rank 3 (stage 3)"})
       EXPECT_THAT(run.errors, HasSubstr(name + std::string(" has died")));

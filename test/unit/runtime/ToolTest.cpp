@@ -131,6 +131,28 @@ TEST(Tool, ExportNeverOverwritesTheModel) {
   EXPECT_EQ(readText(plan + "/model.onnx"), before);
 }
 
+TEST(Tool, NothingThatIsReadIsWritten) {
+  const std::string plan = planFor("two");
+  const std::string data = dataArguments(plan)[1];
+  const std::string array = data.substr(data.find('=') + 1);
+  for (const char *option : {"--metrics", "--trace", "--profile-out"})
+    for (const std::string &file :
+         {array, plan + "/./plan.json", plan + "/model.onnx",
+          plan + "/" + plan::readPlan(plan).stages[0].library}) {
+      const std::string before = readText(file);
+      std::vector<std::string> words = dataArguments(plan);
+      words.insert(words.begin(), plan);
+      words.insert(words.end(),
+                   {"--steps", "1", "--transport", "inproc", option, file});
+      const Outcome run = tool(words);
+      EXPECT_EQ(run.code, 64) << file;
+      EXPECT_THAT(run.errors, HasSubstr(std::string(option) + " " + file +
+                                        ": would overwrite "));
+      EXPECT_THAT(run.errors, HasSubstr(", which is read; give another name"));
+      EXPECT_EQ(readText(file), before);
+    }
+}
+
 TEST(Tool, MetricsAreAsDocumented) {
   const std::string plan = planFor("two");
   const Outcome run = runTool(plan, {"--steps", "3", "--transport", "inproc"});
