@@ -50,6 +50,9 @@ int compileCommand(int argc, char **argv) {
     return Compiler(o, purpose, context, &memory).prospect();
   };
   try {
+    // What is not lowered fits where the planner says so.
+    if (options.tensorParallel != "1")
+      return compile(options);
     return withinLimit(options, compile, plan, memory.batch);
   } catch (const Failure &failure) {
     if (options.format != "json")

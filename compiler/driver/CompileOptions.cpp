@@ -134,6 +134,29 @@ void checkGrid(const std::string &option, const std::string &grid) {
                                    " devices; give fewer");
 }
 
+/// Such plans are there to be looked at.
+void checkTensorParallel(const CompileOptions &o) {
+  if (o.tensorParallel == "1")
+    return;
+  const std::string option = "--tensor-parallel " + o.tensorParallel;
+  const std::string &size = o.tensorParallel;
+  if (size != "auto" &&
+      (size.empty() || size.size() > 4 || size[0] == '0' ||
+       size.find_first_not_of("0123456789") != std::string::npos))
+    throw Failure(Exit::Usage,
+                  option + ": give a number of devices of at least 1, or auto");
+  if (o.planner != "alpa")
+    throw Failure(Exit::Usage,
+                  option + ": planner " + o.planner +
+                      " divides no operators; add --planner alpa, or leave "
+                      "--tensor-parallel out");
+  if (!o.dryRun)
+    throw Failure(Exit::Usage,
+                  option + ": operators divided among devices are planned, "
+                           "not compiled; add --dry-run, or leave "
+                           "--tensor-parallel out");
+}
+
 void check(const CompileOptions &o) {
   checkGrid("--cpus", o.cpus);
   checkGrid("--gpus", o.gpus);
@@ -167,15 +190,16 @@ void check(const CompileOptions &o) {
     throw Failure(Exit::Usage, "--planner " + o.planner +
                                    " and --stage-file exclude each other: "
                                    "stages by hand leave nothing to plan");
+  checkTensorParallel(o);
   if (!o.whatIf.empty())
     plan::whatIfAxes(o.whatIf);
 }
 
 /// What has no meaning without training.
 void refuseTraining(const CLI::App &app) {
-  for (const char *name :
-       {"--loss", "--logits", "--optimizer", "--clip-norm", "--strategy",
-        "--slices", "--recompute", "--freeze", "--train-only"})
+  for (const char *name : {"--loss", "--logits", "--optimizer", "--clip-norm",
+                           "--strategy", "--slices", "--recompute",
+                           "--tensor-parallel", "--freeze", "--train-only"})
     if (app.count(name) > 0)
       throw Failure(Exit::Usage,
                     std::string("--forward-only trains nothing: ") +
@@ -271,6 +295,9 @@ void addPlanning(CLI::App &app, CompileOptions &o, Texts &text) {
   app.add_option("--planner", o.planner,
                  "how stages and replicas are chosen: " + plannerNames() +
                      " (pipec list planners)");
+  app.add_option("--tensor-parallel", o.tensorParallel,
+                 "with --planner alpa and --dry-run: devices among which a "
+                 "stage divides its operators; auto: as many as are fastest");
   app.add_option("--profile", o.profile,
                  "times measured with pipec-run --profile-out, instead of the "
                  "device model's");

@@ -38,6 +38,8 @@ struct CompileOptions {
   std::string precision = "fp32"; ///< of contractions: fp32 or bf16
   std::string attention = "auto"; ///< fused, plain or auto: by the device
   std::string planner = "auto";
+  /// Devices among which stages divide operators: a number, or auto.
+  std::string tensorParallel = "1";
   std::string profile; ///< file of measured times
   std::string whatIf;  ///< axes of the table, empty: none
   int64_t memoryLimit = 0;

@@ -4,6 +4,7 @@
 #include "compiler/driver/CostModel.h"
 #include "compiler/driver/DiagnosticCollector.h"
 #include "compiler/driver/LossSettings.h"
+#include "compiler/driver/ShardedSummary.h"
 #include "compiler/plan/PeakBytes.h"
 #include "compiler/target/native/Processor.h"
 #include "passes/Graph.h"
@@ -38,6 +39,8 @@ int Compiler::run() {
   if (!checkPieces() || !makeDecision(std::nullopt))
     return report();
   sayNotes();
+  if (isSharded(decision.result))
+    return printSharded();
   if (options.dryRun)
     return printDryRun();
   if (!lowerToTasks() || !keepsToLimit())
@@ -66,6 +69,10 @@ Prospect Compiler::prospect() {
   std::vector<int64_t> workspace;
   if (!import() || !checkPieces() || !makeDecision(std::nullopt))
     throw Failure(Exit::Usage, "no plan");
+  if (isSharded(decision.result))
+    return {plan::peakBytes(decision.result.stages),
+            decision.result.stepSeconds,
+            plan::peakBytes(decision.result.stages)};
   if (!isPlanned())
     return {-1, 0};
   if (!lowerToTasks() || !findWorkspace(workspace))
@@ -263,6 +270,7 @@ bool Compiler::findCosts(plan::CostGraph &graph, ModelFacts &measured) {
   request.recomputes = KnownModel::recomputes(options);
   if (trains)
     request.optimizer = {options.optimizer, optimizerSettings()};
+  request.shards = trains && options.tensorParallel != "1";
   request.caches = facts.topology.caches();
   if (failed(costGraph(*module, request, facts.topology.device, graph,
                        facts.repeats)))

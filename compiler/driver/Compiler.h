@@ -5,6 +5,7 @@
 #include "compiler/driver/PlanBuilder.h"
 #include "compiler/driver/PlanFolder.h"
 #include "compiler/driver/WithinLimit.h"
+#include "compiler/plan/WhatIf.h"
 #include "compiler/target/Target.h"
 #include "passes/Optimizer.h"
 #include "support/Diagnostics.h"
@@ -73,6 +74,8 @@ private:
   int generate(PlanFolder &folder);
   bool evaluate(const plan::Plan &training, const PlanFolder &outer);
   int printDryRun();
+  int printSharded();
+  std::vector<plan::WhatIfRow> whatIf();
   void showPlan(const plan::Plan &plan);
 
   const CompileOptions &options;

@@ -7,6 +7,7 @@
 #include "compiler/driver/Extras.h"
 #include "compiler/driver/FoldedTensors.h"
 #include "compiler/driver/LossSettings.h"
+#include "compiler/driver/ShardedSummary.h"
 #include "compiler/plan/PeakBytes.h"
 #include "compiler/plan/PlanDot.h"
 #include "compiler/plan/WhatIf.h"
@@ -192,17 +193,35 @@ int Compiler::generate(PlanFolder &folder) {
   return 0;
 }
 
+std::vector<plan::WhatIfRow> Compiler::whatIf() {
+  if (options.whatIf.empty())
+    return {};
+  plan::PlanRequest asked = decision.request;
+  if (asked.trueLimit > 0)
+    asked.memoryLimit = asked.trueLimit; // not what the search was given
+  return plan::whatIf(asked, decision.result, options.whatIf);
+}
+
+/// A plan of groups of devices, which is not lowered.
+int Compiler::printSharded() {
+  if (!options.dot.empty())
+    writeFile(options.dot, planDot(decision.request.graph, decision.result));
+  const std::vector<plan::WhatIfRow> rows = whatIf();
+  sayNotes();
+  if (options.format == "json")
+    std::cout << shardedJson(decision.request, decision.result, rows);
+  else if (!options.quiet)
+    std::cout << shardedSummary(decision.request, decision.result, rows);
+  else if (!rows.empty())
+    std::cout << plan::whatIfTable(decision.result, rows);
+  return 0;
+}
+
 /// The summary, and what was asked for beside it.
 void Compiler::showPlan(const plan::Plan &plan) {
   if (!options.dot.empty())
     writeFile(options.dot, planDot(decision.request.graph, decision.result));
-  std::vector<plan::WhatIfRow> rows;
-  if (!options.whatIf.empty()) {
-    plan::PlanRequest asked = decision.request;
-    if (asked.trueLimit > 0)
-      asked.memoryLimit = asked.trueLimit; // not what the search was given
-    rows = plan::whatIf(asked, decision.result, options.whatIf);
-  }
+  const std::vector<plan::WhatIfRow> rows = whatIf();
   sayNotes();
   if (memory && options.format == "json")
     for (const std::string &note : memory->notes)

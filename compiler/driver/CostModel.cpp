@@ -9,7 +9,7 @@
 #include "compiler/driver/CostModel.h"
 
 #include "compiler/driver/RoutineWork.h"
-
+#include "compiler/driver/Shardings.h"
 #include "compiler/driver/TaskCosts.h"
 #include "compiler/driver/Workspace.h"
 #include "dialects/nn/NN.h"
@@ -129,6 +129,9 @@ public:
     addHandovers(main);
     addFurtherUses(main);
     addPins(main);
+    if (request.shards)
+      graph.sharding = std::make_shared<const plan::ShardingGraph>(
+          shardingGraph(main, graph, trains));
     graph.forwardTaskSeconds = device.taskSeconds;
     graph.backwardTaskSeconds = trains ? device.taskSeconds : 0;
     if (nodes.size() > kMostPlanned)

@@ -25,6 +25,7 @@ struct CostRequest {
   bool keepsAll = false;  ///< what could be computed again cheaply is kept, too
   bool recomputes = true; ///< all activations may be computed again
   bool workspace = true;  ///< what code works in is found, too
+  bool shards = false;    ///< how operators may be sharded is found, too
   int caches = 1;         ///< of cores, among which the model is divided
 };
 

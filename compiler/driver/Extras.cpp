@@ -22,6 +22,18 @@ void writeExtras(const plan::Plan &plan, const schedule::Schedule &schedule,
   writeLaunchFiles(plan, folder);
 }
 
+void addWhatIf(nlohmann::ordered_json &root,
+               const std::vector<plan::WhatIfRow> &rows) {
+  for (const plan::WhatIfRow &row : rows)
+    root["what_if"].push_back({{"axis", row.axis},
+                               {"value", row.value},
+                               {"fits", row.fits},
+                               {"step_s", row.stepSeconds},
+                               {"samples_per_s", row.samplesPerSecond},
+                               {"replicas", row.shape},
+                               {"note", row.note}});
+}
+
 void printPlan(const plan::Plan &plan, bool json, const plan::PlanResult *own,
                const std::vector<plan::WhatIfRow> &rows) {
   if (!json) {
@@ -31,14 +43,7 @@ void printPlan(const plan::Plan &plan, bool json, const plan::PlanResult *own,
     return;
   }
   auto root = nlohmann::ordered_json::parse(report::inspectJson(plan));
-  for (const plan::WhatIfRow &row : rows)
-    root["what_if"].push_back({{"axis", row.axis},
-                               {"value", row.value},
-                               {"fits", row.fits},
-                               {"step_s", row.stepSeconds},
-                               {"samples_per_s", row.samplesPerSecond},
-                               {"replicas", row.shape},
-                               {"note", row.note}});
+  addWhatIf(root, rows);
   std::cout << root.dump(1) << "\n";
 }
 

@@ -5,6 +5,8 @@
 #include "compiler/schedule/Schedule.h"
 #include "runtime/program/Plan.h"
 
+#include <nlohmann/json_fwd.hpp>
+
 #include <string>
 
 namespace pipec {
@@ -19,6 +21,10 @@ void writeExtras(const plan::Plan &plan, const schedule::Schedule &schedule,
 void printPlan(const plan::Plan &plan, bool json,
                const plan::PlanResult *own = nullptr,
                const std::vector<plan::WhatIfRow> &rows = {});
+
+/// Adds the rows as "what_if".
+void addWhatIf(nlohmann::ordered_json &root,
+               const std::vector<plan::WhatIfRow> &rows);
 
 /// What to type next: where the plan is, how to look at it, how to run it.
 void printNext(const plan::Plan &plan, const std::string &folder);

@@ -2,6 +2,7 @@
 #include "compiler/driver/Planning.h"
 
 #include "compiler/driver/OrderFile.h"
+#include "compiler/driver/ShardedSummary.h"
 #include "compiler/driver/StagesByHand.h"
 #include "compiler/plan/Choose.h"
 #include "compiler/plan/FitStep.h"
@@ -286,6 +287,7 @@ static Decision askFor(const strategy::StrategyRow &row,
   d.request.optimizerBytesPerParameterByte = facts.optimizerBytes;
   setLimit(o, facts, d.request);
   d.request.planner = o.planner;
+  d.request.tensorParallel = groupSizes(o.tensorParallel, facts.topology);
   if (o.quick) {
     d.request.effort = kEffortOfTrials;
     d.request.namesLimitAlone = true;
@@ -449,11 +451,11 @@ static Decision decideBest(const CompileOptions &o,
   field.reset();
   // A large cluster is not there to be left idle, and each part takes as long
   // as all of it.
-  constexpr int kMostDevices = 64;
-  const bool isFree = o.stages == "auto" && o.stageFile.empty() &&
-                      o.replicas.empty() && !o.quick &&
-                      facts.topology.devices() <= kMostDevices &&
-                      !choice.face.starts.empty();
+  constexpr int kMostCompared = 64;
+  const bool isFree =
+      o.stages == "auto" && o.stageFile.empty() && o.replicas.empty() &&
+      !o.quick && o.tensorParallel == "1" &&
+      facts.topology.devices() <= kMostCompared && !choice.own.starts.empty();
   ModelFacts fewer = facts;
   while (isFree) {
     std::optional<plan::Topology> part = plan::partOf(fewer.topology);

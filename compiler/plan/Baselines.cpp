@@ -89,8 +89,9 @@ std::vector<Baseline> priceBaselines(const PlanRequest &request,
   bool synchronous = request.strategy.synchronous;
   int used = 0;
   for (const StagePlan &s : chosen.stages)
-    used = std::max(used,
-                    *std::max_element(s.devices.begin(), s.devices.end()) + 1);
+    used =
+        std::max(used, *std::max_element(s.devices.begin(), s.devices.end()) +
+                           s.sharding.degree);
   int stages = static_cast<int>(chosen.stages.size());
   std::string per = synchronous ? "" : "per microbatch";
 
@@ -106,7 +107,7 @@ std::vector<Baseline> priceBaselines(const PlanRequest &request,
   Split even;
   even.starts = evenStarts(request.graph, static_cast<size_t>(stages));
   for (const StagePlan &s : chosen.stages)
-    even.replicas.push_back(s.replicas);
+    even.replicas.push_back(s.replicas * s.sharding.degree);
   even.replicas.resize(even.starts.size());
   all.push_back(price(request, "even split", request.strategy,
                       request.microbatches, even,

@@ -44,7 +44,7 @@ struct Candidate {
   PlanResult result;
 };
 
-SeenPlan seenOf(const Candidate &candidate, size_t contender) {
+SeenPlan seenPlan(const Candidate &candidate, size_t contender) {
   SeenPlan seen{contender,
                 candidate.request.strategy.name,
                 candidate.seconds,
@@ -132,8 +132,8 @@ public:
   std::optional<Candidate>
   run(double below = std::numeric_limits<double>::infinity());
 
-  SeenPlan faceOf(const Candidate &made) const {
-    return seenOf(made, others + made.index);
+  SeenPlan seenOf(const Candidate &made) const {
+    return seenPlan(made, others + made.index);
   }
 
   const std::vector<PlanRequest> &requests;
@@ -173,7 +173,7 @@ void Comparison::see(const Candidate &made) {
   stepSeconds[made.index] = made.result.stepSeconds;
   const int64_t limit = made.request.trueLimit;
   if (limit <= 0 || peakBytes(made.result.stages) <= limit)
-    seen.push_back(faceOf(made));
+    seen.push_back(seenOf(made));
 }
 
 /// Plans all of them quickly, but for what can no longer be second place to
@@ -183,7 +183,7 @@ void Comparison::glance(double below, double effort) {
     if (least >= below)
       continue;
     if (best)
-      if (const SeenPlan *runner = runnerUpOf(seen, faceOf(*best));
+      if (const SeenPlan *runner = runnerUpOf(seen, seenOf(*best));
           runner && least > runner->seconds)
         continue;
     std::optional<Candidate> tried = attempt(i, effort);
@@ -225,7 +225,7 @@ std::optional<Candidate> Comparison::run(double below) {
 
 /// Makes `best` the choice; `first` is what was asked for.
 void choose(StrategyChoice &choice, Candidate best, const PlanRequest &first,
-            SeenPlan face) {
+            SeenPlan own) {
   choice.chosen = best.index;
   choice.request = std::move(best.request);
   choice.request.topology = first.topology;
@@ -233,14 +233,14 @@ void choose(StrategyChoice &choice, Candidate best, const PlanRequest &first,
   choice.request.explainNoFit = first.explainNoFit;
   choice.request.effort = first.effort;
   choice.result = std::move(best.result);
-  choice.face = std::move(face);
+  choice.own = std::move(own);
   if (choice.request.baselines)
     choice.result.baselines = priceBaselines(choice.request, choice.result);
 }
 
 void nameRunnerUp(StrategyChoice &choice) {
-  if (const SeenPlan *plan = runnerUpOf(choice.seen, choice.face))
-    choice.result.runnerUp = describe(*plan, choice.face);
+  if (const SeenPlan *plan = runnerUpOf(choice.seen, choice.own))
+    choice.result.runnerUp = describe(*plan, choice.own);
 }
 
 } // namespace
@@ -265,9 +265,9 @@ StrategyChoice chooseStrategy(const std::vector<PlanRequest> &requests,
     return choice;
   }
   choice.seen = comparison.seen;
-  SeenPlan face = comparison.faceOf(*best);
+  SeenPlan own = comparison.seenOf(*best);
   const PlanRequest &asked = requests[best->index];
-  choose(choice, std::move(*best), asked, std::move(face));
+  choose(choice, std::move(*best), asked, std::move(own));
   nameRunnerUp(choice);
   return choice;
 }
@@ -275,7 +275,7 @@ StrategyChoice chooseStrategy(const std::vector<PlanRequest> &requests,
 bool chooseOnFewer(const std::vector<PlanRequest> &requests,
                    StrategyChoice &choice, const PlanFunction &plan,
                    const BoundFunction &bound) {
-  const double below = choice.face.seconds;
+  const double below = choice.own.seconds;
   Comparison comparison(requests, plan, bound, choice.contenders);
   std::optional<Candidate> best = comparison.run(below);
   choice.contenders += requests.size();
@@ -283,9 +283,9 @@ bool chooseOnFewer(const std::vector<PlanRequest> &requests,
                      comparison.seen.end());
   const bool isFaster = best && best->seconds < below * (1 - 1e-9);
   if (isFaster) {
-    SeenPlan face = comparison.faceOf(*best);
+    SeenPlan own = comparison.seenOf(*best);
     const PlanRequest asked = choice.request;
-    choose(choice, std::move(*best), asked, std::move(face));
+    choose(choice, std::move(*best), asked, std::move(own));
   }
   nameRunnerUp(choice);
   return isFaster;

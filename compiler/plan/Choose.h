@@ -28,7 +28,7 @@ struct StrategyChoice {
   /// apply, and where its lower bound is above the second best.
   std::vector<double> stepSeconds;
 
-  SeenPlan face;              ///< of the result; no stages where nothing fits
+  SeenPlan own;               ///< the result; no stages where nothing fits
   std::vector<SeenPlan> seen; ///< what was compared
   size_t contenders = 0;      ///< so many requests were
 };

@@ -9,8 +9,11 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
+#include "compiler/plan/intraop/ShardingGraph.h"
+
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -108,6 +111,8 @@ struct CostGraph {
   /// What a task costs however little it computes; in a stage once, of the
   /// backward where one is computed.
   double forwardTaskSeconds = 0, backwardTaskSeconds = 0;
+  /// How the devices of a group may divide nodes; null: not known.
+  std::shared_ptr<const ShardingGraph> sharding;
 };
 
 /// Throws Failure(Exit::BadModel) naming the first offence: no nodes, a

@@ -2,6 +2,7 @@
 
 #include "compiler/plan/Expect.h"
 #include "compiler/plan/StepVerifier.h"
+#include "compiler/plan/intraop/ShardingVerifier.h"
 
 #include <map>
 #include <set>
@@ -35,12 +36,13 @@ void checkCoverage(const PlanRequest &request, const PlanResult &result) {
   std::map<int, int> held;
   for (const StagePlan &s : stages) {
     expect(s.replicas >= 1, "a stage has no replica");
-    for (int d : s.devices) {
-      expect(d >= 0 && d < total,
-             "device " + std::to_string(d) + " does not exist");
-      expect(++held[d] <= chunks,
-             "device " + std::to_string(d) + " holds too many stages");
-    }
+    for (int leader : s.devices)
+      for (int d = leader; d < leader + s.sharding.degree; ++d) {
+        expect(d >= 0 && d < total,
+               "device " + std::to_string(d) + " does not exist");
+        expect(++held[d] <= chunks,
+               "device " + std::to_string(d) + " holds too many stages");
+      }
   }
 }
 
@@ -150,6 +152,17 @@ std::vector<Totals> addUp(const CostGraph &graph,
   return totals;
 }
 
+/// What a group's device has of it.
+void shard(const PlanRequest &request, const StagePlan &stage, Totals &t) {
+  const ShardedTotals sharded = recomputeSharding(request, stage);
+  t.forward = request.graph.forwardTaskSeconds + sharded.forward;
+  t.backwardInput = request.graph.backwardTaskSeconds + sharded.backwardInput;
+  t.weight = sharded.weight;
+  t.parameters -= sharded.savedParameters;
+  t.state -= sharded.savedState;
+  t.stash -= sharded.savedStash;
+}
+
 /// Bytes of messages, data and sums of gradients, in slots.
 int64_t messageBytes(const PlanRequest &request, const StagePosition &p,
                      const Totals &t, int between) {
@@ -182,11 +195,13 @@ void checkStages(const PlanRequest &request, const PlanResult &result) {
   std::map<int, int64_t> onDevice, worksOn;
   int devicesFromHere = 0;
   const int used = usedDevices(result);
-  const std::vector<Totals> totals = addUp(request.graph, result.stages);
+  std::vector<Totals> totals = addUp(request.graph, result.stages);
   for (size_t s = result.stages.size(); s-- > 0;) {
     const StagePlan &stage = result.stages[s];
     std::string name = "stage " + std::to_string(s) + "'s ";
-    const Totals &t = totals[s];
+    Totals &t = totals[s];
+    if (stage.sharding.isSharded())
+      shard(request, stage, t);
     expectClose(stage.forwardSeconds, t.forward, name + "forward time");
     expectClose(stage.backwardInputSeconds,
                 t.backwardInput + (stage.recompute ? t.forward : 0),

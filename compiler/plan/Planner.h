@@ -43,6 +43,9 @@ struct PlanRequest {
   bool replication = true;
   /// A row of Planners.def: how stages and replicas are chosen.
   std::string planner = "auto";
+  /// How many devices may divide the operators of a stage among them
+  /// (intraop/); ascending.
+  std::vector<int> tensorParallel{1};
   /// Use every device even when fewer would do (fixed rank counts).
   bool useAllDevices = false;
   Recompute recompute = Recompute::None;
@@ -96,6 +99,9 @@ struct StagePlan {
   int versions = 1; ///< weight versions one replica holds at the peak
   int betweenHalves = 1; ///< microbatches between input and weight gradients
   MemoryParts memory;
+  /// A replica is a group of so many neighbours, of which `devices` has the
+  /// first.
+  StageSharding sharding;
 };
 
 struct Baseline {

@@ -12,13 +12,11 @@ std::vector<bool> chooseRecompute(const StepModel &model, const Split &split) {
     return recompute;
   int fromHere = 0;
   for (size_t s = count; s-- > 0;) {
-    size_t last =
-        s + 1 < count ? split.starts[s + 1] - 1 : model.intervals().nodes() - 1;
     fromHere += split.replicas[s];
     StagePosition position{static_cast<int>(s), static_cast<int>(count),
                            split.replicas[s], fromHere,
                            model.request().microbatches};
-    StageCost cost = model.intervals().cost(split.starts[s], last);
+    const StageCost cost = model.costOf(split, s);
     int64_t limit =
         model.limit() / std::max(1, model.request().strategy.chunks);
     recompute[s] =

@@ -5,6 +5,7 @@
 #include "compiler/plan/ReduceOverlap.h"
 #include "compiler/plan/ScheduleCosts.h"
 #include "compiler/plan/SharedWeights.h"
+#include "compiler/plan/intraop/ShardedCost.h"
 #include "compiler/schedule/Generator.h"
 #include "compiler/schedule/SharedCores.h"
 #include "report/Format.h"
@@ -76,15 +77,17 @@ std::vector<std::vector<int>> assignDevices(const StrategyFacts &facts,
 StepModel::StepModel(const PlanRequest &request, const IntervalCosts &costs)
     : asked(request), costs(costs), memoryLimit(memoryLimitOf(request)) {}
 
-double StepModel::updateSeconds(int64_t parameterBytes) const {
-  const double end = asked.topology.device.stepSeconds;
-  if (asked.graph.updateSecondsPerByte > 0)
-    return end + asked.graph.updateSecondsPerByte *
-                     static_cast<double>(parameterBytes);
+double updateSecondsPerByte(const PlanRequest &request) {
+  if (request.graph.updateSecondsPerByte > 0)
+    return request.graph.updateSecondsPerByte;
   // Read weight, gradient and state; write weight and state.
-  double traffic = static_cast<double>(parameterBytes) *
-                   (3 + 2 * asked.optimizerBytesPerParameterByte);
-  return end + traffic / (0.8 * asked.topology.device.memoryBandwidth);
+  return (3 + 2 * request.optimizerBytesPerParameterByte) /
+         (0.8 * request.topology.device.memoryBandwidth);
+}
+
+double StepModel::updateSeconds(int64_t parameterBytes) const {
+  return asked.topology.device.stepSeconds +
+         updateSecondsPerByte(asked) * static_cast<double>(parameterBytes);
 }
 
 /// Whether the stage is on the device that learns the gradients' norm first.
@@ -168,6 +171,18 @@ ByteRates StepModel::byteRates(const StageCost &cost) const {
   return rates;
 }
 
+StageCost StepModel::costOf(const Split &split, size_t s) const {
+  const size_t first = split.starts[s], last = s + 1 < split.starts.size()
+                                                   ? split.starts[s + 1] - 1
+                                                   : costs.nodes() - 1;
+  const StageCost &whole = costs.cost(first, last);
+  if (split.shardings.empty() || !split.shardings[s].isSharded())
+    return whole;
+  const StageSharding &sharding = split.shardings[s];
+  return shardedCost(asked.graph, whole, first, last, sharding,
+                     groupOf(asked, sharding.degree, split.replicas[s]));
+}
+
 std::vector<StagePlan> StepModel::layOut(const Split &split) const {
   size_t count = split.starts.size();
   auto devices =
@@ -184,7 +199,9 @@ std::vector<StagePlan> StepModel::layOut(const Split &split) const {
     stage.replicas = split.replicas[s];
     stage.devices = std::move(devices[s]);
     stage.recompute = !split.recompute.empty() && split.recompute[s];
-    StageCost cost = costs.cost(stage.firstNode, stage.lastNode);
+    if (!split.shardings.empty())
+      stage.sharding = split.shardings[s];
+    const StageCost cost = costOf(split, s);
     stage.forwardSeconds = cost.forwardSeconds;
     stage.backwardInputSeconds =
         cost.backwardInputSeconds + (stage.recompute ? cost.forwardSeconds : 0);

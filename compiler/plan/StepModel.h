@@ -26,6 +26,9 @@ struct Split {
   bool pipelinesInside = false;
   /// Devices of each stage where a planner places them itself; empty: as above.
   std::vector<std::vector<int>> devices{};
+  /// How each stage's operators are sharded; empty: not. With `devices`, of
+  /// which each is then the first of a group.
+  std::vector<StageSharding> shardings{};
 
   bool operator==(const Split &) const = default;
 };
@@ -33,8 +36,8 @@ struct Split {
 /// What one replica of a stage keeps at its peak, in slots (driver/Slots).
 struct Keeps {
   int inFlight = 1, versions = 1;
-  bool undo = false; ///< weights and optimizer state from before an update
-  int received = 1;  ///< microbatches' values from before and data
+  bool undo = false;     ///< weights and optimizer state from before an update
+  int received = 1;      ///< microbatches' values from before and data
   int receivedBack = 1;  ///< gradients from behind
   int betweenHalves = 1; ///< handed from input to weight gradients
   int sent = 2;          ///< of each direction, on their way
@@ -47,7 +50,7 @@ Keeps keepsAt(const PlanRequest &request, const StagePosition &position);
 struct ByteRates {
   int64_t fixed = 0, perVersion = 0, perFlight = 0;
   int64_t again = 0; ///< in place of perFlight where all is computed again
-  int64_t undo = 0; ///< where an update may not stand
+  int64_t undo = 0;  ///< where an update may not stand
   int64_t perReceived = 0, perReceivedBack = 0, perHalf = 0, perSent = 0;
   int64_t leaves = 0; ///< of perSent what longer stages may not send
   int64_t piece = 0;  ///< of gradients that replicas sum at a time
@@ -70,6 +73,9 @@ struct ByteRates {
   }
 };
 
+/// Seconds of the optimizer's update a byte of trainable weights.
+double updateSecondsPerByte(const PlanRequest &request);
+
 class StepModel {
 public:
   StepModel(const PlanRequest &request, const IntervalCosts &costs);
@@ -83,6 +89,9 @@ public:
   const PlanRequest &request() const { return asked; }
   const IntervalCosts &intervals() const { return costs; }
 
+  /// What a device does and keeps of stage `s`, with its share of what the
+  /// stage shards.
+  StageCost costOf(const Split &split, size_t s) const;
   /// Memory of one replica of a stage that keeps so much at its peak.
   MemoryParts memory(const StageCost &cost, const Keeps &keeps,
                      bool recompute) const;

@@ -77,6 +77,15 @@ bool scaleDevices(Topology &topology, double factor) {
   return true;
 }
 
+/// Whether the plan leaves all devices but the first so many idle.
+bool keepsToFirst(const PlanResult &own, int devices) {
+  for (const StagePlan &stage : own.stages)
+    for (int device : stage.devices)
+      if (device + stage.sharding.degree > devices)
+        return false;
+  return true;
+}
+
 /// More devices may always be left idle.
 void devices(const PlanRequest &request, const PlanResult &own,
              std::vector<WhatIfRow> &rows) {
@@ -95,7 +104,8 @@ void devices(const PlanRequest &request, const PlanResult &own,
       asked.stages = asked.topology.devices() * request.strategy.chunks;
     const std::string count = std::to_string(asked.topology.devices());
     if (factor < 1)
-      add(rows, "devices", count, asked);
+      add(rows, "devices", count, asked,
+          keepsToFirst(own, asked.topology.devices()) ? &fewer : nullptr);
     else
       fewer = add(rows, "devices", count, asked, &fewer);
   }

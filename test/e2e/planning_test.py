@@ -334,6 +334,33 @@ class LargeModelTest(PipelineTest):
             self.assertGreater(sum(stage["parameters"] for stage in shown["stages"]), 2e6)
 
 
+    def test_a_wide_model_divides_operators(self):
+        """Layers of GPT-3's width: two devices of 40 GB hold one with its optimizer."""
+        spec = importlib.util.spec_from_file_location("large_models", SOURCE / "test/bench/large_models.py")
+        large = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(large)
+        folder = self.fresh()
+        large.gpt3(layers=2).save(folder)
+        shown = {}
+        for groups in ("1", "4", "auto"):
+            process = call("pipec", folder / "model.onnx", "--gpus", "1x8", "--device", "a100-40g", "--optimizer",
+                           "adamw", "--microbatches", "8", "--dim", "batch=1", "--loss", "next-token", "--strategy",
+                           "1f1b", "--planner", "alpa", "--tensor-parallel", groups, "--dry-run", "--format", "json")
+            self.check_exit(process, 0)
+            shown[groups] = json.loads(process.stdout)
+        seconds = {groups: plan["predicted"]["step_s"] for groups, plan in shown.items()}
+        self.assertLess(seconds["4"], 0.7 * seconds["1"])
+        self.assertLessEqual(seconds["auto"], seconds["4"])
+        stage = shown["4"]["stages"][0]
+        self.assertEqual(stage["group"], 4)
+        self.assertEqual(stage["devices"], list(range(4 * stage["replicas"])))
+        self.assertIn("sum", [operator["by"] for operator in stage["operators"]])
+        divided = {weight["name"] for weight in stage["weights"]}
+        self.assertTrue(any("fc" in name or "mlp" in name for name in divided), divided)
+        # A quarter, and what is not divided.
+        self.assertLess(stage["parameter_bytes"], 0.3 * 4 * sum(s["parameters"] for s in shown["1"]["stages"]))
+
+
 class CalibrationTest(PipelineTest):
     def test_its_file_is_a_cluster(self):
         file = self.folder / "cluster.json"

@@ -216,6 +216,19 @@ double straddlingBrute(const CutStates &states, const PipeDreamLevel &inner,
   return value;
 }
 
+/// A chain of layers that differ up to forty times in what they take.
+PipeDreamProfile randomChain(Random &random, int nodes) {
+  std::string text, edges;
+  for (int v = 0; v < nodes; ++v) {
+    text += line("n" + std::to_string(v), "Linear", random.real(0.5, 8),
+                 random.real(1e5, 4e6), random.real(1e4, 4e6));
+    if (v)
+      edges +=
+          "\tn" + std::to_string(v - 1) + " -- n" + std::to_string(v) + "\n";
+  }
+  return parsePipeDreamProfile(text + edges, "chain");
+}
+
 } // namespace
 
 TEST(PipeDreamProfile, ReadsTheFormat) {
@@ -348,15 +361,7 @@ TEST(PipeDreamSearch, EqualsBruteForceUnderALimit) {
 TEST(PipeDreamSearch, ManyServersUnderALimit) {
   Random random(27);
   for (int round = 0; round < rounds(3); ++round) {
-    std::string text, edges;
-    for (int v = 0; v < 60; ++v) {
-      text += line("n" + std::to_string(v), "Linear", random.real(0.5, 8),
-                   random.real(1e5, 4e6), random.real(1e4, 4e6));
-      if (v)
-        edges +=
-            "\tn" + std::to_string(v - 1) + " -- n" + std::to_string(v) + "\n";
-    }
-    PipeDreamProfile profile = parsePipeDreamProfile(text + edges, "chain");
+    PipeDreamProfile profile = randomChain(random, 60);
     CutStates states = cutStates(profile, 4000, true);
     const double limit = std::floor(0.55 * states.kept.back());
     auto on = [&](int servers) {
@@ -380,15 +385,7 @@ TEST(PipeDreamSearch, FewCutsAtATimeLoseLittle) {
   double lost = 0;
   const int count = rounds(12);
   for (int round = 0; round < count; ++round) {
-    std::string text, edges;
-    for (int v = 0; v < 120; ++v) {
-      text += line("n" + std::to_string(v), "Linear", random.real(0.5, 8),
-                   random.real(1e5, 4e6), random.real(1e4, 4e6));
-      if (v)
-        edges +=
-            "\tn" + std::to_string(v - 1) + " -- n" + std::to_string(v) + "\n";
-    }
-    PipeDreamProfile profile = parsePipeDreamProfile(text + edges, "chain");
+    PipeDreamProfile profile = randomChain(random, 120);
     std::vector<PipeDreamLevel> levels{{8, 1e10}, {4, 1.25e9}};
     CutStates states = cutStates(profile, 4000);
     PipeDreamPlan all = searchPipeDream(states, levels);

@@ -1,0 +1,34 @@
+//===- ShardedSummary.h - a plan whose stages divide operators --*- C++ -*-===//
+//
+// Such a plan is priced and shown, not compiled: a stage's program is one
+// device's.
+//
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "compiler/plan/Planner.h"
+#include "compiler/plan/WhatIf.h"
+
+#include <string>
+#include <vector>
+
+namespace pipec {
+
+/// Whether a device's part of some stage is less than the stage.
+bool isSharded(const plan::PlanResult &plan);
+
+/// Sizes of groups that `text` asks for: a number, or auto for all powers of
+/// two up to a server. Throws Failure(Exit::Usage) for a number that does not
+/// divide a server's devices, and where ranks have no core of their own.
+std::vector<int> groupSizes(const std::string &text,
+                            const plan::Topology &topology);
+
+std::string shardedSummary(const plan::PlanRequest &request,
+                           const plan::PlanResult &plan,
+                           const std::vector<plan::WhatIfRow> &rows);
+/// The same as JSON, with what every operator and weight is divided by.
+std::string shardedJson(const plan::PlanRequest &request,
+                        const plan::PlanResult &plan,
+                        const std::vector<plan::WhatIfRow> &rows);
+
+} // namespace pipec

@@ -1,0 +1,20 @@
+//===- ShardingVerifier.h - a sharded stage once more -----------*- C++ -*-===//
+#pragma once
+
+#include "compiler/plan/Planner.h"
+
+namespace pipec::plan {
+
+/// What sharding makes of a stage, recomputed operator by operator without the
+/// planner's code (PlanVerifier.h).
+struct ShardedTotals {
+  double forward = 0, backwardInput = 0, weight = 0;
+  int64_t savedParameters = 0, savedState = 0, savedStash = 0;
+};
+
+/// Failure(Exit::Internal) where the choices are none: a factor that there is
+/// not or that the group does not divide, a weight in slices that are unequal.
+ShardedTotals recomputeSharding(const PlanRequest &request,
+                                const StagePlan &stage);
+
+} // namespace pipec::plan

@@ -1,0 +1,326 @@
+//===- IntraOpTest.cpp - operators divided among devices ------------------===//
+#include "RandomGraphs.h"
+
+#include "compiler/plan/intraop/IntraOp.h"
+#include "compiler/plan/intraop/ShardedCost.h"
+#include "compiler/plan/intraop/ShardingVerifier.h"
+
+#include "support/Failure.h"
+#include "gtest/gtest.h"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+
+using namespace pipec;
+using namespace pipec::plan;
+using namespace pipec::plan::test;
+
+namespace {
+
+/// Products, sums of two values and what runs along rows, on matrices of eight
+/// by eight, with weights that some share.
+CostGraph randomShardable(Random &random, int nodes) {
+  CostGraph graph = randomGraph(random, nodes);
+  graph.values.clear(), graph.weights.clear(), graph.stashes.clear();
+  auto sharding = std::make_shared<ShardingGraph>();
+  const auto read = [&](ShardedOp &op, bool isWeight, size_t tensor,
+                        size_t node) {
+    op.operands.push_back({isWeight, tensor});
+    std::vector<size_t> &readers = isWeight ? sharding->weights[tensor].readers
+                                            : sharding->values[tensor].readers;
+    if (readers.empty() || readers.back() != node)
+      readers.push_back(node);
+  };
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    ShardedOp op;
+    const auto earlier = [&] {
+      return static_cast<size_t>(random.between(
+          std::max(0, static_cast<int>(n) - 3), static_cast<int>(n) - 1));
+    };
+    if (n == 0 || random.between(0, 2) == 0) { // x (or data) times a weight
+      if (n > 0)
+        read(op, false, earlier(), n);
+      const bool isNew = graph.weights.empty() || random.between(0, 3) > 0;
+      if (isNew) {
+        graph.weights.push_back({"w" + std::to_string(n),
+                                 random.between(1, 200) * 1000,
+                                 {},
+                                 random.between(0, 3) > 0});
+        sharding->weights.push_back({{8, 8}, {}});
+      }
+      read(op, true, graph.weights.size() - 1, n);
+      const bool hasValue = op.operands.size() == 2;
+      const auto dims = [&](int x, int w) {
+        return hasValue ? std::vector<int>{x, w} : std::vector<int>{w};
+      };
+      op.factors = {{"rows", 8, dims(0, kWhole), {0}, false},
+                    {"columns", 8, dims(kWhole, 1), {1}, false}};
+      if (hasValue)
+        op.factors.push_back({"sum", 8, dims(1, 0), {kWhole}, true});
+    } else if (random.between(0, 1)) { // two values of the same place
+      read(op, false, earlier(), n);
+      read(op, false, earlier(), n);
+      op.factors = {{"rows", 8, {0, 0}, {0}, false},
+                    {"columns", 8, {1, 1}, {1}, false}};
+    } else { // a softmax of rows, or what can only be done whole
+      read(op, false, earlier(), n);
+      if (random.between(0, 2))
+        op.factors = {{"rows", 8, {0}, {0}, false}};
+    }
+    const int64_t bytes = random.between(1, 200) * 1000;
+    op.results.push_back(sharding->values.size());
+    sharding->values.push_back(
+        {n, {8, 8}, bytes, random.between(0, 4) ? bytes : 0, {}});
+    sharding->ops.push_back(op);
+  }
+  for (size_t v = 0; v < sharding->values.size(); ++v) {
+    const ShardedValue &value = sharding->values[v];
+    if (!value.readers.empty())
+      graph.values.push_back(
+          {value.producer, value.bytes, value.gradientBytes, value.readers});
+    graph.stashes.push_back({value.bytes, {value.producer}, value.producer});
+  }
+  for (size_t w = 0; w < graph.weights.size(); ++w)
+    graph.weights[w].users = sharding->weights[w].readers;
+  graph.sharding = sharding;
+  return graph;
+}
+
+PlanRequest requestOf(CostGraph graph, int devices, Random &random) {
+  PlanRequest request;
+  request.graph = std::move(graph);
+  request.topology = oneServer(devices, random.real(1e8, 1e10), 2e-6);
+  request.topology.device.launchSeconds = random.between(0, 1) * 2e-4;
+  request.topology.device.memoryBandwidth = 1e12;
+  request.strategy = strategyFacts("1f1b");
+  request.microbatches = random.between(1, 8);
+  return request;
+}
+
+/// The least over all choices of nodes and weights.
+double bruteForce(const CostGraph &graph, size_t first, size_t last,
+                  const ShardingGroup &group) {
+  const ShardingGraph &sharding = *graph.sharding;
+  StageSharding tried;
+  tried.degree = group.devices;
+  tried.nodes.resize(last - first + 1);
+  tried.weights.assign(graph.weights.size(), kWhole);
+  double best = std::numeric_limits<double>::infinity();
+  std::function<void(size_t)> weights = [&](size_t w) {
+    if (w == tried.weights.size()) {
+      best = std::min(best, intraOpSeconds(graph, first, last, tried, group));
+      return;
+    }
+    for (Layout layout : {kWhole, 0, 1}) {
+      tried.weights[w] = layout;
+      weights(w + 1);
+    }
+    tried.weights[w] = kWhole;
+  };
+  std::function<void(size_t)> nodes = [&](size_t n) {
+    if (n == tried.nodes.size())
+      return weights(0);
+    for (const OpSharding &choice :
+         choicesOf(sharding, first + n, group.devices)) {
+      tried.nodes[n] = choice;
+      nodes(n + 1);
+    }
+  };
+  nodes(0);
+  return best;
+}
+
+StageCost noCost() { return {}; }
+
+} // namespace
+
+TEST(IntraOp, EqualsBruteForce) {
+  Random random(5);
+  int divided = 0;
+  for (int round = 0; round < 150; ++round) {
+    CostGraph graph = randomShardable(random, random.between(3, 5));
+    if (graph.weights.size() > 2)
+      continue;
+    const PlanRequest request = requestOf(graph, 4, random);
+    ShardingGroup group = groupOf(request, random.between(0, 1) ? 4 : 2, 1);
+    group.updateSecondsPerByte = random.between(0, 1) * 1e-9;
+    group.secondsPerByte = random.between(0, 1) * 1e-9;
+    const IntraOp program(request.graph, group);
+    const size_t nodes = graph.nodes.size();
+    for (size_t first = 0; first < 2; ++first) {
+      IntraOp::Sweep sweep(program, first);
+      for (size_t last = first; last < nodes; ++last) {
+        sweep.growTo(last);
+        EXPECT_TRUE(sweep.isExact());
+        const double best = bruteForce(graph, first, last, group);
+        EXPECT_NEAR(sweep.seconds(), best, 1e-9 * best)
+            << "round " << round << ", nodes " << first << "-" << last;
+        EXPECT_NEAR(intraOpSeconds(graph, first, last, sweep.best(), group),
+                    best, 1e-9 * best);
+        for (const OpSharding &choice : sweep.best().nodes)
+          divided += choice.factor >= 0;
+      }
+    }
+  }
+  EXPECT_GT(divided, 200); // else nothing was decided
+}
+
+TEST(IntraOp, TheVerifierAddsUpTheSame) {
+  Random random(6);
+  for (int round = 0; round < 60; ++round) {
+    PlanRequest request =
+        requestOf(randomShardable(random, random.between(6, 40)), 8, random);
+    const int degree = 2 << random.between(0, 2),
+              replicas = random.between(1, 3);
+    const size_t nodes = request.graph.nodes.size();
+    StagePlan stage;
+    stage.firstNode = static_cast<size_t>(random.between(0, 3));
+    stage.lastNode = nodes - static_cast<size_t>(random.between(1, 3));
+    stage.replicas = replicas;
+    const ShardingGroup group = groupOf(request, degree, replicas);
+    const IntraOp program(request.graph, group);
+    IntraOp::Sweep sweep(program, stage.firstNode);
+    sweep.growTo(stage.lastNode);
+    stage.sharding = sweep.best();
+    // Any choices will do: change one to another that there is.
+    const size_t changed = static_cast<size_t>(
+        random.between(0, static_cast<int>(stage.sharding.nodes.size()) - 1));
+    stage.sharding.nodes[changed] =
+        choicesOf(*request.graph.sharding, stage.firstNode + changed, degree)
+            .back();
+    const StageCost cost = shardedCost(request.graph, noCost(), stage.firstNode,
+                                       stage.lastNode, stage.sharding, group);
+    const ShardedTotals totals = recomputeSharding(request, stage);
+    EXPECT_NEAR(cost.forwardSeconds,
+                totals.forward + request.graph.forwardTaskSeconds, 1e-12);
+    EXPECT_NEAR(cost.backwardInputSeconds,
+                totals.backwardInput + request.graph.backwardTaskSeconds,
+                1e-12);
+    EXPECT_NEAR(cost.backwardWeightSeconds, totals.weight, 1e-12);
+    EXPECT_EQ(-cost.parameterBytes, totals.savedParameters);
+    EXPECT_EQ(-cost.stateBytes, totals.savedState);
+    EXPECT_EQ(-cost.stashBytes, totals.savedStash);
+  }
+}
+
+/// A column- and a row-parallel product with something between that needs no
+/// messages: one all-reduce forward, one backward (Megatron-LM, figure 3).
+TEST(IntraOp, PerceptronsBecomeColumnAndRowParallel) {
+  CostGraph graph;
+  auto sharding = std::make_shared<ShardingGraph>();
+  for (const char *name : {"norm", "up", "gelu", "down", "add"}) {
+    CostNode node;
+    node.id = node.name = name;
+    node.forwardSeconds = name[0] == 'u' || name[0] == 'd' ? 1e-3 : 1e-5;
+    node.backwardInputSeconds = node.forwardSeconds;
+    graph.nodes.push_back(node);
+  }
+  for (const char *name : {"w1", "w2"}) {
+    graph.weights.push_back({name, 1 << 24, {}, true});
+    sharding->weights.push_back({{4096, 4096}, {}});
+  }
+  graph.weights[0].users = sharding->weights[0].readers = {1};
+  graph.weights[1].users = sharding->weights[1].readers = {3};
+  const int64_t bytes = 1 << 20;
+  sharding->values = {{0, {64, 4096}, bytes, bytes, {1, 4}},
+                      {1, {64, 16384}, 4 * bytes, 4 * bytes, {2}},
+                      {2, {64, 16384}, 4 * bytes, 4 * bytes, {3}},
+                      {3, {64, 4096}, bytes, bytes, {4}},
+                      {4, {64, 4096}, bytes, bytes, {}}};
+  // A microbatch of one sample whose rows attend to each other: rows are not
+  // divided.
+  const ShardingFactor along{"columns", 16384, {1}, {1}, false};
+  sharding->ops = {{{}, {}, {0}},
+                   {{{"columns", 16384, {kWhole, 1}, {1}, false},
+                     {"sum", 4096, {1, 0}, {kWhole}, true}},
+                    {{false, 0}, {true, 0}},
+                    {1}},
+                   {{along}, {{false, 1}}, {2}},
+                   {{{"columns", 4096, {kWhole, 1}, {1}, false},
+                     {"sum", 16384, {1, 0}, {kWhole}, true}},
+                    {{false, 2}, {true, 1}},
+                    {3}},
+                   {{}, {{false, 0}, {false, 3}}, {4}}};
+  graph.sharding = sharding;
+  PlanRequest request;
+  request.graph = graph;
+  request.topology = oneServer(4, 100e9, 1e-6);
+  request.topology.device.memoryBandwidth = 1e12;
+  request.topology.device.launchSeconds = 0;
+  request.strategy = strategyFacts("1f1b");
+  request.microbatches = 8;
+  const ShardingGroup group = groupOf(request, 4, 1);
+  const IntraOp program(graph, group);
+  IntraOp::Sweep sweep(program, 0);
+  sweep.growTo(4);
+  const StageSharding best = sweep.best();
+  EXPECT_EQ(best.nodes[1].factor, 0); // columns
+  EXPECT_EQ(best.nodes[2].factor, 0);
+  EXPECT_EQ(best.nodes[3].factor, 1); // sum
+  EXPECT_EQ(best.weights, (std::vector<Layout>{1, 0}));
+  // 2 (t - 1) / t of the bytes, once in each direction.
+  const double reduce = 2 * 3 * (1e-6 + bytes / 4 / 100e9);
+  const StageCost cost = shardedCost(graph, noCost(), 0, 4, best, group);
+  EXPECT_NEAR(cost.forwardSeconds, 2e-5 + 1e-5 / 4 + 2e-3 / 4 + reduce, 1e-12);
+  EXPECT_NEAR(cost.backwardInputSeconds, 2e-5 + 1e-5 / 4 + 2e-3 / 4 + reduce,
+              1e-12);
+  EXPECT_EQ(cost.backwardWeightSeconds, 0);
+}
+
+/// Where links cost more than devices bring everyone does all of it.
+TEST(IntraOp, SlowLinksDivideNothing) {
+  Random random(7);
+  PlanRequest request = requestOf(randomShardable(random, 12), 4, random);
+  request.topology.levels[0].latency = 1;
+  const IntraOp program(request.graph, groupOf(request, 4, 1));
+  IntraOp::Sweep sweep(program, 0);
+  sweep.growTo(11);
+  double whole = 0;
+  for (const CostNode &node : request.graph.nodes)
+    whole += node.forwardSeconds + node.backwardInputSeconds +
+             node.backwardWeightSeconds;
+  EXPECT_LE(sweep.seconds(), whole * (1 + 1e-3));
+}
+
+/// makePlan() has every plan recomputed by the verifier.
+TEST(IntraOp, PlansOfGroupsHoldAndAreNoSlower) {
+  Random random(8);
+  int sharded = 0, limited = 0;
+  for (int round = 0; round < 40; ++round) {
+    PlanRequest request =
+        requestOf(randomShardable(random, random.between(6, 14)), 8, random);
+    request.topology.levels = {{"server", 2, 1e9, 5e-6},
+                               {"device", 4, random.real(1e9, 1e11), 2e-6}};
+    request.planner = "alpa";
+    request.topology.device.launchSeconds = 0;
+    request.microbatches = random.between(1, 2); // too few for replicas
+    const double apart = makePlan(request).stepSeconds;
+    request.tensorParallel = {1, 2, 4};
+    const PlanResult plan = makePlan(request);
+    EXPECT_LE(plan.stepSeconds, apart * (1 + 1e-12));
+    std::vector<bool> taken(8, false);
+    for (const StagePlan &stage : plan.stages) {
+      sharded += stage.sharding.isSharded();
+      for (int leader : stage.devices)
+        for (int d = leader; d < leader + stage.sharding.degree; ++d) {
+          ASSERT_LT(d, 8);
+          EXPECT_FALSE(taken[static_cast<size_t>(d)]);
+          taken[static_cast<size_t>(d)] = true;
+        }
+    }
+    // With less memory, what there is keeps to it.
+    int64_t peak = 0;
+    for (const StagePlan &stage : plan.stages)
+      peak = std::max(peak, stage.memory.total());
+    request.memoryLimit = peak * 9 / 10;
+    try {
+      makePlan(request);
+      ++limited;
+    } catch (const Failure &failure) {
+      EXPECT_EQ(failure.code, Exit::NoFit) << failure.what();
+    }
+  }
+  EXPECT_GT(limited, 5);
+  EXPECT_GT(sharded, 10);
+}
