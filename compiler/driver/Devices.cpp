@@ -1,6 +1,7 @@
 //===- Devices.cpp - the devices that the options name --------------------===//
 #include "compiler/driver/Planning.h"
 
+#include "report/Format.h"
 #include "support/Failure.h"
 
 #include <algorithm>
@@ -69,6 +70,33 @@ plan::Topology topologyOf(const CompileOptions &o) {
                          plan::nativeCpu(3.0, vectorBits(), memory,
                                          countRanks(o.cpus), multipliesBf16())),
       cores);
+}
+
+std::vector<int> groupSizes(const std::string &text,
+                            const plan::Topology &topology) {
+  if (text == "1")
+    return {1};
+  const int server = topology.levels.back().count;
+  if (topology.cores > 0 && topology.serverSize() > topology.cores)
+    throw Failure(
+        Exit::Usage,
+        "--tensor-parallel: " + report::plural(topology.serverSize(), "rank") +
+            " share " + report::plural(topology.cores, "core") +
+            "; give --gpus, a --cluster, or as many ranks as cores");
+  std::vector<int> sizes;
+  if (text == "auto") {
+    for (int size = 1; size <= server; size *= 2)
+      if (server % size == 0)
+        sizes.push_back(size);
+    return sizes;
+  }
+  const int size = std::stoi(text);
+  if (size > server || server % size != 0)
+    throw Failure(Exit::Usage, "--tensor-parallel " + text + ": a server's " +
+                                   report::plural(server, "device") +
+                                   " form no groups of " + text +
+                                   "; give a divisor of their number, or auto");
+  return {size};
 }
 
 } // namespace pipec

@@ -2,7 +2,6 @@
 #include "compiler/driver/Planning.h"
 
 #include "compiler/driver/OrderFile.h"
-#include "compiler/driver/ShardedSummary.h"
 #include "compiler/driver/StagesByHand.h"
 #include "compiler/plan/Choose.h"
 #include "compiler/plan/FitStep.h"

@@ -31,6 +31,12 @@ int slicesAsked(const CompileOptions &options);
 /// The devices that the options name.
 plan::Topology topologyOf(const CompileOptions &options);
 
+/// Sizes of groups that `text` asks for: a number, or auto for all powers of
+/// two up to a server. Throws Failure(Exit::Usage) for a number that does not
+/// divide a server's devices, and where ranks have no core of their own.
+std::vector<int> groupSizes(const std::string &text,
+                            const plan::Topology &topology);
+
 /// What planning needs to know beside the options and the costs.
 struct ModelFacts {
   plan::Topology topology;

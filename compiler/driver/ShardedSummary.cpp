@@ -3,7 +3,6 @@
 #include "compiler/driver/Extras.h"
 #include "compiler/plan/PeakBytes.h"
 #include "report/Format.h"
-#include "support/Failure.h"
 
 #include <nlohmann/json.hpp>
 
@@ -15,33 +14,6 @@ bool isSharded(const plan::PlanResult &plan) {
   return std::any_of(
       plan.stages.begin(), plan.stages.end(),
       [](const plan::StagePlan &stage) { return stage.sharding.isSharded(); });
-}
-
-std::vector<int> groupSizes(const std::string &text,
-                            const plan::Topology &topology) {
-  if (text == "1")
-    return {1};
-  const int server = topology.levels.back().count;
-  if (topology.cores > 0 && topology.serverSize() > topology.cores)
-    throw Failure(
-        Exit::Usage,
-        "--tensor-parallel: " + report::plural(topology.serverSize(), "rank") +
-            " share " + report::plural(topology.cores, "core") +
-            "; give --gpus, a --cluster, or as many ranks as cores");
-  std::vector<int> sizes;
-  if (text == "auto") {
-    for (int size = 1; size <= server; size *= 2)
-      if (server % size == 0)
-        sizes.push_back(size);
-    return sizes;
-  }
-  const int size = std::stoi(text);
-  if (size > server || server % size != 0)
-    throw Failure(Exit::Usage, "--tensor-parallel " + text + ": a server's " +
-                                   report::plural(server, "device") +
-                                   " form no groups of " + text +
-                                   "; give a divisor of their number, or auto");
-  return {size};
 }
 
 namespace {

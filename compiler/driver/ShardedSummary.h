@@ -17,12 +17,6 @@ namespace pipec {
 /// Whether a device's part of some stage is less than the stage.
 bool isSharded(const plan::PlanResult &plan);
 
-/// Sizes of groups that `text` asks for: a number, or auto for all powers of
-/// two up to a server. Throws Failure(Exit::Usage) for a number that does not
-/// divide a server's devices, and where ranks have no core of their own.
-std::vector<int> groupSizes(const std::string &text,
-                            const plan::Topology &topology);
-
 std::string shardedSummary(const plan::PlanRequest &request,
                            const plan::PlanResult &plan,
                            const std::vector<plan::WhatIfRow> &rows);

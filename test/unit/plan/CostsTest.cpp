@@ -333,3 +333,31 @@ TEST(WhatIf, TableFollowsTheConditions) {
   EXPECT_THROW(whatIf(r, own, "weather"), Failure);
   EXPECT_THROW(whatIf(r, own, ""), Failure);
 }
+
+/// A plan that leaves devices idle is one on fewer devices as well, whatever
+/// the search finds there; the devices of a group are none of them idle.
+TEST(WhatIf, FewerDevicesDoWhatTheyDoNow) {
+  PlanRequest r;
+  r.graph = uniformChain(16, 1e-3, 1000, 1000);
+  r.topology = oneServer(8, 1e6, 1e-6);
+  r.strategy = strategyFacts("1f1b");
+  r.microbatches = 8;
+  r.baselines = false;
+  PlanResult own = evaluatePlan(r, {0, 8}, {1, 1});
+  own.stepSeconds /= 100;
+  own.samplesPerSecond *= 100; // no search finds as much
+  const auto onFour = [&] {
+    for (const WhatIfRow &row : whatIf(r, own, "devices"))
+      if (row.value == "4")
+        return row.samplesPerSecond;
+    return -1.0;
+  };
+  EXPECT_EQ(onFour(), own.samplesPerSecond);
+  own.stages[1].devices = {3};
+  own.stages[1].sharding.degree = 2;
+  EXPECT_LT(onFour(), own.samplesPerSecond);
+  own.stages[1].sharding.degree = 1;
+  EXPECT_EQ(onFour(), own.samplesPerSecond);
+  own.stages[1].devices = {4};
+  EXPECT_LT(onFour(), own.samplesPerSecond);
+}
