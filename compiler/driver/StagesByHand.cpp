@@ -119,6 +119,15 @@ void readStages(const CompileOptions &o, plan::PlanRequest &request,
     readStageFile(o.stageFile, request, notes);
   if (!o.replicas.empty()) {
     request.replicas = parseReplicas(o.replicas);
+    if (const size_t given = request.replicas.size(),
+        cuts = request.cuts.size();
+        cuts && given != cuts)
+      throw Failure(Exit::Usage, "--replicas " + o.replicas + " is for " +
+                                     std::to_string(given) +
+                                     " stages, the stage file has " +
+                                     std::to_string(cuts) +
+                                     "; give a number for each, or leave "
+                                     "--replicas out");
     request.stages = request.replicas.size();
   }
   if (o.stages != "auto") {
@@ -129,6 +138,11 @@ void readStages(const CompileOptions &o, plan::PlanRequest &request,
                     "--stages takes auto or a number from 1 to " +
                         std::to_string(request.graph.nodes.size()) +
                         " (the model's nodes), not '" + o.stages + "'");
+    if (const auto cuts = static_cast<long>(request.cuts.size());
+        cuts && cuts != n)
+      throw Failure(Exit::Usage,
+                    "--stages " + o.stages + ": the stage file has " +
+                        std::to_string(cuts) + "; leave --stages out");
     if (request.stages && *request.stages != n)
       throw Failure(Exit::Usage, "--stages " + o.stages + " and --replicas " +
                                      o.replicas +

@@ -324,7 +324,7 @@ Plan readPlan(const std::string &directory) {
   Reader{json, ""}("version", version);
   if (version != kPlanVersion)
     throw Failure(Exit::BadPlan, path + ": version " + std::to_string(version) +
-                                     ", this pipec-run reads version " +
+                                     ", known here is version " +
                                      std::to_string(kPlanVersion) +
                                      "; compile again");
   Plan plan;

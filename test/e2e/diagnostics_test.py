@@ -5,7 +5,7 @@ import subprocess
 import unittest
 
 import onnx_writer as onnx
-from pipeline import BAD_MODEL, BIN, MODELS, NO_INPUT, USAGE, PipelineTest, call, write_npy
+from pipeline import BAD_MODEL, BIN, MODELS, NO_INPUT, SOURCE, USAGE, PipelineTest, call, write_npy
 
 PROBLEMS = [
     ("lost", "NoSuchOp", "the operator NoSuchOp is not supported", "pipec list ops"),
@@ -130,6 +130,19 @@ class DiagnosticsTest(PipelineTest):
         shown = pipec(b"--dry-run", b"--format", b"json")
         self.assertEqual(shown.returncode, 0, shown.stderr)
         self.assertIn("m\ufffd.onnx", json.loads(shown.stdout)["model"]["path"])
+
+    def test_names_that_are_no_text(self):
+        """Of what is computed at compile time, which goes into a file of its own before plan.json is written."""
+        model = self.folder / "m.onnx"
+        source = (SOURCE / "examples" / "gpt2" / "model.onnx").read_bytes()
+        model.write_bytes(source.replace(b"node_Add_182", b"node_Add_18\xff"))
+        words = [model, "--dim", "batch=1", "--loss", "next-token", "--cpus", 1, "--quiet", "-o", self.folder / "plan"]
+        made = call("pipec", *words)
+        self.check_exit(made, BAD_MODEL)
+        self.assertIn("the model's path, or a name in it, is not valid UTF-8", made.stderr)
+        model.write_bytes(source)
+        self.check_exit(call("pipec", *words), 0)
+        self.assertIn(b"node_Add_182", (self.folder / "plan" / "weights.safetensors").read_bytes())
 
     def after_weights(self, op, inputs, **attributes):
         """A product with a weight, then the operator."""

@@ -55,6 +55,9 @@ class InputFilesTest(PipelineTest):
                              "interleaved-zb", "looped-bfs"):
                 self.refused(USAGE, f"strategy '{strategy}' puts 2 stages on each device; the split has {count}, which "
                              "is not a multiple; take another --strategy or another split", *words, strategy)
+            self.refused(USAGE, f"--stages 2: the stage file has {count}; leave --stages out", *words, "1f1b", "--stages", 2)
+            self.refused(USAGE, f"--replicas 1-1 is for 2 stages, the stage file has {count}; give a number for each, or",
+                         *words, "1f1b", "--replicas", "1-1")
             if count <= devices:
                 self.check_exit(call("pipec", *words, "auto"), 0)
 
