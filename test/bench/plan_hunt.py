@@ -4,12 +4,13 @@
 Usage: plan_hunt.py PARTITION [--kind pipedream|placement|piper] [--rounds N] [--seed S] [--seconds X] [--verbose]
 
 PARTITION is `pipec` or `pipec-partition`. Of every input: exit 0, or 79 with a limit that then does fit; the same bytes
-from a second run; no more than X seconds of the processor and 200 MB. PipeDream profiles: not above its optimizer's own
-recursion, written here again (chains), nor above the slowest stage of the plan itself (one level); `--straddle on` not
-above off. Placement graphs: every load and limit, colours and order kept, `--shape free` not above contiguous. Piper
-graphs: every stage's time and memory, replicas that divide the batch, not below the printed bound. Exit 1 when any fails.
+from a second run; no more than X seconds of the processor and 200 MB. PipeDream profiles, on one level to four: not
+above its optimizer's own recursion, written here again (chains), nor above the slowest stage of the plan itself (one
+level); `--straddle on` not above off. Placement graphs: every load and limit, colours and order kept, `--shape free` not
+above contiguous. Piper graphs: every stage's time and memory, replicas that divide the batch, not below the printed
+bound. Exit 1 when any fails.
 """
-import argparse, functools, json, os, pathlib, random, resource, subprocess, sys, tempfile
+import argparse, functools, json, math, os, pathlib, random, resource, subprocess, sys, tempfile
 
 INF = float("inf")
 
@@ -156,6 +157,22 @@ def flat_seconds(nodes, edges, plan, number, b):
     return worst
 
 
+def hierarchy(rng, small):
+    """Levels as (machines, bytes/s), outermost first, the number of devices, and the words that say so."""
+    depth = rng.choice([1, 2, 2, 2, 3, 3, 4])
+    if depth <= 2:
+        counts = [rng.choice([1, 2, 3, 4] if small else [1, 2, 3, 8, 16, 64]),
+                  rng.choice([1, 2, 3, 5] if small else [1, 4, 7, 8, 16])][-depth:]
+    else:
+        counts = [rng.choice([1, 2, 2, 3] if small else [1, 2, 3, 4]) for _ in range(depth)]
+    levels = [(count, 10 ** rng.uniform(6, 11)) for count in counts]
+    if rng.random() < 0.1:
+        levels = [(count, levels[0][1]) for count in counts]
+    bands = [repr(b) for _, b in levels]
+    return levels, math.prod(counts), ["--devices", "x".join(map(str, counts)), "--bandwidth",
+                                       ",".join(bands if len(set(bands)) > 1 else bands[:1])]
+
+
 def pipedream(rng, run, folder):
     small = rng.random() < 0.5
     n = rng.choice([1, 2, 3, 8, 14]) if small else rng.choice([40, 120, 300])
@@ -164,24 +181,22 @@ def pipedream(rng, run, folder):
     text, name = pipedream_text(rng, nodes, edges)
     file = folder / "profile.txt"
     file.write_bytes(text.encode())
-    servers = rng.choice([1, 2, 3, 4] if small else [1, 2, 3, 8, 16, 64])
-    each = rng.choice([1, 2, 3, 5] if small else [1, 4, 7, 8, 16])
-    inter, intra = 10 ** rng.uniform(6, 11), 10 ** rng.uniform(6, 11)
-    words = [file, "--devices", f"{servers}x{each}", "--bandwidth", f"{inter!r},{intra!r}"]
+    machines, devices, words = hierarchy(rng, small)
+    words = [file, *words]
     off, _ = run.plan(*words, "--straddle", "off")
     expect(off, "no plan without a limit")
     seconds = off["objective"] / 1000
     expect(seconds >= off["lower_bound"] / 1000 * (1 - 1e-9), "below the bound")
     expect(seconds <= off["data_parallel"] / 1000 * (1 + 1e-9), "above data parallelism")
-    levels = [(m, b) for m, b in ((each, intra), (servers, inter)) if m > 1] or [(1, intra)]
-    if len(levels) == 1:
-        b = levels[0][1]
+    levels = machines[::-1]
+    if sum(m > 1 for m, _ in levels) <= 1:
+        b = max(levels, key=lambda level: level[0])[1]
         found = flat_seconds(nodes, edges, off, {name(v): v for v in range(n)}, b)
         expect(near(found, seconds) or found < seconds, f"it takes {found}, not {seconds}")
     if shape == "chain" and small:
         best = published_chain(nodes, levels)
         expect(seconds <= best * (1 + 1e-9), f"{seconds} s where the published recursion has {best} s")
-    if servers * each <= 256:
+    if devices <= 256:
         on, _ = run.plan(*words, "--straddle", "on")
         expect(on["objective"] <= off["objective"] * (1 + 1e-9), "--straddle on is above off")
     limit = max(1, int(rng.uniform(0.02, 1.1) * sum(act + par for _, act, par in nodes)))

@@ -96,6 +96,17 @@ double parseBandwidth(std::string text) {
   return value;
 }
 
+/// Of an empty text nothing; an end of it may be empty.
+std::vector<std::string> split(const std::string &text, char mark) {
+  std::vector<std::string> parts;
+  for (size_t at = 0; !text.empty() && at <= text.size();) {
+    const size_t end = std::min(text.find(mark, at), text.size());
+    parts.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return parts;
+}
+
 PartitionOptions interpret(const Arguments &a) {
   PartitionOptions o;
   o.path = a.graph;
@@ -108,23 +119,15 @@ PartitionOptions interpret(const Arguments &a) {
                   : a.objective == "placement" ? Objective::Placement
                   : a.objective == "piper"     ? Objective::Piper
                                                : Objective::Step;
-  if (!a.devices.empty()) {
-    size_t x = a.devices.find('x');
-    o.servers = x == std::string::npos
-                    ? 1
-                    : parseCount(a.devices.substr(0, x), "--devices");
-    o.devices =
-        parseCount(x == std::string::npos ? a.devices : a.devices.substr(x + 1),
-                   "--devices");
-    if (static_cast<long>(o.servers) * o.devices > 1'000'000)
+  int64_t devices = 1;
+  for (const std::string &count : split(a.devices, 'x')) {
+    o.devices.push_back(parseCount(count, "--devices"));
+    devices *= o.devices.back();
+    if (devices > 1'000'000)
       usage("--devices " + a.devices + ": more than a million; give fewer");
   }
-  if (!a.bandwidth.empty()) {
-    size_t comma = a.bandwidth.find(',');
-    o.interBandwidth = parseBandwidth(a.bandwidth.substr(0, comma));
-    if (comma != std::string::npos)
-      o.intraBandwidth = parseBandwidth(a.bandwidth.substr(comma + 1));
-  }
+  for (const std::string &bandwidth : split(a.bandwidth, ','))
+    o.bandwidths.push_back(parseBandwidth(bandwidth));
   if (!a.memory.empty())
     o.memoryLimit = parseBytes(a.memory, "--memory-limit", "bytes", "16GiB");
   o.microbatches = a.microbatches;
@@ -163,11 +166,12 @@ int partitionCommand(int argc, char **argv) {
       ->check(oneOf({"pipedream", "placement", "piper"}));
   app.add_option(
       "--devices", a.devices,
-      "NxM: N servers of M devices, or M; JSON graphs carry their own");
+      "NxM: N servers of M devices, or M; AxBxC and so on: any number of "
+      "levels, outermost first; JSON graphs carry their own");
   app.add_option(
       "--bandwidth", a.bandwidth,
       "INTER,INTRA in bytes/s, as 1.25GB/s,12GB/s: between and inside "
-      "servers; one for both");
+      "servers; one for each level of --devices, or one for all");
   app.add_option("--memory-limit", a.memory,
                  "bytes of a device, such as 16GiB");
   app.add_option("--microbatches", a.microbatches, "in a batch or step")
@@ -182,8 +186,8 @@ int partitionCommand(int argc, char **argv) {
          "the graph's published cost model, or step: our predicted step time")
       ->check(oneOf({"pipedream", "placement", "piper", "step"}));
   app.add_option("--straddle", a.straddle,
-                 "let a stage's replicas straddle servers (pipedream); off is "
-                 "its own space")
+                 "let a stage's replicas straddle servers, and any other level "
+                 "(pipedream); off is its own space")
       ->check(oneOf({"on", "off"}))
       ->capture_default_str();
   app.add_option(

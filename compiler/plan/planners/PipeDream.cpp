@@ -54,7 +54,6 @@ published::CutStates chainStates(const PlanRequest &request,
 
 Proposal proposePipeDream(const PlanRequest &request, const StepModel &model) {
   expectFreeShape(request, "pipedream");
-  Layers layers = layersOf(request, model, 1000);
   // Innermost level first; levels of one component say nothing.
   std::vector<published::PipeDreamLevel> levels;
   const auto &given = request.topology.levels;
@@ -63,11 +62,13 @@ Proposal proposePipeDream(const PlanRequest &request, const StepModel &model) {
       levels.push_back({given[l].count, given[l].bandwidth});
   if (levels.empty())
     levels.push_back({1, given.back().bandwidth});
-  if (levels.size() > 2 || request.topology.devices() > 1024)
-    throw Failure(
-        Exit::Usage,
-        "planner pipedream takes clusters of two levels and at most 1024 "
-        "devices; use planner auto");
+  if (request.topology.devices() > 1024)
+    throw Failure(Exit::Usage, "planner pipedream takes at most 1024 devices; "
+                               "use planner auto");
+  // Of more levels the inner ones are solved from every cut to every other.
+  constexpr size_t many = 1000, fewer = 250;
+  const Layers layers =
+      layersOf(request, model, levels.size() > 2 ? fewer : many);
   published::PipeDreamPlan plan =
       published::searchPipeDream(chainStates(request, layers), levels);
   Split split;

@@ -120,8 +120,8 @@ PlacementPlan freePlacement(const PlacementGraph &graph,
 Partition partitionPlacement(const PartitionOptions &options) {
   PlacementGraph graph = parsePlacementGraph(options.text, options.path);
   PlacementMachine machine{graph.accelerators, graph.cpus, graph.deviceBytes};
-  if (options.devices > 0)
-    machine.accelerators = std::max(1, options.servers) * options.devices;
+  if (!options.devices.empty())
+    machine.accelerators = static_cast<int>(devicesOf(options));
   if (options.memoryLimit > 0)
     machine.bytes = graph.deviceBytes = options.memoryLimit;
   if (!options.contiguous && machine.accelerators + machine.cpus > 64)
@@ -194,14 +194,14 @@ Partition partitionPlacement(const PartitionOptions &options) {
 
 Partition partitionPiper(const PartitionOptions &options) {
   PiperGraph graph = parsePiperGraph(options.text, options.path);
-  if (options.devices > 0)
-    graph.devices = std::max(1, options.servers) * options.devices;
+  if (!options.devices.empty())
+    graph.devices = static_cast<int>(devicesOf(options));
   if (options.microbatches > 0)
     graph.microbatches = options.microbatches;
   if (options.memoryLimit > 0)
     graph.memory = options.memoryLimit;
-  if (options.interBandwidth > 0)
-    graph.bandwidth = options.interBandwidth;
+  if (!options.bandwidths.empty())
+    graph.bandwidth = options.bandwidths.front();
   if (graph.devices > 1'000'000)
     throw Failure(
         Exit::Usage,
@@ -277,6 +277,30 @@ std::string formatName(GraphFormat format) {
                                             : "piper";
 }
 
+int64_t devicesOf(const PartitionOptions &options) {
+  return std::accumulate(options.devices.begin(), options.devices.end(),
+                         int64_t{options.devices.empty() ? 0 : 1},
+                         std::multiplies<>());
+}
+
+std::vector<double> bandwidthsOf(const PartitionOptions &options,
+                                 size_t levels) {
+  const std::vector<double> &given = options.bandwidths;
+  if (given.empty() || given.size() == levels)
+    return given;
+  if (given.size() == 1)
+    return std::vector<double>(levels, given[0]);
+  if (levels == 1 && given.size() == 2)
+    return {given[1]};
+  std::string devices = "of one level of devices";
+  for (size_t l = 0; l < options.devices.size(); ++l)
+    devices = (l ? devices + "x" : "of the levels of --devices ") +
+              std::to_string(options.devices[l]);
+  throw Failure(Exit::Usage, "--bandwidth has " + std::to_string(given.size()) +
+                                 " values; give one for each " + devices +
+                                 ", outermost first, or one for all");
+}
+
 GraphFormat guessFormat(const std::string &text, const std::string &path) {
   size_t mark = text.rfind("\xef\xbb\xbf", 0) == 0 ? 3 : 0; // of byte order
   size_t first = text.find_first_not_of(" \t\r\n", mark);
@@ -308,9 +332,9 @@ static void expectUsed(const PartitionOptions &options, Objective objective) {
   expect(options.microbatches == 0 || step || objective == Objective::Piper,
          "--microbatches: the pipedream and placement objectives are times of "
          "one in a full pipeline, whatever their number");
-  expect(options.interBandwidth == 0 || objective != Objective::Placement,
+  expect(options.bandwidths.empty() || objective != Objective::Placement,
          "--bandwidth: placement graphs say what each transfer takes");
-  expect(options.intraBandwidth == 0 || objective != Objective::Piper,
+  expect(options.bandwidths.size() <= 1 || objective != Objective::Piper,
          "--bandwidth: the piper objective has one bandwidth for all links");
 }
 

@@ -22,10 +22,11 @@ struct PartitionOptions {
   std::string text;
   std::optional<GraphFormat> format;  ///< guessed when absent
   std::optional<Objective> objective; ///< the format's own when absent
-  /// Servers and devices in each; 0 where the user said nothing.
-  int servers = 0, devices = 0;
-  double interBandwidth = 0,
-         intraBandwidth = 0; ///< bytes/s; 0: the file's, or none given
+  /// Machines of every level, outermost first, the last one's are devices;
+  /// empty where the user said nothing.
+  std::vector<int> devices;
+  /// bytes/s, outermost first; empty: the file's, or none given
+  std::vector<double> bandwidths;
   double memoryLimit = 0;    ///< bytes; 0: the file's
   int microbatches = 0;      ///< 0: the file's
   bool contiguous = true;
@@ -64,6 +65,15 @@ struct Partition {
 std::string formatName(GraphFormat format);
 
 GraphFormat guessFormat(const std::string &text, const std::string &path);
+
+/// All devices that the options name, 0 where they name none.
+int64_t devicesOf(const PartitionOptions &options);
+
+/// A bandwidth for each of so many levels: the one that was given, or as many
+/// as there are; a single level's is the last of two. Empty where none were
+/// given; throws Failure(Exit::Usage) where their number is another.
+std::vector<double> bandwidthsOf(const PartitionOptions &options,
+                                 size_t levels);
 
 /// Of a PipeDream profile, under its own objective.
 Partition partitionPipeDream(const PartitionOptions &options);

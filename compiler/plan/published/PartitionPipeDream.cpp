@@ -18,26 +18,29 @@ namespace {
 
 constexpr size_t kMostStates = 4000;
 
+/// Innermost first. Levels of one machine at either end say nothing; one in
+/// between, or several, makes the level above divide its first exchange by one.
 std::vector<PipeDreamLevel> levelsOf(const PartitionOptions &options) {
-  int servers = std::max(1, options.servers);
-  double inter = options.interBandwidth, intra = options.intraBandwidth;
   std::string missing;
-  if (options.devices < 1)
+  if (options.devices.empty())
     missing = "--devices NxM or M";
-  if (inter <= 0 && intra <= 0)
+  if (options.bandwidths.empty())
     missing += std::string(missing.empty() ? "" : " and ") +
                "--bandwidth INTER,INTRA in bytes/s";
   if (!missing.empty())
     throw Failure(Exit::Usage, "a PipeDream profile needs " + missing);
-  if (intra <= 0)
-    intra = inter;
-  if (inter <= 0)
-    inter = intra;
-  if (servers == 1)
-    return {{options.devices, intra}};
-  if (options.devices == 1)
-    return {{servers, inter}};
-  return {{options.devices, intra}, {servers, inter}};
+  const std::vector<double> bandwidths =
+      bandwidthsOf(options, options.devices.size());
+  std::vector<PipeDreamLevel> levels;
+  for (size_t l = options.devices.size(); l-- > 0;)
+    if (const int machines = options.devices[l];
+        machines > 1 || (!levels.empty() && levels.back().machines > 1))
+      levels.push_back({machines, bandwidths[l]});
+  while (!levels.empty() && levels.back().machines == 1)
+    levels.pop_back();
+  if (levels.empty())
+    levels.push_back({1, bandwidths.back()});
+  return levels;
 }
 
 /// The fastest plan, of all or of those within a limit.
@@ -50,14 +53,9 @@ struct Search {
   Search(const CutStates &states, const std::vector<PipeDreamLevel> &levels,
          bool straddles)
       : states(states), levels(levels),
-        straddles(straddles && levels.size() == 2) {}
+        straddles(straddles && levels.size() > 1) {}
 
-  int devices() const {
-    int devices = 1;
-    for (const PipeDreamLevel &level : levels)
-      devices *= level.machines;
-    return devices;
-  }
+  int devices() const { return devicesBelow(levels, levels.size()); }
   /// States at a time. Two levels are solved once for every cut and number of
   /// servers, under a limit also of servers behind; straddling plans are
   /// tabulated for every pair of device counts.
@@ -69,7 +67,26 @@ struct Search {
     if (levels.size() == 2 && devices() > 32)
       most = std::min(
           most, std::max<size_t>(38'400 / static_cast<size_t>(devices()), 96));
+    if (levels.size() > 2)
+      most = std::min(most, fewDeep(limit));
     return most;
+  }
+  /// Components of every level but the outermost are solved from every cut to
+  /// every other, under a limit for all copies and devices behind, too: all
+  /// cuts together where they are few, else some at a time.
+  size_t fewDeep(double limit) const {
+    double entries = 0, places = 1;
+    for (size_t l = 0; l + 1 < levels.size(); ++l)
+      entries += levels[l].machines * levels[l].machines + 8;
+    for (size_t l = 1; l < levels.size() && limit > 0; ++l)
+      places *= levels[l].machines;
+    auto most = [&](double effort) {
+      return static_cast<size_t>(std::cbrt(effort / (entries * places)));
+    };
+    constexpr double kWhole = 1.2e9, kRound = 1e8;
+    constexpr size_t kLeast = 32;
+    const size_t whole = most(kWhole);
+    return std::max(states.size() <= whole ? whole : most(kRound), kLeast);
   }
   size_t fewStraddling() const {
     return std::clamp<size_t>(
@@ -77,8 +94,8 @@ struct Search {
         kMostStates);
   }
   bool complete(double limit) const {
-    const bool isWhole =
-        limit <= 0 || levels.size() == 1 || levels[1].machines <= kFewServers;
+    const bool isWhole = limit <= 0 || levels.size() == 1 ||
+                         levels.back().machines <= kFewServers;
     return states.complete && states.size() <= few(limit) && isWhole &&
            (!straddles || states.size() <= fewStraddling());
   }
@@ -101,8 +118,7 @@ PipeDreamPlan Search::leastNested() const {
     chosen.push_back(stage.after);
   std::sort(chosen.begin(), chosen.end());
   chosen.erase(std::unique(chosen.begin(), chosen.end()), chosen.end());
-  PipeDreamPlan plan =
-      leastPlan(states.only(chosen), levels[1].machines, levels[0].machines);
+  PipeDreamPlan plan = leastPlan(states.only(chosen), levels);
   renumber(plan, chosen);
   plan.seconds = planSeconds(states, levels, plan);
   return plan;
@@ -112,7 +128,7 @@ PipeDreamPlan Search::least() const {
   if (!straddles)
     return leastNested();
   PipeDreamPlan plan = leastPlan(states, devices());
-  plan.seconds = straddlingSeconds(states, levels[0], levels[1], plan);
+  plan.seconds = straddlingSeconds(states, levels, plan);
   return plan;
 }
 
@@ -132,11 +148,11 @@ PipeDreamPlan Search::within(double limit) {
   if (limit > 0)
     if (PipeDreamPlan other = start(least()); other.seconds < nested)
       plan = std::move(other);
-  plan = searchThinned(states, fewStraddling(), plan,
-                       [&](const CutStates &some, double incumbent) {
-                         return searchStraddling(some, levels[0], levels[1],
-                                                 incumbent, limit);
-                       });
+  plan =
+      searchThinned(states, fewStraddling(), plan,
+                    [&](const CutStates &some, double incumbent) {
+                      return searchStraddling(some, levels, incumbent, limit);
+                    });
   crosses = plan.seconds < nested;
   return plan;
 }
@@ -176,7 +192,7 @@ std::string bindingOf(size_t stage, double compute, double objective) {
 Partition partitionPipeDream(const PartitionOptions &options) {
   PipeDreamProfile profile = parsePipeDreamProfile(options.text, options.path);
   std::vector<PipeDreamLevel> levels = levelsOf(options);
-  int devices = std::max(1, options.servers) * options.devices;
+  const int64_t devices = devicesOf(options);
   if (devices > 1024)
     throw Failure(
         Exit::Usage,
@@ -207,7 +223,7 @@ Partition partitionPipeDream(const PartitionOptions &options) {
   result.objective = plan.seconds * 1000;
   if (limit <= 0 || states.kept.back() <= limit)
     result.dataParallel = dataParallelSeconds(states, levels) * 1000;
-  result.bound = states.seconds.back() / devices * 1000;
+  result.bound = states.seconds.back() / static_cast<double>(devices) * 1000;
   result.exact = search.complete(searched);
   result.states = states.size();
   double slowest = -1;

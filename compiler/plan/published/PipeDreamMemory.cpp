@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 namespace pipec::published {
 
@@ -67,10 +68,10 @@ public:
   const std::vector<int> &all() const { return fewest; }
   int machines(size_t from) const { return fewest[from]; }
 
-  std::vector<Row::Piece> pieces(size_t from, size_t end) const {
-    std::vector<Row::Piece> pieces;
+  std::vector<PipeDreamGroup> pieces(size_t from, size_t end) const {
+    std::vector<PipeDreamGroup> pieces;
     for (size_t k = from; k != end; k = next[k])
-      pieces.push_back({k, next[k], fewest[k] - fewest[next[k]]});
+      pieces.push_back({k, next[k], fewest[k] - fewest[next[k]], {}});
     return pieces;
   }
 
@@ -136,54 +137,124 @@ PipeDreamPlan planWithin(const CutStates &states, double limit, int devices) {
   Chain chain(states);
   chain.solve(end, limit, 1, 0, devices);
   PipeDreamPlan plan;
-  if (chain.machines(0) <= devices)
-    append(plan, {0, end, 1}, devices, chain.pieces(0, end));
+  if (chain.machines(0) <= devices) {
+    plan.groups = chain.pieces(0, end);
+    flatten(plan, {{devices, 0}});
+  }
   return plan;
 }
 
-/// Outer stages on whole servers, each split into stages of its own.
-struct Servers {
-  struct From {
-    uint32_t end = 0;
-    int servers = 0;
-  };
-  std::vector<int> fewest;
-  std::vector<From> from;
+/// Of every level the fewest machines, each split into stages of its own.
+class Nested {
+public:
+  Nested(const CutStates &states, const std::vector<PipeDreamLevel> &levels,
+         double limit)
+      : states(states), levels(levels), limit(limit), chain(states) {}
 
-  Servers(const CutStates &states, Chain &chain, double limit, int servers,
-          int each)
-      : fewest(states.size(), servers + 1), from(states.size()) {
-    fewest.back() = 0;
-    for (size_t j = states.size(); j-- > 1;)
-      for (int copies = 1;
-           fewest[j] + copies <= std::min(servers, fewest[0] - 1); ++copies) {
-        chain.solve(j, limit, copies, fewest[j] * each, each);
-        for (size_t k = 0; k < j; ++k)
-          if (chain.machines(k) <= each && fewest[j] + copies < fewest[k]) {
-            fewest[k] = fewest[j] + copies;
-            from[k] = {static_cast<uint32_t>(j), copies};
-          }
-      }
+  PipeDreamPlan plan() {
+    const Component all{levels.size() - 1, states.size() - 1, 1, 0};
+    PipeDreamPlan plan;
+    if (solve(all).fewest[0] <= levels.back().machines) {
+      plan.groups = stages(all, 0);
+      flatten(plan, levels);
+    }
+    return plan;
   }
+
+private:
+  /// What ends at a state on one component of a level, of which there are
+  /// `copies` before `after` devices.
+  struct Component {
+    size_t level, end;
+    int copies, after;
+    auto operator<=>(const Component &) const = default;
+  };
+  /// From every state on the fewest machines of the level, and the stage on the
+  /// first of them.
+  struct Solution {
+    std::vector<int> fewest, machines;
+    std::vector<uint32_t> end;
+  };
+  const Solution &solve(const Component &component);
+  const std::vector<int> &fewestOf(const Component &component);
+  std::vector<PipeDreamGroup> stages(const Component &component, size_t from);
+  Component inside(const Component &c, size_t end, int machines,
+                   int behind) const {
+    return {c.level - 1, end, c.copies * machines,
+            c.after + c.copies * behind * devicesBelow(levels, c.level)};
+  }
+
+  const CutStates &states;
+  const std::vector<PipeDreamLevel> &levels;
+  const double limit;
+  Chain chain;
+  std::map<Component, Solution> known;
 };
 
-PipeDreamPlan planWithin(const CutStates &states, double limit, int servers,
-                         int each) {
-  Chain chain(states);
-  const Servers outer(states, chain, limit, servers, each);
-  PipeDreamPlan plan;
-  if (outer.fewest[0] > servers)
-    return plan;
-  for (size_t k = 0; k + 1 != states.size(); k = outer.from[k].end) {
-    const Servers::From &stage = outer.from[k];
-    chain.solve(stage.end, limit, stage.servers, outer.fewest[stage.end] * each,
-                each);
-    std::vector<Row::Piece> inner = chain.pieces(k, stage.end);
-    // The first stage keeps no more with the devices that are left.
-    inner.front().machines += each - chain.machines(k);
-    append(plan, {k, stage.end, stage.servers}, each, inner);
+/// Of two levels every component is asked for once.
+const std::vector<int> &Nested::fewestOf(const Component &c) {
+  if (c.level > 0)
+    return solve(c).fewest;
+  auto solveChain = [&]() -> const std::vector<int> & {
+    chain.solve(c.end, limit, c.copies, c.after, levels[0].machines);
+    return chain.all();
+  };
+  if (levels.size() == 2)
+    return solveChain();
+  auto [at, isNew] = known.try_emplace(c);
+  if (isNew)
+    at->second.fewest = solveChain();
+  return at->second.fewest;
+}
+
+const Nested::Solution &Nested::solve(const Component &c) {
+  auto [at, isNew] = known.try_emplace(c);
+  Solution &solution = at->second;
+  if (!isNew)
+    return solution;
+  const int most = levels[c.level].machines;
+  const int each = levels[c.level - 1].machines;
+  std::vector<int> &fewest = solution.fewest;
+  fewest.assign(states.size(), most + 1);
+  solution.machines.resize(states.size());
+  solution.end.resize(states.size());
+  fewest[c.end] = 0;
+  const bool isTop = c.level + 1 == levels.size(); // of which all is asked for
+  for (size_t j = c.end; j > 0; --j)
+    for (int used = 1;
+         fewest[j] + used <= (isTop ? std::min(most, fewest[0] - 1) : most);
+         ++used) {
+      const std::vector<int> &inner = fewestOf(inside(c, j, used, fewest[j]));
+      for (size_t k = 0; k < j; ++k)
+        if (inner[k] <= each && fewest[j] + used < fewest[k]) {
+          fewest[k] = fewest[j] + used;
+          solution.machines[k] = used;
+          solution.end[k] = static_cast<uint32_t>(j);
+        }
+    }
+  return solution;
+}
+
+/// The first stage keeps no more with the machines that are left.
+std::vector<PipeDreamGroup> Nested::stages(const Component &c, size_t from) {
+  const bool isTop = c.level + 1 == levels.size();
+  std::vector<PipeDreamGroup> stages;
+  if (c.level == 0) {
+    chain.solve(c.end, limit, c.copies, c.after, levels[0].machines);
+    stages = chain.pieces(from, c.end);
+    stages.front().machines += levels[0].machines - chain.machines(from);
+    return stages;
   }
-  return plan;
+  const Solution solution = solve(c);
+  for (size_t k = from; k != c.end; k = solution.end[k])
+    stages.push_back({k, solution.end[k], solution.machines[k], {}});
+  if (!isTop)
+    stages.front().machines += levels[c.level].machines - solution.fewest[from];
+  for (PipeDreamGroup &stage : stages)
+    stage.within = this->stages(
+        inside(c, stage.after, stage.machines, solution.fewest[stage.after]),
+        stage.before);
+  return stages;
 }
 
 } // namespace
@@ -205,14 +276,16 @@ double leastBytes(const CutStates &states, int devices) {
   return std::ceil(mostBytes(states, leastPlan(states, devices)));
 }
 
-PipeDreamPlan leastPlan(const CutStates &states, int servers, int each) {
-  const double least = leastBytes(states, servers * each);
-  PipeDreamPlan plan = planWithin(states, least, servers, each);
+PipeDreamPlan leastPlan(const CutStates &states,
+                        const std::vector<PipeDreamLevel> &levels) {
+  const int devices = devicesBelow(levels, levels.size());
+  const double least = leastBytes(states, devices);
+  PipeDreamPlan plan = Nested(states, levels, least).plan();
   // A step takes longer than of one level: to a thousandth.
   if (!plan.stages.empty())
     return plan;
   return bisect(states, least, 1e-3 * least, [&](double limit) {
-    return planWithin(states, limit, servers, each);
+    return Nested(states, levels, limit).plan();
   });
 }
 

@@ -12,6 +12,7 @@
 
 namespace pipec::published {
 
+struct PipeDreamLevel;
 struct PipeDreamPlan;
 
 /// Of the stage between two states, on each of its devices.
@@ -37,9 +38,10 @@ double mostBytes(const CutStates &states, const PipeDreamPlan &plan);
 /// any way on devices in order; its seconds are not known.
 PipeDreamPlan leastPlan(const CutStates &states, int devices);
 
-/// The same where replicas keep to a server or take whole servers, to a
-/// thousandth.
-PipeDreamPlan leastPlan(const CutStates &states, int servers, int each);
+/// The same where replicas keep to a machine of every level or take whole ones,
+/// to a thousandth.
+PipeDreamPlan leastPlan(const CutStates &states,
+                        const std::vector<PipeDreamLevel> &levels);
 
 /// From every state on the fewest devices with which all stages keep at most
 /// `limit` bytes, replicated in any way; more than `devices` where it takes

@@ -6,12 +6,19 @@
 namespace pipec::published {
 
 static constexpr double inf = std::numeric_limits<double>::infinity();
+static constexpr double near = 1e-9; ///< of what is as good as equal
 
-Row::Row(const CutStates &states, const PipeDreamLevel &level, int within)
-    : states(states), machines_(level.machines), bandwidth(level.bandwidth),
-      within(within),
-      value(states.size() * static_cast<size_t>(level.machines), inf),
-      origin(states.size() * static_cast<size_t>(level.machines)) {}
+static int withinOf(const std::vector<PipeDreamLevel> &levels, size_t level) {
+  return level == 0 ? 1 : levels[level - 1].machines;
+}
+
+Row::Row(const CutStates &states, const std::vector<PipeDreamLevel> &levels,
+         size_t level)
+    : states(states), machines_(levels[level].machines),
+      bandwidth(levels[level].bandwidth), within(withinOf(levels, level)),
+      devices(devicesBelow(levels, level)),
+      value(states.size() * static_cast<size_t>(machines_), inf),
+      origin(states.size() * static_cast<size_t>(machines_)) {}
 
 int machinesFor(double seconds, double cap) {
   constexpr double most = 1e9;
@@ -19,8 +26,54 @@ int machinesFor(double seconds, double cap) {
   return machines > 1 ? static_cast<int>(std::min(machines, most)) : 1;
 }
 
+/// A component that starts at a cut receives over it, in one of the levels
+/// above.
+double Row::leastCopies(size_t start) const {
+  double least = start == 0 || !above_ ? 0 : inf;
+  for (const Row *row = above_; row && start > 0; row = row->above_)
+    least =
+        std::min(least, 2 * states.cut[start] / (row->bandwidth * planCap_));
+  return std::max(1.0, std::ceil(least * (1 - near)));
+}
+
+/// Before a stage of the outermost level are whole machines of it.
+double Row::wasteBefore(size_t start) const {
+  if (!above_ || above_->above_)
+    return 0;
+  const double machine = machines_ * devices * planCap_;
+  const double before = states.seconds[start];
+  return std::max(0.0,
+                  std::ceil(before / machine * (1 - near)) * machine - before);
+}
+
+/// That the seconds ask for.
+double Row::copiesFor(double seconds) const {
+  return std::max(least_, std::ceil(seconds / planCap_ * (1 - near)));
+}
+
+/// As many copies as the seconds ask for must leave enough for the other work.
+bool Row::isUseful(double work, int machines, double seconds) const {
+  if (copies_ == 0 || planCap_ <= 0)
+    return true;
+  const double copies = copiesFor(seconds);
+  return copies <= copies_ &&
+         copies * machines * devices * planCap_ <= (left_ + work) * (1 + near);
+}
+
+/// Some stage of this level may compute so long on each of its machines. It
+/// may then do less as well: entries end within intervals too.
+bool Row::hasUse(bool isFirst, double weights, double compute) const {
+  for (int used = machinesFor(compute, cap_); used <= machines_; ++used) {
+    const double exchange =
+        4 * (used - 1) * weights / (bandwidth * used) / (isFirst ? within : 1);
+    if ((compute + exchange) / used <= cap_ * (1 + 1e-9))
+      return true;
+  }
+  return false;
+}
+
 /// Tries a last stage from k to j after prefixes of so many machines.
-void Row::relax(size_t k, size_t j, double seconds, Range before) {
+void Row::relax(size_t k, size_t j, double seconds, Range before, double cap) {
   double weights = states.weights[j] - states.weights[k];
   bool atEnd = j + 1 == states.size();
   double edges =
@@ -28,13 +81,13 @@ void Row::relax(size_t k, size_t j, double seconds, Range before) {
   const double *prefix = &value[index(k, 1)];
   double *mine = &value[index(j, 1)];
   From *mineFrom = &origin[index(j, 1)];
-  int least = machinesFor(seconds, cap_);
+  int least = machinesFor(std::max(seconds, edges), cap);
   int most = machines_ - before.low;
   for (int used = least; used <= most; ++used) {
     double stage =
         (seconds + 4 * (used - 1) * weights / (bandwidth * used)) / used;
     stage = std::max(stage, edges / used);
-    if (stage > cap_)
+    if (stage > cap)
       continue;
     for (int m = used + before.low;
          m <= std::min(machines_, used + before.high); ++m) {
@@ -62,14 +115,16 @@ void Row::findEnds(size_t start) {
   for (uint32_t j : states.above[start]) {
     const double work = states.seconds[j] - states.seconds[start];
     const double weights = states.weights[j] - states.weights[start];
-    const double least = work / (machines_ * within);
+    const double least = work / (machines_ * devices);
     if (least > cap_ * (1 + 1e-9))
       break;
-    if (least + above_ * weights > cap_ * (1 + 1e-9))
+    if (least + exchange_ * weights > cap_ * (1 + 1e-9) ||
+        (above_ &&
+         !above_->hasUse(start == 0 || above_->above_, weights, least)))
       continue;
     // Each of at most as many stages as machines keeps its bytes once.
     if (kept.limit > 0 &&
-        states.kept[j] - states.kept[start] > kept.limit * machines_ * within)
+        states.kept[j] - states.kept[start] > kept.limit * machines_ * devices)
       continue;
     ends_.push_back(j);
     isEnd_[j] = 1;
@@ -79,6 +134,10 @@ void Row::findEnds(size_t start) {
 void Row::solve(size_t start, double cap, double reach,
                 const Compute &compute) {
   cap_ = cap;
+  if (copies_ > 0 && planCap_ > 0) {
+    least_ = leastCopies(start);
+    left_ = spare_ - wasteBefore(start);
+  }
   findEnds(start);
   compute_.assign(states.size(), inf);
   compute(start, compute_);
@@ -92,44 +151,76 @@ void Row::solve(size_t start, double cap, double reach,
     }
   for (uint32_t k : ends_) {
     leaveIdle(k);
-    // Prefixes that end at k and can still be completed.
-    const double left = (reach - states.seconds[k]) / (cap * within);
-    const bool isLeft = left > 1e-9;
-    int high = machines_ - 1;
-    if (isLeft)
-      high = left < machines_
-                 ? machines_ - static_cast<int>(std::ceil(left - 1e-9))
-                 : 0;
-    high = std::min(high, machines_ - 1);
-    int low = 1;
-    while (low <= high && value[index(k, low)] > cap)
-      ++low;
-    while (high >= low && value[index(k, high)] > cap)
-      --high;
+    const double done = states.seconds[k] - states.seconds[start];
+    const Range range = prefixes(k, done, reach);
+    const int left = machines_ - range.low;
     // The stage after this cut receives over it, on at most what is left.
-    if (low > high || 2 * states.cut[k] / (bandwidth * (machines_ - low)) > cap)
+    if (range.low > range.high || 2 * states.cut[k] / (bandwidth * left) > cap)
       continue;
+    const Next next = nextAfter(k, done, range);
     compute(k, compute_);
-    double most = cap * (machines_ - low);
     for (uint32_t j : states.above[k]) {
-      if (states.seconds[j] - states.seconds[k] > most * within)
+      const double work = states.seconds[j] - states.seconds[k];
+      if (work > next.compute * devices)
         break;
-      if (isEnd_[j] && compute_[j] <= most)
-        relax(k, j, compute_[j], {low, high});
+      if (isEnd_[j] && compute_[j] <= next.compute && work >= next.work)
+        relax(k, j, compute_[j], range, next.cap);
     }
   }
 }
 
-std::vector<Row::Piece> Row::pieces(size_t start, size_t end,
-                                    int machines) const {
-  std::vector<Piece> pieces;
+/// The machines of prefixes that end at k, which have done so much work, and
+/// can still be completed.
+Row::Range Row::prefixes(size_t k, double done, double reach) {
+  const double left = (reach - states.seconds[k]) / (cap_ * devices);
+  const bool isLeft = left > 1e-9;
+  Range range{1, machines_ - 1};
+  if (isLeft)
+    range.high = left < machines_
+                     ? machines_ - static_cast<int>(std::ceil(left - 1e-9))
+                     : 0;
+  range.high = std::min(range.high, machines_ - 1);
+  for (int m = 1; m <= machines_; ++m)
+    if (double &known = value[index(k, m)]; !isUseful(done, m, known))
+      known = inf;
+  while (range.low <= range.high && value[index(k, range.low)] > cap_)
+    ++range.low;
+  while (range.high >= range.low && value[index(k, range.high)] > cap_)
+    --range.high;
+  return range;
+}
+
+/// As many copies as a prefix leaves enough for, at most, or asks for.
+Row::Next Row::nextAfter(size_t k, double done, Range range) const {
+  Next next{cap_ * (machines_ - range.low), 0, cap_};
+  if (copies_ == 0 || planCap_ <= 0)
+    return next;
+  double most = 0, mostCopies = 0, least = inf;
+  for (int m = range.low; m <= range.high; ++m)
+    if (const double seconds = value[index(k, m)]; seconds <= cap_) {
+      const double copies = std::min(
+          std::floor((left_ + done) * (1 + near) / (m * devices * planCap_)),
+          1.0 * copies_);
+      mostCopies = std::max(mostCopies, copies);
+      most = std::max(most, copies * (machines_ - m));
+      least = std::min(least, copiesFor(seconds));
+    }
+  next.cap = std::min(next.cap, planCap_ * (1 + near) * mostCopies);
+  next.compute = std::min(next.compute, planCap_ * (1 + near) * most);
+  next.work = (least * devices * planCap_ - left_) * (1 - near);
+  return next;
+}
+
+std::vector<PipeDreamGroup> Row::pieces(size_t start, size_t end,
+                                        int machines) const {
+  std::vector<PipeDreamGroup> pieces;
   while (true) {
     From from = origin[index(end, machines)];
     if (from.machines == 0) {
       --machines;
       continue;
     }
-    pieces.push_back({from.cut, end, from.machines});
+    pieces.push_back({from.cut, end, from.machines, {}});
     if (from.cut == start)
       break;
     machines -= from.machines;
@@ -137,24 +228,6 @@ std::vector<Row::Piece> Row::pieces(size_t start, size_t end,
   }
   std::reverse(pieces.begin(), pieces.end());
   return pieces;
-}
-
-void append(PipeDreamPlan &plan, const Row::Piece &outer, int machinesOfServer,
-            const std::vector<Row::Piece> &inner) {
-  int server = 0, offset = 0;
-  for (const PipeDreamPlan::Outer &group : plan.outer)
-    server += group.machines;
-  PipeDreamPlan::Outer group{outer.before, outer.after, outer.machines, {}};
-  for (const Row::Piece &in : inner) {
-    PipeDreamStage stage{in.before, in.after, in.machines * outer.machines, {}};
-    for (int s = server; s < server + outer.machines; ++s)
-      for (int r = 0; r < in.machines; ++r)
-        stage.devices.push_back(s * machinesOfServer + offset + r);
-    offset += in.machines;
-    group.inner.push_back({in.before, in.after, in.machines, {}});
-    plan.stages.push_back(std::move(stage));
-  }
-  plan.outer.push_back(std::move(group));
 }
 
 double exchangePerByte(const PipeDreamLevel &level, int divisor, int machines) {
@@ -167,46 +240,77 @@ void computeBetween(const CutStates &states, size_t k,
     row[j] = states.seconds[j] - states.seconds[k];
 }
 
-double stageSeconds(const CutStates &states, const PipeDreamLevel &level,
-                    int within, size_t before, size_t after, double compute,
-                    int machines) {
-  const double weights = states.weights[after] - states.weights[before];
-  const double exchange =
-      4 * (machines - 1) * weights / (level.bandwidth * machines);
-  if (before == 0)
-    return (compute + exchange / within) / machines;
-  const bool atEnd = after + 1 == states.size();
-  const double edges =
-      2 * std::max(states.cut[before], atEnd ? 0.0 : states.cut[after]);
-  return std::max(compute + exchange, edges / level.bandwidth) / machines;
+double stageSeconds(const CutStates &states,
+                    const std::vector<PipeDreamLevel> &levels, size_t level,
+                    const PipeDreamGroup &stage, double compute, bool isFirst) {
+  const double weights =
+      states.weights[stage.after] - states.weights[stage.before];
+  const int machines = stage.machines;
+  const double bandwidth = levels[level].bandwidth;
+  const double exchange = 4 * (machines - 1) * weights / (bandwidth * machines);
+  if (isFirst)
+    return (compute + exchange / withinOf(levels, level)) / machines;
+  const bool atEnd = stage.after + 1 == states.size();
+  const double edges = 2 * std::max(states.cut[stage.before],
+                                    atEnd ? 0.0 : states.cut[stage.after]);
+  return std::max(compute + exchange, edges / bandwidth) / machines;
+}
+
+/// The slowest of a component's stages.
+static double slowestStage(const CutStates &states,
+                           const std::vector<PipeDreamLevel> &levels,
+                           size_t level,
+                           const std::vector<PipeDreamGroup> &stages) {
+  double slowest = 0;
+  for (const PipeDreamGroup &stage : stages) {
+    const double compute =
+        level == 0 ? states.seconds[stage.after] - states.seconds[stage.before]
+                   : slowestStage(states, levels, level - 1, stage.within);
+    slowest =
+        std::max(slowest, stageSeconds(states, levels, level, stage, compute,
+                                       &stage == &stages.front()));
+  }
+  return slowest;
 }
 
 double planSeconds(const CutStates &states,
                    const std::vector<PipeDreamLevel> &levels,
                    const PipeDreamPlan &plan) {
-  double seconds = 0;
-  for (const PipeDreamPlan::Outer &group : plan.outer) {
-    double compute = 0;
-    for (const PipeDreamStage &stage : group.inner) {
-      const double work =
-          states.seconds[stage.after] - states.seconds[stage.before];
-      double own = stageSeconds(states, levels[0], 1, stage.before, stage.after,
-                                work, stage.replicas);
-      if (stage.before == group.before) // what enters is the outer level's
-        own = (work + exchangePerByte(levels[0], 1, stage.replicas) *
-                          (states.weights[stage.after] -
-                           states.weights[stage.before])) /
-              stage.replicas;
-      compute = std::max(compute, own);
-    }
-    seconds = std::max(seconds,
-                       levels.size() == 1
-                           ? compute
-                           : stageSeconds(states, levels[1], levels[0].machines,
-                                          group.before, group.after, compute,
-                                          group.machines));
+  return slowestStage(states, levels, levels.size() - 1, plan.groups);
+}
+
+int devicesBelow(const std::vector<PipeDreamLevel> &levels, size_t level) {
+  int devices = 1;
+  for (size_t l = 0; l < level; ++l)
+    devices *= levels[l].machines;
+  return devices;
+}
+
+/// A component's stages on these devices, one for each of its copies, which
+/// its first machine begins with.
+static void flatten(PipeDreamPlan &plan,
+                    const std::vector<PipeDreamLevel> &levels, size_t level,
+                    const std::vector<PipeDreamGroup> &stages,
+                    const std::vector<int> &firsts) {
+  const int size = devicesBelow(levels, level);
+  int machine = 0;
+  for (const PipeDreamGroup &stage : stages) {
+    std::vector<int> devices;
+    for (int first : firsts)
+      for (int r = 0; r < stage.machines; ++r)
+        devices.push_back(first + (machine + r) * size);
+    machine += stage.machines;
+    if (level > 0)
+      flatten(plan, levels, level - 1, stage.within, devices);
+    else
+      plan.stages.push_back({stage.before, stage.after,
+                             static_cast<int>(devices.size()), devices});
   }
-  return seconds;
+}
+
+void flatten(PipeDreamPlan &plan, const std::vector<PipeDreamLevel> &levels) {
+  plan.stages.clear();
+  flatten(plan, levels, levels.size() - 1, plan.groups, {0});
 }
 
 } // namespace pipec::published

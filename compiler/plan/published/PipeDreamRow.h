@@ -12,22 +12,32 @@ namespace pipec::published {
 /// at most m machines, m = 1..machines, for every end.
 ///
 /// Only plans of at most `cap` seconds are wanted, and only ends that reach at
-/// least `reach` seconds of work. A machine covers at most cap * within seconds
-/// (within = machines of a component below), so an entry that leaves too much
-/// for the machines it leaves is dropped: near the optimum few entries stay.
+/// least `reach` seconds of work. A machine covers at most cap * its devices
+/// seconds, so an entry that leaves too much for the machines it leaves is
+/// dropped: near the optimum few entries stay.
 ///
 /// Under a memory limit an idle machine counts as if it held minibatches, so
 /// that what is found fits.
 class Row {
 public:
-  Row(const CutStates &states, const PipeDreamLevel &level, int within);
+  /// The row of one component of a level.
+  Row(const CutStates &states, const std::vector<PipeDreamLevel> &levels,
+      size_t level);
 
   /// Stages must fit from now on.
   void limit(const StageBytes &bytes) { kept = bytes; }
 
   /// What the level above exchanges for a byte of weights, in seconds:
   /// intervals that it leaves too little time for are dropped from now on.
-  void exchangeAbove(double secondsPerByte) { above_ = secondsPerByte; }
+  void exchangeAbove(double secondsPerByte) { exchange_ = secondsPerByte; }
+
+  /// The component is there in as many copies as an entry's seconds ask for, at
+  /// most so many; all devices together can do the work in `cap` and have so
+  /// many seconds to spare. From now on an entry is dropped that wastes more,
+  /// and an end that no stage of the level above has a use for.
+  void copies(int most, double cap, double spare, const Row *above) {
+    copies_ = most, planCap_ = cap, spare_ = spare, above_ = above;
+  }
 
   /// Writes the compute seconds from k to each state above it, infinite where
   /// they exceed what is useful.
@@ -42,12 +52,9 @@ public:
   /// The last solution's.
   const std::vector<uint32_t> &ends() const { return ends_; }
 
-  struct Piece {
-    size_t before, after;
-    int machines;
-  };
   /// The stages of the best plan from `start` to `end`, first to last.
-  std::vector<Piece> pieces(size_t start, size_t end, int machines) const;
+  std::vector<PipeDreamGroup> pieces(size_t start, size_t end,
+                                     int machines) const;
 
 private:
   /// Where a table entry comes from: the cut before its last stage and that
@@ -64,8 +71,21 @@ private:
   struct Range {
     int low, high;
   };
+  /// What a stage behind a cut computes at most, all its machines together; the
+  /// least work that it has, and the most seconds that it takes.
+  struct Next {
+    double compute, work, cap;
+  };
+  Range prefixes(size_t k, double done, double reach);
+  Next nextAfter(size_t k, double done, Range range) const;
+  double leastCopies(size_t start) const;
+  double wasteBefore(size_t start) const;
+  double copiesFor(double seconds) const;
+  /// Whether a plan within the cap may have this on so many machines.
+  bool isUseful(double work, int machines, double seconds) const;
+  bool hasUse(bool isFirst, double weights, double compute) const;
   void findEnds(size_t start);
-  void relax(size_t k, size_t j, double seconds, Range before);
+  void relax(size_t k, size_t j, double seconds, Range before, double cap);
   bool fits(size_t k, size_t j, int before, int used) const {
     return kept.limit <= 0 ||
            stageBytes(states, k, j, kept.behind(machines_ - before),
@@ -75,8 +95,15 @@ private:
 
   const CutStates &states;
   const int machines_;
-  const double bandwidth, within;
-  double cap_ = 0, above_ = 0;
+  const double bandwidth;
+  const int within;     ///< machines in a component of the level below
+  const double devices; ///< in a machine
+  double cap_ = 0, exchange_ = 0;
+  int copies_ = 0; ///< 0: known to be one, or whatever the cap is for
+  double planCap_ = 0, spare_ = 0;
+  double least_ = 1; ///< copies, from the row's start
+  double left_ = 0;  ///< to spare behind it
+  const Row *above_ = nullptr;
   std::vector<uint32_t> ends_; ///< that the cap leaves for intervals from start
   std::vector<char> isEnd_;
   std::vector<double> value;
@@ -84,11 +111,6 @@ private:
   std::vector<double> compute_;
   StageBytes kept;
 };
-
-/// Appends an outer stage, on the servers after those of the plan so far, and
-/// the stages of its inner level.
-void append(PipeDreamPlan &plan, const Row::Piece &outer, int machinesOfServer,
-            const std::vector<Row::Piece> &inner);
 
 /// At least so many machines do the work within the cap.
 int machinesFor(double seconds, double cap);
@@ -102,10 +124,10 @@ void computeBetween(const CutStates &states, size_t k,
                     std::vector<double> &row);
 
 /// Seconds of the stage between two states that computes so long on one of its
-/// machines of a level; only the first stage is the one that starts at 0.
-double stageSeconds(const CutStates &states, const PipeDreamLevel &level,
-                    int within, size_t before, size_t after, double compute,
-                    int machines);
+/// machines of a level; the first of a component pays for no cut.
+double stageSeconds(const CutStates &states,
+                    const std::vector<PipeDreamLevel> &levels, size_t level,
+                    const PipeDreamGroup &stage, double compute, bool isFirst);
 
 /// What a plan of the published space takes.
 double planSeconds(const CutStates &states,

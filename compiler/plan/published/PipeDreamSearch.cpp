@@ -13,95 +13,103 @@ namespace {
 
 constexpr double inf = std::numeric_limits<double>::infinity();
 
-class TwoLevels {
+/// One row a level; only the outermost starts at the model's first state alone.
+class Levels {
 public:
-  TwoLevels(const CutStates &states, const PipeDreamLevel &inner,
-            const PipeDreamLevel &outer)
-      : states(states), inner(inner), outer(outer), row(states, inner, 1) {}
+  Levels(const CutStates &states, const std::vector<PipeDreamLevel> &levels)
+      : states(states), levels(levels), known(levels.size()) {
+    for (size_t l = 0; l < levels.size(); ++l)
+      rows.emplace_back(states, levels, l);
+  }
 
   PipeDreamPlan solve(double incumbent);
 
 private:
-  void solveInner(size_t k, double cap, double reach, int servers);
-  void innerFrom(size_t k, double cap, std::vector<double> &best);
+  void solve(size_t level, size_t k);
+  void compute(size_t level, size_t k, std::vector<double> &row);
+  std::vector<PipeDreamGroup> unwind(size_t level, size_t before, size_t after);
 
   const CutStates &states;
-  const PipeDreamLevel inner, outer;
-  Row row;
+  const std::vector<PipeDreamLevel> &levels;
+  std::vector<Row> rows;
+  /// Of each level but the two outermost, whose rows are asked for once: a
+  /// component's best from a state to every other, where it was asked for.
+  std::vector<std::vector<std::vector<double>>> known;
+  std::vector<double> caps; ///< of what a component takes
+  double cap = 0;
 };
 
-/// The inner level for an outer stage on `servers`, within as many caps.
-void TwoLevels::solveInner(size_t k, double cap, double reach, int servers) {
-  row.exchangeAbove(
-      exchangePerByte(outer, k == 0 ? inner.machines : 1, servers));
-  row.solve(k, cap * servers, reach,
-            [&](size_t from, std::vector<double> &compute) {
-              computeBetween(states, from, compute);
-            });
+/// The row of a component that starts at k.
+void Levels::solve(size_t level, size_t k) {
+  const bool isTop = level + 1 == levels.size();
+  rows[level].solve(k, caps[level], isTop ? states.seconds.back() : 0,
+                    [&, level](size_t from, std::vector<double> &row) {
+                      compute(level, from, row);
+                    });
 }
 
-/// The inner level's best with all its machines, from k to every state above,
-/// for an outer stage on any number of servers. It must leave no more than the
-/// servers after it can do.
-void TwoLevels::innerFrom(size_t k, double cap, std::vector<double> &best) {
-  for (int servers = 1; servers <= outer.machines; ++servers) {
-    if (2 * states.cut[k] > cap * outer.bandwidth * servers)
-      continue; // it receives over that cut
-    const int after = outer.machines - servers;
-    solveInner(k, cap,
-               states.seconds.back() * (1 - 1e-9) -
-                   cap * inner.machines * after,
-               servers);
-    for (uint32_t j : row.ends())
-      best[j] = std::min(best[j], row.best(j, inner.machines));
+/// What one machine of a level takes from k to every state above.
+void Levels::compute(size_t level, size_t k, std::vector<double> &row) {
+  if (level == 0)
+    return computeBetween(states, k, row);
+  std::vector<double> none;
+  const bool isKept = level + 1 < levels.size();
+  std::vector<double> &best = isKept ? known[level][k] : none;
+  if (!best.empty()) {
+    row = best;
+    return;
   }
+  Row &below = rows[level - 1];
+  solve(level - 1, k);
+  for (uint32_t j : states.above[k])
+    row[j] = inf;
+  for (uint32_t j : below.ends())
+    row[j] = below.best(j, levels[level - 1].machines);
+  if (isKept)
+    best = row;
 }
 
-PipeDreamPlan TwoLevels::solve(double incumbent) {
-  Row outerRow(states, outer, inner.machines);
-  double cap = incumbent * (1 + 1e-12);
-  size_t end = states.size() - 1;
-  outerRow.solve(0, cap, states.seconds[end],
-                 [&](size_t from, std::vector<double> &compute) {
-                   for (uint32_t j : states.above[from])
-                     compute[j] = inf;
-                   innerFrom(from, cap, compute);
-                 });
-  PipeDreamPlan plan;
-  plan.seconds = outerRow.best(end, outer.machines);
-  if (!std::isfinite(plan.seconds))
-    return plan;
-  for (const Row::Piece &piece : outerRow.pieces(0, end, outer.machines)) {
-    solveInner(piece.before, cap, states.seconds[piece.after] * (1 - 1e-9),
-               piece.machines);
-    append(plan, piece, inner.machines,
-           row.pieces(piece.before, piece.after, inner.machines));
+std::vector<PipeDreamGroup> Levels::unwind(size_t level, size_t before,
+                                           size_t after) {
+  std::vector<PipeDreamGroup> groups =
+      rows[level].pieces(before, after, levels[level].machines);
+  for (PipeDreamGroup &group : groups)
+    if (level > 0) {
+      solve(level - 1, group.before);
+      group.within = unwind(level - 1, group.before, group.after);
+    }
+  return groups;
+}
+
+PipeDreamPlan Levels::solve(double incumbent) {
+  cap = incumbent * (1 + 1e-12);
+  const double spare =
+      cap * devicesBelow(levels, levels.size()) - states.seconds.back();
+  caps.assign(levels.size(), cap);
+  int copies = 1;
+  for (size_t l = levels.size(); l-- > 0;) {
+    const bool isTop = l + 1 == levels.size();
+    caps[l] = cap * copies;
+    rows[l].copies(copies, cap, spare, isTop ? nullptr : &rows[l + 1]);
+    if (l > 0 && !isTop)
+      known[l].assign(states.size(), {});
+    copies *= levels[l].machines;
   }
-  return plan;
-}
-
-PipeDreamPlan oneLevel(const CutStates &states, const PipeDreamLevel &level,
-                       double incumbent) {
-  Row row(states, level, 1);
-  size_t end = states.size() - 1;
-  row.solve(0, incumbent * (1 + 1e-12), states.seconds[end],
-            [&](size_t from, std::vector<double> &compute) {
-              computeBetween(states, from, compute);
-            });
+  const size_t end = states.size() - 1;
+  solve(levels.size() - 1, 0);
   PipeDreamPlan plan;
-  plan.seconds = row.best(end, level.machines);
-  if (std::isfinite(plan.seconds))
-    append(plan, {0, end, 1}, level.machines,
-           row.pieces(0, end, level.machines));
+  plan.seconds = rows.back().best(end, levels.back().machines);
+  if (std::isfinite(plan.seconds)) {
+    plan.groups = unwind(levels.size() - 1, 0, end);
+    flatten(plan, levels);
+  }
   return plan;
 }
 
 PipeDreamPlan solveLevels(const CutStates &states,
                           const std::vector<PipeDreamLevel> &levels,
                           double incumbent) {
-  if (levels.size() == 1)
-    return oneLevel(states, levels[0], incumbent);
-  return TwoLevels(states, levels[0], levels[1]).solve(incumbent);
+  return Levels(states, levels).solve(incumbent);
 }
 
 } // namespace

@@ -7,6 +7,7 @@
 //   max(A[i][k][m-m'], (C + 4(m'-1)W/(bm'))/m', 2 cut(k)/(bm'), 2 cut(j)/(bm'))
 // where C is the compute time between the states, or A[..][M] of the level
 // below, and W their weights; the last term falls away at the end of the model.
+// So with any number of levels.
 // Machines may stay idle (its --use_fewer_machines). Cut bytes are exact (the
 // published program counts some
 // outputs that stay inside, so its figures are never lower for the same plan).
@@ -21,7 +22,7 @@
 
 namespace pipec::published {
 
-/// Machines and bytes/s; inner level first.
+/// Machines in a component, and bytes/s between them; innermost level first.
 struct PipeDreamLevel {
   int machines = 1;
   double bandwidth = 0;
@@ -34,26 +35,33 @@ struct PipeDreamStage {
   std::vector<int> devices;
 };
 
+/// A stage of some level on so many machines of it, each of which runs the
+/// stages of the level below; none are below the innermost level.
+struct PipeDreamGroup {
+  size_t before = 0, after = 0; ///< cut states
+  int machines = 1;
+  std::vector<PipeDreamGroup> within;
+};
+
 struct PipeDreamPlan {
   /// Per minibatch, the slowest stage; infinite where there is no plan.
   double seconds = std::numeric_limits<double>::infinity();
   std::vector<PipeDreamStage> stages;
-  /// Stages of the outer level as (before, after, machines); one per stage of
-  /// the inner level's pipelines when there is no outer one.
-  struct Outer {
-    size_t before, after;
-    int machines;
-    std::vector<PipeDreamStage> inner;
-  };
-  std::vector<Outer> outer;
+  /// The outermost level's, of which the stages follow.
+  std::vector<PipeDreamGroup> groups;
 };
 
-/// The published search space and objective; one or two levels. With a limit
-/// above 0 the fastest plan of which every stage keeps at most so many bytes on
-/// a device (PipeDreamMemory.h); infinite seconds where there is none, or none
-/// of at most `incumbent`. Of two
-/// levels, plans that leave machines of a server idle are taken to need what
-/// they would need with them.
+/// Writes the plan's stages from its groups; devices are numbered depth first.
+void flatten(PipeDreamPlan &plan, const std::vector<PipeDreamLevel> &levels);
+
+/// Devices in one machine of a level; of all levels together at their number.
+int devicesBelow(const std::vector<PipeDreamLevel> &levels, size_t level);
+
+/// The published search space and objective. With a limit above 0 the fastest
+/// plan of which every stage keeps at most so many bytes on a device
+/// (PipeDreamMemory.h); infinite seconds where there is none, or none of at
+/// most `incumbent`. Below the outermost level, plans that leave machines idle
+/// are taken to need what they would need with them.
 PipeDreamPlan
 searchPipeDream(const CutStates &states,
                 const std::vector<PipeDreamLevel> &levels, double limit = 0,

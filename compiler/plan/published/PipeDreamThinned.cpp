@@ -32,13 +32,15 @@ void renumber(PipeDreamPlan &plan, const std::vector<size_t> &chosen) {
   auto back = [&](auto &stage) {
     stage.before = chosen[stage.before], stage.after = chosen[stage.after];
   };
+  auto backAll = [&](auto &self, std::vector<PipeDreamGroup> &groups) -> void {
+    for (PipeDreamGroup &group : groups) {
+      back(group);
+      self(self, group.within);
+    }
+  };
   for (PipeDreamStage &stage : plan.stages)
     back(stage);
-  for (PipeDreamPlan::Outer &group : plan.outer) {
-    back(group);
-    for (PipeDreamStage &stage : group.inner)
-      back(stage);
-  }
+  backAll(backAll, plan.groups);
 }
 
 PipeDreamPlan searchThinned(

@@ -7,8 +7,7 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/plan/published/PipeDreamWithin.h"
 
-#include "compiler/plan/published/PipeDreamMemory.h"
-#include "compiler/plan/published/PipeDreamRow.h"
+#include "compiler/plan/published/ComponentsWithin.h"
 
 #include <algorithm>
 #include <cmath>
@@ -23,9 +22,10 @@ constexpr double inf = std::numeric_limits<double>::infinity();
 /// Of one level: best seconds from a state to the end.
 class Suffixes {
 public:
-  Suffixes(const CutStates &states, const PipeDreamLevel &level, double cap)
-      : states(states), level(level), cap(cap),
-        width(static_cast<size_t>(level.machines) + 1),
+  Suffixes(const CutStates &states, const std::vector<PipeDreamLevel> &levels,
+           double cap)
+      : states(states), levels(levels), cap(cap),
+        width(static_cast<size_t>(levels[0].machines) + 1),
         value(states.size() * width, inf), origin(states.size() * width) {
     value[index(states.size() - 1, 0)] = 0;
   }
@@ -39,10 +39,10 @@ public:
   /// A first stage from k to j on so many machines before `after` others.
   void offer(size_t k, size_t j, int machines, int after, double seconds);
   /// The stages from the first state on, and what they take.
-  double unwind(std::vector<Row::Piece> &pieces) const;
+  double unwind(std::vector<PipeDreamGroup> &pieces) const;
 
   const CutStates &states;
-  const PipeDreamLevel level;
+  const std::vector<PipeDreamLevel> &levels;
   const double cap; ///< only plans of at most so many seconds are wanted
 
 private:
@@ -78,7 +78,7 @@ void Suffixes::offer(size_t k, size_t j, int machines, int after,
   }
 }
 
-double Suffixes::unwind(std::vector<Row::Piece> &pieces) const {
+double Suffixes::unwind(std::vector<PipeDreamGroup> &pieces) const {
   int machines = 0;
   for (int m = 1; m < static_cast<int>(width); ++m)
     if (best(0, m) < best(0, machines))
@@ -86,7 +86,7 @@ double Suffixes::unwind(std::vector<Row::Piece> &pieces) const {
   const double seconds = best(0, machines);
   for (size_t at = 0; std::isfinite(seconds) && machines > 0;) {
     const From from = origin[index(at, machines)];
-    pieces.push_back({at, from.cut, from.machines});
+    pieces.push_back({at, from.cut, from.machines, {}});
     at = from.cut;
     machines -= from.machines;
   }
@@ -95,7 +95,7 @@ double Suffixes::unwind(std::vector<Row::Piece> &pieces) const {
 
 /// What stands before a state must be done by the machines that are left.
 bool leavesEnough(const Suffixes &suffixes, size_t k, int machines) {
-  const int left = suffixes.level.machines - machines;
+  const int left = suffixes.levels[0].machines - machines;
   return k == 0 ? left >= 0
                 : left > 0 && suffixes.states.seconds[k] * (1 - 1e-9) <=
                                   suffixes.cap * left;
@@ -107,7 +107,7 @@ void offerStages(Suffixes &suffixes, size_t k, size_t j, double limit) {
   const double seconds = states.seconds[j] - states.seconds[k];
   if (states.kept[j] - states.kept[k] > limit)
     return;
-  const int most = suffixes.level.machines;
+  const int most = suffixes.levels[0].machines;
   for (int after = 0; after < most; ++after) {
     if (!suffixes.isUseful(j, after))
       continue;
@@ -116,8 +116,8 @@ void offerStages(Suffixes &suffixes, size_t k, size_t j, double limit) {
     for (int r = least; leavesEnough(suffixes, k, after + r); ++r) {
       if (stageBytes(states, k, j, after + r, r) > limit)
         continue;
-      const double t =
-          stageSeconds(states, suffixes.level, 1, k, j, seconds, r);
+      const double t = stageSeconds(states, suffixes.levels, 0, {k, j, r, {}},
+                                    seconds, k == 0);
       suffixes.offer(k, j, r, after, t);
       if (t <= rest) // more of them are no gain
         break;
@@ -125,33 +125,35 @@ void offerStages(Suffixes &suffixes, size_t k, size_t j, double limit) {
   }
 }
 
-PipeDreamPlan oneLevel(const CutStates &states, const PipeDreamLevel &level,
-                       double limit, double cap) {
-  Suffixes suffixes(states, level, cap);
+PipeDreamPlan oneLevel(const CutStates &states,
+                       const std::vector<PipeDreamLevel> &levels, double limit,
+                       double cap) {
+  Suffixes suffixes(states, levels, cap);
   for (size_t k = states.size() - 1; k-- > 0;)
     for (uint32_t j : states.above[k]) {
-      if (states.seconds[j] - states.seconds[k] > cap * level.machines)
+      if (states.seconds[j] - states.seconds[k] > cap * levels[0].machines)
         break;
       offerStages(suffixes, k, j, limit);
     }
   PipeDreamPlan plan;
-  std::vector<Row::Piece> pieces;
-  plan.seconds = suffixes.unwind(pieces);
+  plan.seconds = suffixes.unwind(plan.groups);
   if (std::isfinite(plan.seconds))
-    append(plan, {0, states.size() - 1, 1}, level.machines, pieces);
+    flatten(plan, levels);
   return plan;
 }
 
-/// Servers are few and their inner plans costly: these are looked for behind
-/// what can stand before them, which the limit keeps short, so from the front,
-/// for one number of servers after the other.
-class TwoLevels {
+/// The outermost level. Its machines, here servers, are few and what is in them
+/// is costly: that is looked for behind what can stand before it, which the
+/// limit keeps short, so from the front, for one number of servers after the
+/// other.
+class Servers {
 public:
-  TwoLevels(const CutStates &states, const PipeDreamLevel &inner,
-            const PipeDreamLevel &outer, double limit)
-      : states(states), inner(inner), outer(outer), limit(limit),
+  Servers(const CutStates &states, const std::vector<PipeDreamLevel> &levels,
+          double limit)
+      : states(states), levels(levels), outer(levels.back()),
+        each(devicesBelow(levels, levels.size() - 1)), limit(limit),
         fewest(leastServers()), width(static_cast<size_t>(outer.machines) + 1),
-        row(states, inner, 1) {}
+        components(states, levels, limit) {}
 
   PipeDreamPlan solve(double cap);
 
@@ -166,50 +168,38 @@ private:
   std::vector<int> leastServers() const;
   PipeDreamPlan best(double cap);
   PipeDreamPlan solve(double cap, int servers);
-  void solveInner(size_t k, double cap, int servers, int after, double reach);
+  std::vector<PipeDreamGroup> unwind(int servers) const;
   void offerStages(size_t k, double cap, int before, int servers, int after);
 
   const CutStates &states;
-  const PipeDreamLevel inner, outer;
+  const std::vector<PipeDreamLevel> &levels;
+  const PipeDreamLevel outer;
+  const int each; ///< devices of a server
   const double limit;
   int grain = 1;     ///< servers that are given to outer stages at a time
   double effort = 0; ///< that inner plans may still take, in their entries
   const std::vector<int> fewest; ///< servers from each state on, at least
   const size_t width;
-  Row row;
+  ComponentsWithin components;
   std::vector<double> value; ///< of prefixes on so many servers
   std::vector<From> origin;
 };
 
 /// With replicas that keep to no servers.
-std::vector<int> TwoLevels::leastServers() const {
-  std::vector<int> least =
-      devicesWithin(states, limit, outer.machines * inner.machines);
+std::vector<int> Servers::leastServers() const {
+  std::vector<int> least = devicesWithin(states, limit, outer.machines * each);
   for (int &devices : least)
-    devices = (devices + inner.machines - 1) / inner.machines;
+    devices = (devices + each - 1) / each;
   return least;
-}
-
-/// The inner level of an outer stage on `servers` before `after` others.
-void TwoLevels::solveInner(size_t k, double cap, int servers, int after,
-                           double reach) {
-  row.limit({limit, servers, after * inner.machines});
-  row.exchangeAbove(
-      exchangePerByte(outer, k == 0 ? inner.machines : 1, servers));
-  row.solve(k, cap * servers, reach,
-            [&](size_t from, std::vector<double> &compute) {
-              computeBetween(states, from, compute);
-            });
 }
 
 /// Outer stages from k on, on `servers` between `before` and `after` others,
 /// which must be able to do the rest, in time and in memory.
-void TwoLevels::offerStages(size_t k, double cap, int before, int servers,
-                            int after) {
+void Servers::offerStages(size_t k, double cap, int before, int servers,
+                          int after) {
   if (effort <= 0 || 2 * states.cut[k] > cap * outer.bandwidth * servers)
     return; // it receives over that cut
-  const double reach =
-      states.seconds.back() * (1 - 1e-9) - cap * inner.machines * after;
+  const double reach = states.seconds.back() * (1 - 1e-9) - cap * each * after;
   const auto next = std::find_if(
       states.above[k].begin(), states.above[k].end(), [&](uint32_t j) {
         return fewest[j] <= after && states.seconds[j] >= reach;
@@ -217,19 +207,18 @@ void TwoLevels::offerStages(size_t k, double cap, int before, int servers,
   if (next == states.above[k].end())
     return;
   const double least = states.seconds[*next];
-  if (least - states.seconds[k] > cap * (1 + 1e-9) * servers * inner.machines)
+  if (least - states.seconds[k] > cap * (1 + 1e-9) * servers * each)
     return;
-  solveInner(k, cap, servers, after, least * (1 - 1e-9));
-  const auto ends = static_cast<double>(row.ends().size());
-  effort -= ends * ends * inner.machines;
+  components.solve(k, cap, servers, after, least * (1 - 1e-9));
+  effort -= components.effort();
   const double prefix = value[index(k, before)];
-  for (uint32_t j : row.ends()) {
-    const double compute = row.best(j, inner.machines);
+  for (uint32_t j : components.ends()) {
+    const double compute = components.best(j);
     if (!std::isfinite(compute) || fewest[j] > after)
       continue;
     const double t =
-        std::max(prefix, stageSeconds(states, outer, inner.machines, k, j,
-                                      compute, servers));
+        std::max(prefix, stageSeconds(states, levels, levels.size() - 1,
+                                      {k, j, servers, {}}, compute, k == 0));
     double &known = value[index(j, before + servers)];
     if (t <= cap && t < known) {
       known = t;
@@ -238,7 +227,7 @@ void TwoLevels::offerStages(size_t k, double cap, int before, int servers,
   }
 }
 
-PipeDreamPlan TwoLevels::solve(double cap, int servers) {
+PipeDreamPlan Servers::solve(double cap, int servers) {
   value.assign(states.size() * width, inf);
   origin.assign(states.size() * width, {});
   value[index(0, 0)] = 0;
@@ -252,30 +241,33 @@ PipeDreamPlan TwoLevels::solve(double cap, int servers) {
   plan.seconds = value[index(end, servers)];
   if (!std::isfinite(plan.seconds))
     return plan;
-  std::vector<Row::Piece> pieces;
-  for (size_t at = end; at > 0; at = pieces.front().before) {
-    const From from = origin[index(at, servers)];
-    pieces.insert(pieces.begin(), {from.cut, at, from.servers});
-    servers -= from.servers;
+  plan.groups = unwind(servers);
+  int after = servers;
+  for (PipeDreamGroup &group : plan.groups) {
+    after -= group.machines;
+    components.solve(group.before, cap, group.machines, after,
+                     states.seconds[group.after] * (1 - 1e-9));
+    group.within = components.stages(group.after);
   }
-  int after = 0;
-  for (const Row::Piece &piece : pieces)
-    after += piece.machines;
-  for (const Row::Piece &piece : pieces) {
-    after -= piece.machines;
-    solveInner(piece.before, cap, piece.machines, after,
-               states.seconds[piece.after] * (1 - 1e-9));
-    append(plan, piece, inner.machines,
-           row.pieces(piece.before, piece.after, inner.machines));
-  }
+  flatten(plan, levels);
   return plan;
 }
 
-PipeDreamPlan TwoLevels::best(double cap) {
+std::vector<PipeDreamGroup> Servers::unwind(int servers) const {
+  std::vector<PipeDreamGroup> groups;
+  for (size_t at = states.size() - 1; at > 0; at = groups.front().before) {
+    const From from = origin[index(at, servers)];
+    groups.insert(groups.begin(), {from.cut, at, from.servers, {}});
+    servers -= from.servers;
+  }
+  return groups;
+}
+
+PipeDreamPlan Servers::best(double cap) {
   PipeDreamPlan best;
   for (int servers = outer.machines / grain * grain;
        servers >= std::max(1, fewest[0]); servers -= grain) {
-    if (states.seconds.back() * (1 - 1e-9) > cap * servers * inner.machines)
+    if (states.seconds.back() * (1 - 1e-9) > cap * servers * each)
       break;
     PipeDreamPlan plan = solve(cap, servers);
     if (plan.seconds < best.seconds) {
@@ -288,7 +280,7 @@ PipeDreamPlan TwoLevels::best(double cap) {
 
 /// Many servers a dozenth at a time first: below what that gives, one at a time
 /// as far as some effort goes.
-PipeDreamPlan TwoLevels::solve(double cap) {
+PipeDreamPlan Servers::solve(double cap) {
   effort = inf;
   grain = outer.machines <= kFewServers ? 1 : (outer.machines + 11) / 12;
   PipeDreamPlan plan = best(cap);
@@ -305,8 +297,8 @@ PipeDreamPlan below(const CutStates &states,
                     double cap) {
   cap *= 1 + 1e-12;
   if (levels.size() == 1)
-    return oneLevel(states, levels[0], limit, cap);
-  return TwoLevels(states, levels[0], levels[1], limit).solve(cap);
+    return oneLevel(states, levels, limit, cap);
+  return Servers(states, levels, limit).solve(cap);
 }
 
 /// No plan is slower: all work on one machine, everything sent and exchanged.

@@ -76,34 +76,17 @@ struct Sums {
   }
 };
 
-double straddlingSeconds(const Sums &sums, const std::vector<int> &where,
-                         const std::vector<std::vector<int>> &nodes,
-                         const std::vector<PipeDreamLevel> &levels,
-                         const PipeDreamPlan &plan) {
+/// What crosses between two stages on these devices, over the links of devices
+/// and over the card of every machine of every level.
+double boundarySeconds(const std::vector<PipeDreamLevel> &levels,
+                       const std::vector<int> &from, const std::vector<int> &to,
+                       double bytes) {
+  double worst = 2 * bytes /
+                 (levels[0].bandwidth *
+                  static_cast<double>(std::min(from.size(), to.size())));
+  const size_t period = std::lcm(from.size(), to.size());
   int each = levels[0].machines;
-  double intra = levels[0].bandwidth, inter = levels[1].bandwidth, worst = 0;
-  for (size_t s = 0; s < nodes.size(); ++s) {
-    std::map<int, int> onServer;
-    for (int d : plan.stages[s].devices)
-      ++onServer[d / each];
-    double g = 0, servers = static_cast<double>(onServer.size()),
-           r = plan.stages[s].replicas;
-    for (auto [server, count] : onServer)
-      g = std::max(g, static_cast<double>(count));
-    double w = sums.weights(nodes[s]);
-    worst = std::max(worst,
-                     (sums.seconds(nodes[s]) + 4 * (g - 1) * w / (intra * g) +
-                      4 * (servers - 1) * w / (inter * servers)) /
-                         r);
-    if (s == 0)
-      continue;
-    double bytes = sums.crossing(where, static_cast<int>(s));
-    const auto &from = plan.stages[s - 1].devices, &to = plan.stages[s].devices;
-    worst = std::max(
-        worst,
-        2 * bytes /
-            (intra * static_cast<double>(std::min(from.size(), to.size()))));
-    size_t period = std::lcm(from.size(), to.size());
+  for (size_t l = 1; l < levels.size(); each *= levels[l++].machines) {
     std::map<int, double> card;
     for (size_t k = 0; k < period; ++k) {
       int a = from[k % from.size()] / each, b = to[k % to.size()] / each;
@@ -111,8 +94,46 @@ double straddlingSeconds(const Sums &sums, const std::vector<int> &where,
         card[a] += 2 * bytes / static_cast<double>(period),
             card[b] += 2 * bytes / static_cast<double>(period);
     }
-    for (auto [server, load] : card)
-      worst = std::max(worst, load / inter);
+    for (auto [machine, load] : card)
+      worst = std::max(worst, load / levels[l].bandwidth);
+  }
+  return worst;
+}
+
+/// What a stage on these devices exchanges, level by level: of the component
+/// in which it has the most machines.
+double exchangeSeconds(const std::vector<PipeDreamLevel> &levels,
+                       const std::vector<int> &devices, double weights) {
+  double seconds = 0;
+  int each = 1;
+  for (const PipeDreamLevel &level : levels) {
+    std::map<int, std::set<int>> machines; // of every component
+    for (int d : devices)
+      machines[d / each / level.machines].insert(d / each);
+    double most = 0;
+    for (const auto &[component, some] : machines)
+      most = std::max(most, static_cast<double>(some.size()));
+    seconds += 4 * (most - 1) * weights / (level.bandwidth * most);
+    each *= level.machines;
+  }
+  return seconds;
+}
+
+double straddlingSeconds(const Sums &sums, const std::vector<int> &where,
+                         const std::vector<std::vector<int>> &nodes,
+                         const std::vector<PipeDreamLevel> &levels,
+                         const PipeDreamPlan &plan) {
+  double worst = 0;
+  for (size_t s = 0; s < nodes.size(); ++s) {
+    const auto &devices = plan.stages[s].devices;
+    worst = std::max(
+        worst, (sums.seconds(nodes[s]) +
+                exchangeSeconds(levels, devices, sums.weights(nodes[s]))) /
+                   plan.stages[s].replicas);
+    if (s > 0)
+      worst = std::max(
+          worst, boundarySeconds(levels, plan.stages[s - 1].devices, devices,
+                                 sums.crossing(where, static_cast<int>(s))));
   }
   return worst;
 }
@@ -139,34 +160,56 @@ double levelSeconds(const std::vector<LevelStage> &stages, double bandwidth,
   return worst;
 }
 
-double nestedSeconds(const Sums &sums, const std::vector<int> &where,
-                     const std::vector<std::vector<int>> &nodes,
-                     const std::vector<PipeDreamLevel> &levels,
-                     const PipeDreamPlan &plan) {
-  std::vector<LevelStage> outer;
-  int stage = 0, total = static_cast<int>(nodes.size());
-  for (const auto &group : plan.outer) {
-    std::vector<LevelStage> inner;
-    int machines = 0;
-    double weights = 0, entering = sums.crossing(where, stage);
-    for (size_t i = 0; i < group.inner.size(); ++i, ++stage) {
-      const auto &list = nodes[static_cast<size_t>(stage)];
-      inner.push_back({sums.seconds(list), sums.weights(list),
-                       sums.crossing(where, stage),
-                       sums.crossing(where, stage + 1), group.inner[i].replicas,
-                       i == 0, stage + 1 == total});
-      machines += group.inner[i].replicas;
-      weights += sums.weights(list);
-    }
-    expect(machines <= levels[0].machines, "a server has too few devices");
-    outer.push_back({levelSeconds(inner, levels[0].bandwidth, 1), weights,
-                     entering, sums.crossing(where, stage), group.machines,
-                     outer.empty(), stage == total});
+/// What one component of a level takes for the plan's stages from `stage` on,
+/// which moves behind them; their weights are added up.
+struct Nested {
+  const Sums &sums;
+  const std::vector<int> &where;
+  const std::vector<std::vector<int>> &nodes;
+  const std::vector<PipeDreamLevel> &levels;
+  const PipeDreamPlan &plan;
+  int stage = 0;
+
+  /// So many devices in each of as many components of the innermost level.
+  void expectReplicas(int copies, int machines) const {
+    expect(stage < static_cast<int>(nodes.size()), "there are more stages");
+    std::map<int, int> found;
+    for (int d : plan.stages[static_cast<size_t>(stage)].devices)
+      ++found[d / levels[0].machines];
+    expect(static_cast<int>(found.size()) == copies, "replicas are elsewhere");
+    for (auto [component, count] : found)
+      expect(count == machines, "replicas are not alike");
   }
-  if (levels.size() == 1)
-    return outer[0].compute;
-  return levelSeconds(outer, levels[1].bandwidth, levels[0].machines);
-}
+
+  double seconds(size_t level, const std::vector<PipeDreamGroup> &groups,
+                 int copies, double &weights) {
+    std::vector<LevelStage> row;
+    int machines = 0;
+    for (const PipeDreamGroup &group : groups) {
+      LevelStage s{
+          0,           0,    sums.crossing(where, stage), 0, group.machines,
+          row.empty(), false};
+      if (level > 0) {
+        expect(!group.within.empty(), "a machine has no stages");
+        s.compute = seconds(level - 1, group.within, copies * group.machines,
+                            s.weights);
+      } else {
+        expectReplicas(copies, group.machines);
+        const auto &list = nodes[static_cast<size_t>(stage++)];
+        s.compute = sums.seconds(list), s.weights = sums.weights(list);
+      }
+      s.cutOut = sums.crossing(where, stage);
+      s.last = stage == static_cast<int>(nodes.size());
+      machines += group.machines;
+      weights += s.weights;
+      row.push_back(s);
+    }
+    expect(machines <= levels[level].machines,
+           "a component has too few machines");
+    return levelSeconds(row, levels[level].bandwidth,
+                        level == 0 ? 1 : levels[level - 1].machines);
+  }
+};
 
 } // namespace
 
@@ -201,8 +244,14 @@ double verifyPipeDream(const PipeDreamProfile &profile, const CutStates &states,
     expect(bytes * inFlight <= limit, "memory is exceeded");
   }
   Sums sums{profile};
-  double found = straddles ? straddlingSeconds(sums, where, nodes, levels, plan)
-                           : nestedSeconds(sums, where, nodes, levels, plan);
+  if (straddles)
+    return expectNoMore(straddlingSeconds(sums, where, nodes, levels, plan),
+                        plan.seconds);
+  Nested nested{sums, where, nodes, levels, plan};
+  double weights = 0;
+  double found = nested.seconds(levels.size() - 1, plan.groups, 1, weights);
+  expect(nested.stage == static_cast<int>(nodes.size()),
+         "stages are left over");
   return expectNoMore(found, plan.seconds);
 }
 

@@ -240,32 +240,47 @@ static void expectCountable(const plan::PlanRequest &request) {
                                       "count");
 }
 
-Partition partitionByStep(const PartitionOptions &options, GraphFormat format) {
-  ConvertedGraph converted = convertGraph(options, format);
-  int servers = std::max(1, options.servers);
-  int each = options.devices > 0 ? options.devices : converted.devices;
-  if (each < 1)
-    throw Failure(Exit::Usage,
-                  "this graph names no devices; give --devices NxM");
-  expectPlannable(static_cast<int64_t>(servers) * each, format);
-  double inter =
-      options.interBandwidth > 0 ? options.interBandwidth : converted.bandwidth;
-  double intra = options.intraBandwidth > 0 ? options.intraBandwidth : inter;
-  if (inter <= 0)
+/// At least servers of devices; those of a single level are one server's.
+static std::vector<plan::Level> levelsFor(const PartitionOptions &options,
+                                          const ConvertedGraph &graph) {
+  std::vector<int> machines = options.devices;
+  if (machines.empty())
+    machines = {graph.devices};
+  if (machines.size() == 1)
+    machines.insert(machines.begin(), 1);
+  std::vector<double> bandwidths = bandwidthsOf(options, machines.size());
+  if (bandwidths.empty())
+    bandwidths.assign(machines.size(), graph.bandwidth);
+  if (bandwidths[0] <= 0)
     throw Failure(
         Exit::Usage,
         "this graph names no bandwidth; give --bandwidth INTER,INTRA");
+  std::vector<plan::Level> levels;
+  for (size_t l = 0; l < machines.size(); ++l)
+    levels.push_back({l + 1 == machines.size() ? "gpu" : "server", machines[l],
+                      bandwidths[l], 0});
+  return levels;
+}
+
+Partition partitionByStep(const PartitionOptions &options, GraphFormat format) {
+  ConvertedGraph converted = convertGraph(options, format);
+  const int64_t devices =
+      options.devices.empty() ? converted.devices : devicesOf(options);
+  if (devices < 1)
+    throw Failure(Exit::Usage,
+                  "this graph names no devices; give --devices NxM");
+  expectPlannable(devices, format);
   plan::PlanRequest request;
   request.graph = std::move(converted.graph);
   request.topology.device = plan::deviceModel("a100-80g");
-  request.topology.levels = {{"server", servers, inter, 0},
-                             {"gpu", each, intra, 0}};
+  request.topology.levels = levelsFor(options, converted);
   request.strategy =
       plan::strategyFacts(options.strategy.empty() ? "1f1b" : options.strategy);
   request.microbatches = options.microbatches > 0        ? options.microbatches
                          : !request.strategy.synchronous ? 1
-                         : converted.microbatches > 0 ? converted.microbatches
-                                                      : 4 * servers * each;
+                         : converted.microbatches > 0
+                             ? converted.microbatches
+                             : static_cast<int>(4 * devices);
   double memory =
       options.memoryLimit > 0 ? options.memoryLimit : converted.memory;
   request.memoryLimit = memory > 0 && memory < mostBytesOfGraph
@@ -286,7 +301,8 @@ Partition partitionByStep(const PartitionOptions &options, GraphFormat format) {
   for (const plan::CostNode &node : request.graph.nodes)
     work += node.forwardSeconds + node.backwardInputSeconds +
             node.backwardWeightSeconds;
-  result.bound = work * request.microbatches / (servers * each) * 1000;
+  result.bound =
+      work * request.microbatches / static_cast<double>(devices) * 1000;
   result.states = request.graph.nodes.size() + 1;
   for (const plan::StagePlan &from : plan.stages) {
     PartitionStage stage;

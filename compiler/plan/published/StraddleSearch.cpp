@@ -13,21 +13,16 @@ namespace {
 
 constexpr double inf = std::numeric_limits<double>::infinity();
 
-/// How many servers a run of devices touches, and the most of it in one server.
-struct Span {
-  int servers = 1, most = 1;
-};
-Span spanOf(int first, int replicas, int each) {
-  int last = first + replicas - 1;
-  Span span;
-  span.servers = last / each - first / each + 1;
-  if (span.servers == 1)
-    span.most = replicas;
-  else if (span.servers > 2)
-    span.most = each;
-  else
-    span.most = std::max(each - first % each, last % each + 1);
-  return span;
+/// The most machines of `each` devices that a run of devices touches in one
+/// component of so many of them.
+int mostInOne(int first, int replicas, int each, int machines) {
+  const int begin = first / each, last = (first + replicas - 1) / each;
+  const int components = last / machines - begin / machines + 1;
+  if (components == 1)
+    return last - begin + 1;
+  if (components > 2)
+    return machines;
+  return std::max(machines - begin % machines, last % machines + 1);
 }
 
 /// Share of all minibatches that the busiest server's card carries over a
@@ -60,40 +55,45 @@ double busiestCard(int border, int a, int b, int each) {
 
 } // namespace
 
-double straddlingStage(const PipeDreamLevel &inner, const PipeDreamLevel &outer,
-                       int first, int replicas, double compute,
-                       double weights) {
-  Span span = spanOf(first, replicas, inner.machines);
-  double reduce =
-      4 * (span.most - 1) * weights / (inner.bandwidth * span.most) +
-      4 * (span.servers - 1) * weights / (outer.bandwidth * span.servers);
+double straddlingStage(const std::vector<PipeDreamLevel> &levels, int first,
+                       int replicas, double compute, double weights) {
+  double reduce = 0;
+  int each = 1;
+  for (const PipeDreamLevel &level : levels) {
+    const int most = mostInOne(first, replicas, each, level.machines);
+    reduce += 4 * (most - 1) * weights / (level.bandwidth * most);
+    each *= level.machines;
+  }
   return (compute + reduce) / replicas;
 }
 
-double straddlingBoundary(const PipeDreamLevel &inner,
-                          const PipeDreamLevel &outer, int border, int a, int b,
-                          double bytes) {
-  double own = 2 * bytes / (inner.bandwidth * std::min(a, b));
-  double card =
-      2 * bytes * busiestCard(border, a, b, inner.machines) / outer.bandwidth;
-  return std::max(own, card);
+double straddlingBoundary(const std::vector<PipeDreamLevel> &levels, int border,
+                          int a, int b, double bytes) {
+  double seconds = 2 * bytes / (levels[0].bandwidth * std::min(a, b));
+  int each = 1;
+  for (size_t l = 1; l < levels.size(); ++l) {
+    each *= levels[l - 1].machines;
+    seconds = std::max(seconds, 2 * bytes * busiestCard(border, a, b, each) /
+                                    levels[l].bandwidth);
+  }
+  return seconds;
 }
 
-double straddlingSeconds(const CutStates &states, const PipeDreamLevel &inner,
-                         const PipeDreamLevel &outer,
+double straddlingSeconds(const CutStates &states,
+                         const std::vector<PipeDreamLevel> &levels,
                          const PipeDreamPlan &plan) {
   double seconds = 0;
   int first = 0, before = 0;
   for (const PipeDreamStage &stage : plan.stages) {
     seconds =
-        std::max(seconds, straddlingStage(inner, outer, first, stage.replicas,
+        std::max(seconds, straddlingStage(levels, first, stage.replicas,
                                           states.seconds[stage.after] -
                                               states.seconds[stage.before],
                                           states.weights[stage.after] -
                                               states.weights[stage.before]));
     if (before > 0)
-      seconds = std::max(seconds, straddlingBoundary(inner, outer, first,
-                                                     before, stage.replicas,
+      seconds = std::max(seconds, straddlingBoundary(levels, first, before,
+                                                     stage.replicas,
                                                      states.cut[stage.before]));
     first += before = stage.replicas;
   }
@@ -104,13 +104,13 @@ namespace {
 
 class Search {
 public:
-  Search(const CutStates &states, const PipeDreamLevel &inner,
-         const PipeDreamLevel &outer, int devices, double incumbent,
-         double limit)
-      : states(states), inner(inner), outer(outer), devices(devices),
+  Search(const CutStates &states, const std::vector<PipeDreamLevel> &levels,
+         int devices, double incumbent, double limit)
+      : states(states), levels(levels),
+        period(devicesBelow(levels, levels.size() - 1)), devices(devices),
         cap(incumbent), limit(limit), value(states.size() * width(), inf),
         origin(states.size() * width()),
-        boundaryPerByte(static_cast<size_t>(inner.machines) * width(), -1),
+        boundaryPerByte(static_cast<size_t>(period) * width(), -1),
         reducePerByte(width(), 0) {}
 
   PipeDreamPlan run();
@@ -128,13 +128,14 @@ private:
   size_t index(size_t state, int used, int last) const {
     return state * width() + static_cast<size_t>(used * (devices + 1) + last);
   }
-  /// Moving everything by whole servers changes nothing.
+  /// Moving everything by whole machines of the outermost level changes
+  /// nothing.
   double perByte(int border, int a, int b) {
-    const auto place = static_cast<size_t>(border % inner.machines);
+    const auto place = static_cast<size_t>(border % period);
     double &known = boundaryPerByte[place * width() +
                                     static_cast<size_t>(a * (devices + 1) + b)];
     if (known < 0)
-      known = straddlingBoundary(inner, outer, border, a, b, 1.0);
+      known = straddlingBoundary(levels, border, a, b, 1.0);
     return known;
   }
   void expand(size_t k);
@@ -142,7 +143,8 @@ private:
              uint16_t replicasBefore);
 
   const CutStates &states;
-  const PipeDreamLevel inner, outer;
+  const std::vector<PipeDreamLevel> &levels;
+  const int period; ///< devices of one machine of the outermost level
   const int devices;
   double cap;
   const double limit; ///< of bytes; devices that stay idle count as in use
@@ -208,7 +210,7 @@ PipeDreamPlan Search::run() {
   for (int used = 0; used < devices; ++used)
     for (int next = 1; used + next <= devices; ++next)
       reducePerByte[static_cast<size_t>(used * (devices + 1) + next)] =
-          straddlingStage(inner, outer, used, next, 0, 1.0) * next;
+          straddlingStage(levels, used, next, 0, 1.0) * next;
   for (size_t k = 0; k + 1 < states.size(); ++k)
     expand(k);
   size_t state = states.size() - 1;
@@ -239,16 +241,15 @@ PipeDreamPlan Search::run() {
 } // namespace
 
 PipeDreamPlan searchStraddling(const CutStates &states,
-                               const PipeDreamLevel &inner,
-                               const PipeDreamLevel &outer, double incumbent,
-                               double limit) {
-  const int all = inner.machines * outer.machines;
+                               const std::vector<PipeDreamLevel> &levels,
+                               double incumbent, double limit) {
+  const int all = devicesBelow(levels, levels.size());
   if (limit <= 0)
-    return Search(states, inner, outer, all, incumbent, 0).run();
+    return Search(states, levels, all, incumbent, 0).run();
   PipeDreamPlan best;
   for (int devices = all; devices > 0; --devices) {
     PipeDreamPlan plan =
-        Search(states, inner, outer, devices, incumbent, limit).run();
+        Search(states, levels, devices, incumbent, limit).run();
     if (plan.seconds < best.seconds) {
       incumbent = plan.seconds;
       best = std::move(plan);

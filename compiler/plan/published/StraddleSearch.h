@@ -8,9 +8,11 @@
 //    (C + 4(g-1)W/(b_intra g) + 4(s-1)W/(b_inter s)) / r
 //    (on whole servers this is PipeDream's two-level data parallelism);
 //  - over a cut of a bytes each replica moves 2a per minibatch it handles over
-//  its
-//    own link; the minibatches whose two replicas live in different servers
+//    its own link; the minibatches whose two replicas live in different servers
 //    move them over both servers' cards, one card a server.
+// Of more levels every one adds its exchange, of the most machines that the
+// stage has in one of its components, and its cards: one for each machine,
+// which carries the minibatches with one of their replicas in it.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -19,26 +21,24 @@
 
 namespace pipec::published {
 
-/// Best plan with stages on any consecutive devices of `servers` x `each`, all
-/// devices used. Nothing (seconds = inf) when no plan is below `incumbent`.
+/// Best plan with stages on any consecutive devices, all devices used. Nothing
+/// (seconds = inf) when no plan is below `incumbent`.
 PipeDreamPlan searchStraddling(const CutStates &states,
-                               const PipeDreamLevel &inner,
-                               const PipeDreamLevel &outer, double incumbent,
-                               double limit = 0);
+                               const std::vector<PipeDreamLevel> &levels,
+                               double incumbent, double limit = 0);
 
 /// Seconds of one boundary of `bytes`: replicas a on the devices up to
 /// `border`, b from there on.
-double straddlingBoundary(const PipeDreamLevel &inner,
-                          const PipeDreamLevel &outer, int border, int a, int b,
-                          double bytes);
+double straddlingBoundary(const std::vector<PipeDreamLevel> &levels, int border,
+                          int a, int b, double bytes);
 
 /// Seconds of a stage on devices [first, first + replicas).
-double straddlingStage(const PipeDreamLevel &inner, const PipeDreamLevel &outer,
-                       int first, int replicas, double compute, double weights);
+double straddlingStage(const std::vector<PipeDreamLevel> &levels, int first,
+                       int replicas, double compute, double weights);
 
 /// Seconds of a plan with stages on any consecutive devices.
-double straddlingSeconds(const CutStates &states, const PipeDreamLevel &inner,
-                         const PipeDreamLevel &outer,
+double straddlingSeconds(const CutStates &states,
+                         const std::vector<PipeDreamLevel> &levels,
                          const PipeDreamPlan &plan);
 
 } // namespace pipec::published

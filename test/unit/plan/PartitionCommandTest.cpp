@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <set>
 #include <sstream>
 
 using namespace pipec;
@@ -165,6 +166,90 @@ TEST_F(PartitionCommand, StraddlingIsNeverSlower) {
               .get<double>();
     EXPECT_LE(objective[true], objective[false]) << graph;
   }
+}
+
+/// Any number of levels, outermost first, under each objective.
+TEST_F(PartitionCommand, LevelsOfAnyNumber) {
+  auto partition = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {path("vgg.txt"), "--format", "json"});
+    const std::string out = run(words);
+    EXPECT_EQ(code, 0) << out;
+    return json::parse(out);
+  };
+  const std::vector<std::string> cluster{"--devices", "2x3x2", "--bandwidth",
+                                         "1e6,1e7,1e8"};
+  auto with = [&](const std::vector<std::string> &more) {
+    std::vector<std::string> words = cluster;
+    words.insert(words.end(), more.begin(), more.end());
+    return partition(words);
+  };
+  const json off = with({}), on = with({"--straddle", "on"});
+  // 24 ms and 900,300 bytes over 2, 3 and 2 machines; the first exchange of a
+  // level is divided by the machines of the one below.
+  const double w = 900300;
+  double seconds = (0.024 + 4 * w / (1e8 * 2)) / 2;
+  seconds = (seconds + 4 * 2 * w / (1e7 * 3) / 2) / 3;
+  seconds = (seconds + 4 * w / (1e6 * 2) / 3) / 2;
+  EXPECT_NEAR(off["data_parallel"].get<double>(), seconds * 1e3, 1e-9);
+  EXPECT_LE(on["objective"].get<double>(), off["objective"].get<double>());
+  EXPECT_TRUE(off["exact"].get<bool>());
+  for (const json &plan : {off, on, with({"--memory-limit", "2MB"}),
+                           with({"--objective", "step"})}) {
+    std::set<int> used;
+    for (const json &stage : plan["stages"])
+      for (const json &device : stage["devices"])
+        EXPECT_TRUE(used.insert(device.get<int>()).second);
+    EXPECT_LT(*used.rbegin(), 12);
+    EXPECT_GT(used.size(), 1u);
+  }
+  // One bandwidth is that of all levels; outer levels of one machine and inner
+  // ones say nothing.
+  auto same = [&](std::vector<std::string> a, std::vector<std::string> b) {
+    for (const char *straddle : {"off", "on"}) {
+      for (auto *words : {&a, &b})
+        words->insert(words->end(), {"--straddle", straddle});
+      EXPECT_EQ(partition(a)["stages"], partition(b)["stages"]);
+      a.resize(4), b.resize(4);
+    }
+  };
+  same({"--devices", "2x2x2", "--bandwidth", "1e7"},
+       {"--devices", "2x2x2", "--bandwidth", "1e7,1e7,1e7"});
+  same({"--devices", "1x2x4x1", "--bandwidth", "1,1e6,1e7,1"},
+       {"--devices", "2x4", "--bandwidth", "1e6,1e7"});
+  // One in between makes the level above divide by one.
+  const json between =
+      partition({"--devices", "2x1x2", "--bandwidth", "1e6,1e9,1e8"});
+  seconds = ((0.024 + 4 * w / (1e8 * 2)) / 2 + 4 * w / (1e6 * 2)) / 2;
+  EXPECT_NEAR(between["data_parallel"].get<double>(), seconds * 1e3, 1e-9);
+}
+
+TEST_F(PartitionCommand, BandwidthsAreAsManyAsLevels) {
+  auto expect = [&](const std::string &devices, const std::string &bandwidth,
+                    const std::string &part) {
+    for (const char *objective : {"pipedream", "step"}) {
+      const std::string message =
+          run({path("vgg.txt"), "--devices", devices, "--bandwidth", bandwidth,
+               "--objective", objective});
+      EXPECT_EQ(code, 64) << message;
+      EXPECT_NE(message.find(part), std::string::npos) << message;
+    }
+  };
+  expect("2x2x2", "1e9,1e9",
+         "--bandwidth has 2 values; give one for each of the levels of "
+         "--devices 2x2x2, outermost first, or one for all");
+  expect("2x2", "1e9,1e9,1e9", "--bandwidth has 3 values");
+  expect("4", "1e9,1e9,1e9", "of the levels of --devices 4");
+  expect("2xx2", "1e9", "--devices: '' is not a whole number");
+  expect("2x2x", "1e9", "--devices: '' is not a whole number");
+  expect("2x2", "1e9,", "--bandwidth : '' is not a number above 0");
+  // A graph that names its devices has one level of them.
+  run({path("place.json"), "--objective", "step", "--bandwidth", "1e9,1e9"});
+  EXPECT_EQ(code, 0);
+  EXPECT_NE(run({path("place.json"), "--objective", "step", "--bandwidth",
+                 "1e9,1e9,1e9"})
+                .find("give one for each of one level of devices"),
+            std::string::npos);
+  EXPECT_EQ(code, 64);
 }
 
 TEST_F(PartitionCommand, SameInputSameBytes) {

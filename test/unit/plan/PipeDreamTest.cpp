@@ -131,61 +131,56 @@ struct Brute {
     }
     return value;
   }
+  /// The levels' recursion, one in the other: a component of `level` from i to
+  /// j, there in so many copies before so many devices.
+  double component(const std::vector<PipeDreamLevel> &levels, size_t level,
+                   int machines, unsigned i, unsigned j, int copies, int after,
+                   double limit) const {
+    int each = 1;
+    for (size_t l = 0; l < level; ++l)
+      each *= levels[l].machines;
+    auto compute = [&](unsigned k, unsigned e, int before, int used) {
+      const int behind = after + copies * (machines - before - used) * each;
+      if (level > 0)
+        return component(levels, level - 1, levels[level - 1].machines, k, e,
+                         copies * used, behind, limit);
+      const double flight =
+          std::ceil(double(behind + copies * used) / (copies * used));
+      return limit <= 0 || kept(e & ~k) * flight <= limit ? seconds(e & ~k)
+                                                          : inf;
+    };
+    return best(i, j, machines, levels[level].bandwidth,
+                level == 0 ? 1 : levels[level - 1].machines, compute);
+  }
   double nested(const std::vector<PipeDreamLevel> &levels) const {
-    auto work = [&](unsigned i, unsigned j, int, int) {
-      return seconds(j & ~i);
-    };
-    if (levels.size() == 1)
-      return best(0, all(), levels[0].machines, levels[0].bandwidth, 1, work);
-    auto inner = [&](unsigned i, unsigned j, int, int) {
-      return best(i, j, levels[0].machines, levels[0].bandwidth, 1, work);
-    };
-    return best(0, all(), levels[1].machines, levels[1].bandwidth,
-                levels[0].machines, inner);
+    return component(levels, levels.size() - 1, levels.back().machines, 0,
+                     all(), 1, 0, 0);
   }
   /// The same of plans whose stages keep at most `limit` bytes, over all
-  /// numbers of servers (or devices, of one level).
+  /// numbers of machines of the outermost level.
   double nestedWithin(const std::vector<PipeDreamLevel> &levels,
                       double limit) const {
     double value = inf;
-    const PipeDreamLevel &in = levels[0], &out = levels.back();
-    for (int total = 1; total <= out.machines; ++total) {
-      // Of the inner row after `after` devices, `copies` times.
-      auto work = [&](int row, int copies, int after) {
-        return [&, row, copies, after](unsigned i, unsigned j, int before,
-                                       int used) {
-          double flight = std::ceil(double(after + copies * (row - before)) /
-                                    (copies * used));
-          return kept(j & ~i) * flight <= limit ? seconds(j & ~i) : inf;
-        };
-      };
-      auto inner = [&](unsigned i, unsigned j, int before, int used) {
-        int after = (total - before - used) * in.machines;
-        return best(i, j, in.machines, in.bandwidth, 1,
-                    work(in.machines, used, after));
-      };
-      value = std::min(
-          value,
-          levels.size() == 1
-              ? best(0, all(), total, in.bandwidth, 1, work(total, 1, 0))
-              : best(0, all(), total, out.bandwidth, in.machines, inner));
-    }
+    for (int total = 1; total <= levels.back().machines; ++total)
+      value = std::min(value, component(levels, levels.size() - 1, total, 0,
+                                        all(), 1, 0, limit));
     return value;
   }
 };
 
 /// Best over all sequences of stages on consecutive devices, over the cuts that
 /// the search may use.
-double straddlingBrute(const CutStates &states, const PipeDreamLevel &inner,
-                       const PipeDreamLevel &outer, int total = 0,
+double straddlingBrute(const CutStates &states,
+                       const std::vector<PipeDreamLevel> &levels, int total = 0,
                        double limit = 0) {
   double value = inf;
+  const int all = devicesBelow(levels, levels.size());
   if (limit > 0 && total == 0) {
-    for (int t = 1; t <= inner.machines * outer.machines; ++t)
-      value = std::min(value, straddlingBrute(states, inner, outer, t, limit));
+    for (int t = 1; t <= all; ++t)
+      value = std::min(value, straddlingBrute(states, levels, t, limit));
     return value;
   }
-  total = total ? total : inner.machines * outer.machines;
+  total = total ? total : all;
   std::function<void(size_t, int, int, double)> go = [&](size_t from, int used,
                                                          int last,
                                                          double worst) {
@@ -202,12 +197,12 @@ double straddlingBrute(const CutStates &states, const PipeDreamLevel &inner,
         if (limit > 0 && stageBytes(states, from, to, total - used, r) > limit)
           continue;
         double t = std::max(
-            worst, straddlingStage(inner, outer, used, r,
+            worst, straddlingStage(levels, used, r,
                                    states.seconds[to] - states.seconds[from],
                                    states.weights[to] - states.weights[from]));
         if (last > 0)
-          t = std::max(t, straddlingBoundary(inner, outer, used, last, r,
-                                             states.cut[from]));
+          t = std::max(
+              t, straddlingBoundary(levels, used, last, r, states.cut[from]));
         go(to, used + r, r, t);
       }
     }
@@ -227,6 +222,16 @@ PipeDreamProfile randomChain(Random &random, int nodes) {
           "\tn" + std::to_string(v - 1) + " -- n" + std::to_string(v) + "\n";
   }
   return parsePipeDreamProfile(text + edges, "chain");
+}
+
+/// One to four levels of few machines, innermost first.
+std::vector<PipeDreamLevel> randomLevels(Random &random, int depth) {
+  std::vector<PipeDreamLevel> levels;
+  for (int l = 0; l < depth; ++l)
+    levels.push_back(
+        {depth < 3 ? random.between(2, 3) : random.between(l == 1 ? 1 : 2, 2),
+         random.real(1e7, 1e9)});
+  return levels;
 }
 
 } // namespace
@@ -298,18 +303,22 @@ TEST(PipeDreamProfile, ErrorsNameTheLine) {
 }
 
 /// All closed sets, and no optimum lost by merging free nodes: the search
-/// equals plain recursion over the formulas on random graphs, one level and
-/// two.
+/// equals plain recursion over the formulas on random graphs, of one level to
+/// four.
 TEST(PipeDreamSearch, EqualsBruteForce) {
   Random random(21);
-  int replicated = 0, merged = 0;
+  int replicated = 0, merged = 0, deep = 0;
   for (int round = 0; round < rounds(800); ++round) {
-    PipeDreamProfile profile = randomProfile(random, random.between(1, 7));
+    const int depth = 1 + round % 4;
+    PipeDreamProfile profile =
+        randomProfile(random, random.between(1, depth < 3 ? 7 : 5));
     std::vector<PipeDreamLevel> levels{
         {random.between(1, 4), random.real(1e7, 1e9)}};
-    if (round % 2)
+    if (depth == 2)
       levels = {{random.between(2, 3), random.real(1e8, 1e9)},
                 {random.between(2, 3), random.real(1e7, 3e8)}};
+    else if (depth > 2)
+      levels = randomLevels(random, depth);
     CutStates states = cutStates(profile, 1000);
     ASSERT_TRUE(states.complete);
     merged += states.groups.size() < profile.nodes.size();
@@ -320,7 +329,11 @@ TEST(PipeDreamSearch, EqualsBruteForce) {
     EXPECT_NEAR(own, want, 1e-9 * want) << round;
     for (const auto &s : plan.stages)
       replicated += s.replicas > 1;
+    for (const auto &group : plan.groups)
+      deep += depth > 2 && plan.groups.size() > 1 && group.within.size() > 1;
+    EXPECT_NEAR(planSeconds(states, levels, plan), want, 1e-9 * want) << round;
   }
+  EXPECT_GT(deep, 10);
   EXPECT_GT(replicated, 100);
   EXPECT_GT(merged, 100);
 }
@@ -330,11 +343,15 @@ TEST(PipeDreamSearch, EqualsBruteForceUnderALimit) {
   Random random(23);
   int slower = 0, none = 0;
   for (int round = 0; round < rounds(400); ++round) {
-    PipeDreamProfile profile = randomProfile(random, random.between(2, 6));
+    const int depth = 1 + round % 4;
+    PipeDreamProfile profile =
+        randomProfile(random, random.between(2, depth < 3 ? 6 : 5));
     std::vector<PipeDreamLevel> levels{
         {random.between(1, 4), random.real(1e7, 1e9)}};
-    if (round % 2)
+    if (depth == 2)
       levels = {{2, random.real(1e8, 1e9)}, {2, random.real(1e7, 3e8)}};
+    else if (depth > 2)
+      levels = randomLevels(random, depth);
     CutStates states = cutStates(profile, 1000, true);
     ASSERT_TRUE(states.complete);
     const double limit =
@@ -466,20 +483,22 @@ TEST(PipeDreamSearch, LeastBytesAreTheLeastThatFits) {
   }
 }
 
-/// Of two levels what a plan keeps at least fits, and a thousandth less does
-/// not; with replicas across servers to the byte. The plans are priced as
-/// found.
+/// Of several levels what a plan keeps at least fits, and a thousandth less
+/// does not.
 TEST(PipeDreamSearch, LeastPlansOfServersFit) {
   Random random(27);
   int servers = 0;
   for (int round = 0; round < rounds(200); ++round) {
-    PipeDreamProfile profile = randomProfile(random, random.between(2, 7));
+    const int depth = 2 + round % 3;
+    PipeDreamProfile profile =
+        randomProfile(random, random.between(2, depth < 3 ? 7 : 5));
     std::vector<PipeDreamLevel> levels{
         {random.between(2, 3), random.real(1e8, 1e9)},
         {random.between(2, 3), random.real(1e7, 3e8)}};
+    if (depth > 2)
+      levels = randomLevels(random, depth);
     CutStates states = cutStates(profile, 1000, true);
-    PipeDreamPlan plan =
-        leastPlan(states, levels[1].machines, levels[0].machines);
+    PipeDreamPlan plan = leastPlan(states, levels);
     const double least = mostBytes(states, plan);
     if (least < 2000)
       continue;
@@ -490,16 +509,15 @@ TEST(PipeDreamSearch, LeastPlansOfServersFit) {
     plan.seconds = planSeconds(states, levels, plan);
     EXPECT_NEAR(verifyPipeDream(profile, states, levels, plan, false, least),
                 plan.seconds, 1e-9 * plan.seconds);
-    servers += plan.outer.size() > 1;
+    servers += plan.groups.size() > 1;
 
-    plan = leastPlan(states, levels[0].machines * levels[1].machines);
+    plan = leastPlan(states, devicesBelow(levels, levels.size()));
     const double any = mostBytes(states, plan);
     EXPECT_LE(any, least);
-    plan.seconds = straddlingSeconds(states, levels[0], levels[1], plan);
+    plan.seconds = straddlingSeconds(states, levels, plan);
     verifyPipeDream(profile, states, levels, plan, true, any);
     const double cap = plan.seconds + 1e-9;
-    EXPECT_LE(searchStraddling(states, levels[0], levels[1], cap, any).seconds,
-              cap);
+    EXPECT_LE(searchStraddling(states, levels, cap, any).seconds, cap);
   }
   EXPECT_GT(servers, 10);
 }
@@ -508,24 +526,30 @@ TEST(StraddleSearch, EqualsBruteForce) {
   Random random(22);
   int below = 0;
   for (int round = 0; round < rounds(500); ++round) {
-    PipeDreamProfile profile = randomProfile(random, random.between(2, 6));
-    PipeDreamLevel inner{random.between(2, 3), random.real(1e8, 1e9)};
-    PipeDreamLevel outer{2, random.real(1e7, 1e8)};
+    const bool isDeep = round % 3 == 2;
+    PipeDreamProfile profile =
+        randomProfile(random, random.between(2, isDeep ? 5 : 6));
+    std::vector<PipeDreamLevel> levels{
+        {random.between(2, 3), random.real(1e8, 1e9)},
+        {2, random.real(1e7, 1e8)}};
+    if (isDeep)
+      levels = randomLevels(random, 3);
     CutStates states = cutStates(profile, 1000);
-    PipeDreamPlan plan = searchStraddling(states, inner, outer, inf);
-    double want = straddlingBrute(states, inner, outer);
+    PipeDreamPlan plan = searchStraddling(states, levels, inf);
+    double want = straddlingBrute(states, levels);
     ASSERT_NEAR(plan.seconds, want, 1e-9 * want) << round;
-    verifyPipeDream(profile, states, {inner, outer}, plan, true);
+    double own = verifyPipeDream(profile, states, levels, plan, true);
+    EXPECT_NEAR(own, want, 1e-9 * want) << round;
     double limit = states.kept.back() * random.real(0.3, 1);
-    PipeDreamPlan fitting = searchStraddling(states, inner, outer, inf, limit);
-    double least = straddlingBrute(states, inner, outer, 0, limit);
+    PipeDreamPlan fitting = searchStraddling(states, levels, inf, limit);
+    double least = straddlingBrute(states, levels, 0, limit);
     if (std::isfinite(least))
       EXPECT_NEAR(fitting.seconds, least, 1e-9 * least) << round;
     else
       EXPECT_FALSE(std::isfinite(fitting.seconds)) << round;
-    PipeDreamPlan published = searchPipeDream(states, {inner, outer});
+    PipeDreamPlan published = searchPipeDream(states, levels);
     double bounded =
-        searchStraddling(states, inner, outer, published.seconds).seconds;
+        searchStraddling(states, levels, published.seconds).seconds;
     if (want < published.seconds * (1 - 1e-9)) {
       EXPECT_NEAR(bounded, want, 1e-9 * want) << round;
       ++below;
@@ -554,7 +578,7 @@ TEST(StraddleSearch, BordersCarryWhatMinibatchesMove) {
       busiest = std::max(busiest, minibatches);
     // Links inside servers take no time here.
     const PipeDreamLevel inner{each, 1e30}, outer{10, 1e3};
-    ASSERT_NEAR(straddlingBoundary(inner, outer, border, a, b, 500),
+    ASSERT_NEAR(straddlingBoundary({inner, outer}, border, a, b, 500),
                 1.0 * busiest / (a * b), 1e-12)
         << round;
   }
@@ -566,7 +590,7 @@ TEST(StraddleSearch, PricesWholeServersAsPublished) {
       parsePipeDreamProfile(line("a", "Linear", 90, 1e6, 5e6), "one");
   PipeDreamLevel inner{4, 1e9}, outer{3, 2e8};
   CutStates states = cutStates(profile, 10);
-  EXPECT_NEAR(straddlingStage(inner, outer, 0, 12, 0.09, 5e6),
+  EXPECT_NEAR(straddlingStage({inner, outer}, 0, 12, 0.09, 5e6),
               dataParallelSeconds(states, {inner, outer}), 1e-15);
 }
 

@@ -57,6 +57,19 @@ TEST(Planners, EachPlansALargeGraph) {
   }
 }
 
+/// Clusters of more than two levels, a level of one among them.
+TEST(Planners, EachPlansClustersOfManyLevels) {
+  Random random(53);
+  PlanRequest r = randomRequest(random, false);
+  r.topology = twoServers(2, 1e7, 1e9);
+  r.topology.levels.insert(r.topology.levels.begin() + 1, {"box", 2, 1e8, 0});
+  r.topology.levels.insert(r.topology.levels.begin() + 1, {"row", 1, 1e8, 0});
+  for (const PlannerRow &row : planners()) {
+    r.planner = row.name;
+    EXPECT_NO_THROW(verifyPlan(r, makePlan(r))) << row.name;
+  }
+}
+
 /// Every planner gives a plan that holds (makePlan verifies it), uses devices
 /// that exist, and is never predicted faster than ours.
 TEST(Planners, EachGivesAPlanAndOursIsFastest) {
