@@ -87,6 +87,13 @@ std::vector<Shape2D> candidateShapes(const PlanRequest &request,
   if (replicate && devices > 1 && unequal)
     for (Shape2D &shape : unequalShapes(request, model))
       addShape(shapes, std::move(shape));
+  // What a search by bounds drops, which see no order and no limit: as many
+  // replicas at both ends of a model, where its embedding and its head are.
+  constexpr int kFewDevices = 16;
+  if (replicate && unequal && devices <= kFewDevices && starts >= 3 &&
+      request.stages.value_or(3) == 3)
+    for (int ends = 1; 2 * ends < devices; ++ends)
+      addShape(shapes, {{ends, devices - 2 * ends, ends}, false});
   // A replica without a microbatch is an idle device.
   if (facts.synchronous && shapes.size() > 1)
     std::erase_if(shapes, [&](const Shape2D &s) {

@@ -73,6 +73,28 @@ class PlanningTest(PipelineTest):
         self.assertLessEqual(steps[1], steps[0] * 1.000001)
         self.assertLessEqual(steps[2], steps[1] * 1.000001)
 
+    def test_as_many_replicas_at_both_ends(self):
+        """Shapes as 1-6-1 and 1-2-1, which bounds alone leave out: 14 % slower over links ten times as fast, and slower
+        than another planner's plan under a limit."""
+        file = self.folder / "cluster.json"
+
+        def step(*changed):
+            words = {**flags(self.golden.arguments()), **flags(changed)}
+            process = call("pipec", self.golden.model, *(word for pair in words.items() for word in pair), "--dry-run",
+                           "--format", "json")
+            self.check_exit(process, 0)
+            return json.loads(process.stdout)["predicted"]["step_s"]
+
+        steps = []
+        for faster in (1, 10):
+            file.write_text(json.dumps({"device": "cpu", "levels": [
+                {"name": "server", "count": 4, "bandwidth_GBps": 6.572 * faster, "latency_us": 3.872},
+                {"name": "cpu", "count": 2, "bandwidth_GBps": 0.10608 * faster, "latency_us": 0.1952}]}))
+            steps.append(step("--cluster", file, "--microbatches", "6", "--optimizer", "adamw:lr=1e-3"))
+        self.assertLessEqual(steps[1], steps[0] * 1.000001)
+        tight = ("--dim", "batch=2", "--cpus", "4", "--microbatches", "4", "--memory-limit", "600KiB")
+        self.assertLessEqual(step(*tight), step(*tight, "--planner", "flexflow") * 1.0001)
+
     def test_auto_compares_every_order_and_recomputation(self):
         for cluster in (("--cpus", "1x2"), ("--gpus", "1x2")):
             best = self.dry(*cluster)["predicted"]["step_s"]
