@@ -92,6 +92,60 @@ int stagesThatFit(const PlanRequest &request, int64_t limit) {
   return 0;
 }
 
+bool fitsIn(PlanRequest request, int64_t limit) {
+  request.memoryLimit = limit;
+  request.explainNoFit = request.baselines = false;
+  try {
+    makePlan(request);
+    return true;
+  } catch (const Failure &failure) {
+    if (failure.code != Exit::NoFit)
+      throw;
+    return false;
+  }
+}
+
+/// A limit under which a plan of groups is found, within a sixteenth of the
+/// least of its kind; 0 if there is none up to 256 times what there is.
+int64_t limitForGroups(const PlanRequest &request, int64_t limit) {
+  int64_t low = limit, high = limit;
+  for (int doubled = 0; doubled < 8; ++doubled) {
+    high *= 2;
+    if (!fitsIn(request, high)) {
+      low = high;
+      continue;
+    }
+    for (int64_t step = (high - low) / 2; step >= high / 16; step /= 2)
+      if (fitsIn(request, high - step))
+        high -= step;
+    return high;
+  }
+  return 0;
+}
+
+/// What groups of devices need is known of plans alone.
+[[noreturn]] void throwNoGroups(const PlanRequest &request, int64_t limit) {
+  constexpr int kMostTried = 64; // devices, each plan in well under a second
+  std::vector<Remedy> remedies;
+  PlanRequest again = request;
+  again.recompute = Recompute::Full;
+  if (request.topology.devices() <= kMostTried) {
+    if (request.recompute == Recompute::None && fitsIn(again, limit))
+      remedies.push_back({Remedy::Recompute});
+    else if (int64_t needed = limitForGroups(request, limit))
+      remedies.push_back({Remedy::Limit, needed});
+  }
+  throw NoFit("nothing fits in memory: no plan of groups of devices is found "
+              "that keeps to the " +
+                  formatBytes(limit) + " there are on a device",
+              remedies,
+              remedies.empty()
+                  ? "give more devices, a larger --memory-limit, or "
+                    "--tensor-parallel auto"
+                  : "",
+              limit);
+}
+
 } // namespace
 
 void throwNoFit(const PlanRequest &request, const StepModel &model,
@@ -99,6 +153,8 @@ void throwNoFit(const PlanRequest &request, const StepModel &model,
   int64_t limit = model.limit();
   if (!request.explainNoFit)
     throw Failure(Exit::NoFit, "nothing fits in memory");
+  if (request.tensorParallel != std::vector{1})
+    throwNoGroups(request, limit);
   int64_t needed;
   if (!request.cuts.empty()) {
     Split split;

@@ -394,6 +394,14 @@ class LargeModelTest(PipelineTest):
         self.assertIn("sum", [operator["by"] for operator in stage["operators"]])
         divided = {weight["name"] for weight in stage["weights"]}
         self.assertTrue(any("fc" in name or "mlp" in name for name in divided), divided)
+        # What would do is found by trying.
+        flags = ("--gpus", "1x4", "--device", "a100-40g", "--dim", "batch=1", "--loss", "next-token", "--strategy",
+                 "1f1b", "--planner", "alpa", "--tensor-parallel", "4", "--microbatches", "4", "--dry-run")
+        process = call("pipec", folder / "model.onnx", *flags, "--memory-limit", "4GiB")
+        self.check_exit(process, NO_FIT)
+        self.assertIn("no plan of groups of devices is found that keeps to the 4 GiB there are", process.stderr)
+        limit = re.search(r"it would fit with --memory-limit (\d+)$", process.stderr.strip())[1]
+        self.check_exit(call("pipec", folder / "model.onnx", *flags, "--memory-limit", limit), 0)
         # A quarter, and what is not divided.
         self.assertLess(stage["parameter_bytes"], 0.3 * 4 * sum(s["parameters"] for s in shown["1"]["stages"]))
 
