@@ -41,7 +41,7 @@ def measure(pipec, folder, name):
     if status:
         sys.exit(f"{name}: exit {os.waitstatus_to_exitcode(status)}")
     plan = next(line for line in shown.splitlines() if line.startswith("plan "))
-    return [name, " ".join(CASES[name][:2]), plan.split(None, 1)[1].split(" · 1")[0],
+    return [name, " ".join(CASES[name][:2]), " · ".join(plan.split(None, 1)[1].split(" · ")[:2]),
             f"{time.monotonic() - begin:.1f}", f"{reading:.1f}", f"{usage.ru_utime:.1f}", f"{usage.ru_maxrss / 1024:.0f}"]
 
 
