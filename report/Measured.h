@@ -34,6 +34,7 @@ struct MeasuredRun {
   int64_t first_step = 1; ///< number of the first step (after a resume, later)
   int64_t steps = 0;      ///< done by this run
   double step_s = 0;      ///< a step, without the first ones that warm up
+  double quick_step_s = 0, slow_step_s = 0; ///< the steps' quartiles; 0: few
   double samples_per_s = 0;
   std::vector<double> losses; ///< by step, from first_step
   double others_share = 0; ///< of rank 0's cores: what went to other programs

@@ -180,6 +180,17 @@ std::string inspectText(const plan::Plan &plan, const TextOptions &options) {
   return text + "\n" + tensorTable(plan);
 }
 
+/// Of a processor whose steps say that it was not equally fast all the time.
+static std::string unsteady(const plan::Plan &plan, const MeasuredRun &run) {
+  if (plan.cluster.kind != "cpu" || run.slow_step_s <= 1.15 * run.quick_step_s)
+    return "";
+  return "half of the steps took from " +
+         seconds(run.quick_step_s, run.slow_step_s) + " to " +
+         seconds(run.slow_step_s) +
+         ", the others less or more: these cores are not equally fast all the "
+         "time, and no prediction is closer than that\n";
+}
+
 /// What would make a prediction true: cores that nobody else takes, and times
 /// of a processor that has been timed (plan::nativeCpu's has not).
 static std::string remedy(const plan::Plan &plan, const MeasuredRun &run) {
@@ -189,8 +200,10 @@ static std::string remedy(const plan::Plan &plan, const MeasuredRun &run) {
       run.others_share >= kNoticedShare)
     return "other programs had " + percent(run.others_share) +
            " of this machine's cores: the prediction counts on all of them\n";
-  if (plan.cluster.device != "native" || std::abs(off) <= 0.15)
+  if (std::abs(off) <= 0.15)
     return "";
+  if (plan.cluster.device != "native")
+    return unsteady(plan, run);
   const std::string grid = std::to_string(plan.cluster.servers) + "x" +
                            std::to_string(plan.cluster.devices_per_server);
   return "nobody has timed these cores: pipec calibrate --cpus " + grid +

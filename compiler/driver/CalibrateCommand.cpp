@@ -124,6 +124,7 @@ public:
     }
     if (all > ranks)
       crowd = middle(crowds);
+    unsteady = plan::unsteadyNote(nears);
     near = middle(nears), far = middle(fars), whole = middle(tasks);
     if (threads > 1)
       together = middle(togethers), wholeTogether = middle(divided);
@@ -132,6 +133,7 @@ public:
   std::vector<plan::KernelSample> near, far, together;
   std::vector<plan::TaskSample> whole, wholeTogether;
   std::vector<plan::CrowdSample> crowd; ///< of more ranks than cores
+  std::string unsteady;                 ///< what to say of rounds that differ
 
 private:
   static double &timeOf(plan::CrowdSample &sample) { return sample.step; }
@@ -229,6 +231,8 @@ int calibrateCommand(int argc, char **argv) {
   }
   timeMessages(topology);
   tellOfOthers(begin);
+  if (!timed.unsteady.empty())
+    std::cerr << "pipec: note: " << timed.unsteady << "\n";
   topology.device.name = "calibrated-cpu";
   topology.device.describe = "measured by pipec calibrate";
   const std::string text = plan::writeTopology(topology);

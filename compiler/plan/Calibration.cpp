@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdio>
 #include <numeric>
 
 namespace pipec::plan {
@@ -246,6 +247,25 @@ void fitKernels(DeviceModel &device, const std::vector<KernelSample> &alone,
   const std::vector<double> fork = fitCosts(rows, seconds);
   if (fork[1] > 0)
     device.forkSeconds = fork[0], device.forkEfficiency = 1 / fork[1];
+}
+
+std::string unsteadyNote(const std::vector<std::vector<KernelSample>> &rounds) {
+  if (rounds.empty())
+    return "";
+  std::vector<double> sums(rounds.size(), 0);
+  for (size_t r = 0; r < rounds.size(); ++r)
+    for (size_t i = 0; i < rounds[r].size(); ++i) // each counts as much
+      sums[r] += rounds[r][i].seconds / rounds.front()[i].seconds;
+  const auto [least, most] = std::minmax_element(sums.begin(), sums.end());
+  if (!(*most > 1.1 * *least))
+    return "";
+  char factor[32];
+  std::snprintf(factor, sizeof factor, "%.2f", *most / *least);
+  return "the same calls took " + std::string(factor) +
+         " times as long in one round as in another: these cores are not "
+         "equally fast all the time (the host of a virtual machine, a clock "
+         "that moves), and steps will be as far from what is predicted; "
+         "calibrate again at a quieter time";
 }
 
 namespace {

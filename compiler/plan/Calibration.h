@@ -36,6 +36,11 @@ struct KernelSample {
 void fitKernels(DeviceModel &device, const std::vector<KernelSample> &alone,
                 const std::vector<KernelSample> &together);
 
+/// What to say of a machine that timed the same calls, in the same order, at
+/// another speed in each of `rounds`: other machines on its host, or a clock
+/// that moves. Empty where they differ by a tenth at most.
+std::string unsteadyNote(const std::vector<std::vector<KernelSample>> &rounds);
+
 /// One timed task of a program: its calls one after the other, of which `far`
 /// is as in kernelSeconds.
 struct TaskSample {

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <limits>
 #include <numeric>
+#include <tuple>
+#include <utility>
 
 namespace pipec {
 
@@ -69,6 +71,18 @@ double usualStep(const plan::Plan &plan, const std::vector<double> &seconds) {
   return median(std::move(warm));
 }
 
+/// Between which the middle half of the warm steps lies; of a stream, whose
+/// microbatches come in bursts, and of a few steps nothing.
+static std::pair<double, double> quartiles(const plan::Plan &plan,
+                                           std::vector<double> seconds) {
+  constexpr size_t kFew = 8;
+  if (plan.strategy.update == "round" || seconds.size() <= kFew)
+    return {0, 0};
+  std::sort(seconds.begin() + 1, seconds.end());
+  const size_t quarter = (seconds.size() - 1) / 4;
+  return {seconds[1 + quarter], seconds[seconds.size() - 1 - quarter]};
+}
+
 Summary summarize(const plan::Plan &plan, const Results &results) {
   Summary summary;
   const std::vector<double> &seconds = results.seconds;
@@ -99,6 +113,8 @@ report::MeasuredRun measured(const plan::Plan &plan, const Results &results) {
   run.first_step = results.firstStep + 1;
   run.steps = summary.steps;
   run.step_s = summary.step_s;
+  std::tie(run.quick_step_s, run.slow_step_s) =
+      quartiles(plan, results.seconds);
   run.samples_per_s = summary.samples_per_s;
   run.losses = results.losses;
   double start = std::numeric_limits<double>::infinity();

@@ -251,6 +251,24 @@ TEST(Calibration, TasksSayWhatThreadsCost) {
   EXPECT_EQ(same.wakeSeconds, d.wakeSeconds); // nothing is said of it
 }
 
+/// A round at another speed is told, a call that takes long is not.
+TEST(Calibration, RoundsThatDifferAreTold) {
+  const KernelWork work = productWork({1, 8, 8, 8}, {});
+  std::vector<std::vector<KernelSample>> rounds(
+      3, {{work, 1e-6}, {work, 4e-3}, {work, 2e-5}});
+  EXPECT_EQ(unsteadyNote(rounds), "");
+  rounds[1][1].seconds *= 1.2; // one of three calls
+  EXPECT_EQ(unsteadyNote(rounds), "");
+  for (KernelSample &sample : rounds[2])
+    sample.seconds *= 1.5;
+  EXPECT_EQ(unsteadyNote(rounds),
+            "the same calls took 1.50 times as long in one round as in "
+            "another: these cores are not equally fast all the time (the host "
+            "of a virtual machine, a clock that moves), and steps will be as "
+            "far from what is predicted; calibrate again at a quieter time");
+  EXPECT_EQ(unsteadyNote({}), "");
+}
+
 /// In every stage once, beside what its nodes cost.
 TEST(Costs, ATaskCostsSomethingBesideItsNodes) {
   CostGraph graph;

@@ -131,6 +131,25 @@ TEST(RunSummary, SaysWhatMakesAPredictionTrue) {
   EXPECT_THAT(said("profiled", 2), Not(HasSubstr("calibrate")));
 }
 
+/// Where a step differs from the next as much as from what was predicted.
+TEST(RunSummary, SaysThatCoresWereNotEquallyFast) {
+  plan::Plan plan = samplePlan();
+  MeasuredRun run;
+  auto said = [&](const char *kind, double measured, double slow) {
+    plan.cluster = {kind, "calibrated-cpu", 2, 4};
+    run.step_s = measured * plan.predicted.step_s;
+    run.quick_step_s = 18.1e-3, run.slow_step_s = slow * 1e-3;
+    return runSummary(plan, run);
+  };
+  EXPECT_THAT(said("cpu", 1.3, 26.4),
+              HasSubstr("\nhalf of the steps took from 18.1 ms to 26.4 ms, the "
+                        "others less or more"));
+  EXPECT_THAT(said("cpu", 0.8, 26.4), HasSubstr("half of the steps"));
+  EXPECT_THAT(said("cpu", 1.1, 26.4), Not(HasSubstr("half of the steps")));
+  EXPECT_THAT(said("cpu", 1.3, 20), Not(HasSubstr("half of the steps")));
+  EXPECT_THAT(said("gpu", 1.3, 26.4), Not(HasSubstr("half of the steps")));
+}
+
 TEST(Summary, SaysWhatIsUnused) {
   plan::Plan plan = samplePlan();
   plan.cluster.servers = 1, plan.cluster.devices_per_server = 4;

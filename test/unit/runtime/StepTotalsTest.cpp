@@ -82,3 +82,19 @@ TEST(Results, TheUsualStepIsTheMedian) {
   plan.strategy.update = "round";
   EXPECT_EQ(usualStep(plan, {90, 1, 1, 7}), 3);
 }
+
+/// Where the middle half of the warm steps lies; of a few nothing is said.
+TEST(Results, HowFarStepsWereApart) {
+  plan::Plan plan;
+  plan.strategy.update = "step";
+  Results results;
+  results.seconds = {90, 8, 1, 7, 2, 6, 3, 5, 4};
+  report::MeasuredRun run = measured(plan, results);
+  EXPECT_EQ(run.quick_step_s, 3);
+  EXPECT_EQ(run.slow_step_s, 6);
+  results.seconds.pop_back();
+  EXPECT_EQ(measured(plan, results).slow_step_s, 0);
+  plan.strategy.update = "round";
+  results.seconds.assign(20, 1);
+  EXPECT_EQ(measured(plan, results).slow_step_s, 0);
+}
