@@ -31,6 +31,39 @@ struct ChainSearch::Label {
   bool recompute = false;
 };
 
+/// The costs of the intervals from starts[i] on, one end after the other. The
+/// row keeps them while there is room for more (some 80 MB).
+class ChainSearch::Ends {
+public:
+  Ends(const ChainSearch &search, size_t i)
+      : search(search), row(search.rows[i]), i(i) {}
+  /// Of the nodes from starts[i] up to starts[end]; `end` is one more than in
+  /// the call before, and i + 1 first.
+  const StageCost &upTo(size_t end) {
+    if (const size_t at = end - i - 1; at < row.costs.size())
+      return row.costs[at];
+    const auto &starts = search.starts;
+    const size_t last = end < starts.size()
+                            ? starts[end] - 1
+                            : search.model.intervals().nodes() - 1;
+    constexpr size_t kMost = 600'000;
+    if (further || search.kept >= kMost) {
+      if (!further)
+        further.emplace(row.sweep);
+      return further->growTo(last);
+    }
+    ++search.kept;
+    row.costs.push_back(row.sweep.growTo(last));
+    return row.costs.back();
+  }
+
+private:
+  const ChainSearch &search;
+  Row &row;
+  const size_t i;
+  std::optional<IntervalCosts::Sweep> further; ///< where the row is not to grow
+};
+
 ChainSearch::ChainSearch(const StepModel &model, std::vector<size_t> starts)
     : model(model), starts(std::move(starts)) {
   const auto &nodes = model.request().graph.nodes;
@@ -45,6 +78,9 @@ ChainSearch::ChainSearch(const StepModel &model, std::vector<size_t> starts)
            nodes[i].backwardWeightSeconds;
   }
   work.push_back(sum);
+  rows.reserve(this->starts.size());
+  for (size_t start : this->starts)
+    rows.push_back({IntervalCosts::Sweep(model.intervals(), start), {}});
 }
 
 ChainSearch::Slots ChainSearch::slots(const std::vector<int> &replicas,
@@ -170,12 +206,10 @@ ChainSearch::pack(const Slots &slots, double seconds, int64_t limit) const {
   for (size_t s = 0; s < count; ++s) {
     cuts.push_back(starts[first]);
     size_t lastEnd = n - (count - s - 1); // exclusive, as an index into starts
-    IntervalCosts::Sweep sweep(model.intervals(), starts[first]);
+    Ends ends(*this, first);
     size_t end = first, next = first;
     while (next < lastEnd) {
-      size_t bound =
-          next + 1 < n ? starts[next + 1] : model.intervals().nodes();
-      const StageCost &cost = sweep.growTo(bound - 1);
+      const StageCost &cost = ends.upTo(next + 1);
       const ByteRates bytes = model.byteRates(cost);
       bool recompute = false;
       const bool fits = recomputes(bytes, slots.keeps[s], limit, recompute);
@@ -338,29 +372,30 @@ void ChainSearch::extendSuffixes(size_t i, Table &table) const {
   double total = work.back();
   int64_t limit = stageLimit();
   double allReplicas = table.replicasBefore[count];
-  IntervalCosts::Sweep sweep(model.intervals(), starts[i]);
+  // The devices before a stage must be able to do what lies before it, those
+  // behind it what lies behind: as the first stages cannot be too late and the
+  // last not too early, both are bounds of the stage.
+  size_t early = 0, late = 0;
+  while (early < count &&
+         work[i] > table.pace * table.replicasBefore[early] * (1 + 1e-12))
+    ++early;
+  auto leavesTooMuch = [&](size_t stage, size_t end) {
+    double after = allReplicas - table.replicasBefore[stage + 1];
+    return total - work[end] > table.pace * after * (1 + 1e-12) + 1e-12 * total;
+  };
+  const size_t least = i == 0 ? count : count > i ? count - i : 1;
+  Ends ends(*this, i);
   for (size_t end = i + 1; end <= n; ++end) {
-    size_t bound = end < n ? starts[end] : model.intervals().nodes();
-    const StageCost &cost = sweep.growTo(bound - 1);
+    const StageCost &cost = ends.upTo(end);
     ByteRates bytes = model.byteRates(cost);
-    bool open = false; // some stage count may still take a longer interval
-    size_t most = std::min(count, n - end + 1);
-    for (size_t k = i == 0      ? count
-                    : count > i ? count - i
-                                : 1;
-         k <= most; ++k) {
-      size_t stage = count - k;
-      if ((stage == 0) != (i == 0))
-        continue;
-      if (work[i] > table.pace * table.replicasBefore[stage] * (1 + 1e-12))
-        continue;
-      double after = allReplicas - table.replicasBefore[stage + 1];
-      if (total - work[end] >
-          table.pace * after * (1 + 1e-12) + 1e-12 * total) {
-        open =
-            true; // too much left for the others; a longer interval leaves less
-        continue;
-      }
+    const size_t most =
+        std::min({count - (i == 0 ? 0 : 1), n - end + 1, count - early});
+    while (late < count && !leavesTooMuch(late, end))
+      ++late;
+    // Some stage count may still take a longer interval, which leaves less.
+    bool open = least <= most && least <= count - late;
+    for (size_t k = std::max(least, count - late + 1); k <= most; ++k) {
+      const size_t stage = count - k;
       bool recompute = false;
       if (!recomputes(bytes, place.keeps[stage], limit, recompute)) {
         open |= mayFitLonger(bytes, place.keeps[stage], limit);

@@ -60,6 +60,7 @@ public:
 
 private:
   struct Slots;
+  class Ends;
   struct Label;
   struct Table;
   Slots slots(const std::vector<int> &replicas, bool inside) const;
@@ -81,6 +82,14 @@ private:
   std::vector<size_t> starts; ///< candidate first nodes
   std::vector<double>
       work; ///< seconds of nodes before starts[i]; one more at the end
+  /// What intervals cost, by their start and in the order of their ends: every
+  /// shape asks for them again.
+  struct Row {
+    IntervalCosts::Sweep sweep;
+    std::vector<StageCost> costs;
+  };
+  mutable std::vector<Row> rows;
+  mutable size_t kept = 0; ///< costs in all rows
 };
 
 } // namespace pipec::plan

@@ -64,8 +64,21 @@ IntervalCosts::IntervalCosts(const CostGraph &graph)
         {Tensor::Handover, handover.first + 1, handover.bytes, 0});
   for (const CostHandover &use : graph.furtherUses)
     at[use.last].push_back({Tensor::Use, use.first + 1, use.bytes, 0});
+  // What counts in an interval from a node on, and then what does not.
   offsets.assign(1, 0);
-  for (const auto &list : at) {
+  for (auto &list : at) {
+    const auto inside =
+        std::partition(list.begin(), list.end(), [](const Touch &touch) {
+          return touch.tensor >= Tensor::Sent;
+        });
+    const auto later = [](const Touch &a, const Touch &b) {
+      return a.previous > b.previous;
+    };
+    std::sort(list.begin(), inside, later);
+    std::sort(inside, list.end(),
+              [&](const Touch &a, const Touch &b) { return later(b, a); });
+    insides.push_back(offsets.back() +
+                      static_cast<size_t>(inside - list.begin()));
     touches.insert(touches.end(), list.begin(), list.end());
     offsets.push_back(touches.size());
   }
@@ -107,6 +120,47 @@ const StageCost &IntervalCosts::cost(size_t first, size_t last) const {
   return known.emplace(key, Sweep(*this, first).growTo(last)).first->second;
 }
 
+/// What counts once the touch before it lies in the interval.
+void IntervalCosts::Sweep::addInside(const Touch &touch) {
+  switch (touch.tensor) {
+  case Tensor::Handover:
+    sum.handoverBytes += touch.bytes;
+    break;
+  case Tensor::Use:
+    sum.useBytes += touch.bytes;
+    break;
+  default:
+    sum.sendBytes += touch.bytes;
+    sum.sendGradientBytes += touch.gradientBytes;
+  }
+}
+
+/// What counts where it is the interval's first touch.
+void IntervalCosts::Sweep::addFirst(const Touch &touch) {
+  switch (touch.tensor) {
+  case Tensor::Parameter:
+    sum.parameterBytes += touch.bytes;
+    break;
+  case Tensor::State:
+    sum.stateBytes += touch.bytes;
+    break;
+  case Tensor::Stash:
+    sum.stashBytes += touch.from >= first ? touch.bytes : 0;
+    if (!costs.knowsAgain)
+      repeated += touch.from >= first ? touch.bytes : 0;
+    break;
+  case Tensor::Again:
+    repeated += touch.from >= first ? touch.bytes : 0;
+    break;
+  case Tensor::Input:
+    sum.inputBytes += touch.bytes;
+    break;
+  default:
+    sum.receiveBytes += touch.bytes;
+    sum.receiveGradientBytes += touch.gradientBytes;
+  }
+}
+
 const StageCost &IntervalCosts::Sweep::grow() {
   const CostNode &node = costs.own[next];
   sum.forwardSeconds += node.forwardSeconds;
@@ -118,46 +172,13 @@ const StageCost &IntervalCosts::Sweep::grow() {
   repeated += node.stashBytes;
   const int64_t works =
       std::max(node.workspaceBytes, costs.worksAt(next, first));
-  for (size_t t = costs.offsets[next]; t < costs.offsets[next + 1]; ++t) {
-    const Touch &touch = costs.touches[t];
-    const bool isBefore = touch.previous > first;
-    const bool isOfTwo = touch.tensor >= Tensor::Sent;
-    if (isBefore != isOfTwo)
-      continue;
-    switch (touch.tensor) {
-    case Tensor::Parameter:
-      sum.parameterBytes += touch.bytes;
-      break;
-    case Tensor::State:
-      sum.stateBytes += touch.bytes;
-      break;
-    case Tensor::Stash:
-      sum.stashBytes += touch.from >= first ? touch.bytes : 0;
-      if (!costs.knowsAgain)
-        repeated += touch.from >= first ? touch.bytes : 0;
-      break;
-    case Tensor::Again:
-      repeated += touch.from >= first ? touch.bytes : 0;
-      break;
-    case Tensor::Input:
-      sum.inputBytes += touch.bytes;
-      break;
-    case Tensor::Sent:
-      sum.sendBytes += touch.bytes;
-      sum.sendGradientBytes += touch.gradientBytes;
-      break;
-    case Tensor::Handover:
-      sum.handoverBytes += touch.bytes;
-      break;
-    case Tensor::Use:
-      sum.useBytes += touch.bytes;
-      break;
-    case Tensor::Value:
-      sum.receiveBytes += touch.bytes;
-      sum.receiveGradientBytes += touch.gradientBytes;
-      break;
-    }
-  }
+  const Touch *touch = costs.touches.data() + costs.offsets[next];
+  const Touch *inside = costs.touches.data() + costs.insides[next];
+  for (; touch != inside && touch->previous > first; ++touch)
+    addInside(*touch);
+  const Touch *end = costs.touches.data() + costs.offsets[next + 1];
+  for (touch = inside; touch != end && touch->previous <= first; ++touch)
+    addFirst(*touch);
   sum.workspaceBytes = std::max(sum.workspaceBytes, works);
   sum.againBytes = std::max(sum.againBytes, repeated + works);
   ++next;

@@ -36,6 +36,8 @@ struct StageCost {
 /// may work in); O(nodes + touches) for all intervals that start at one node.
 /// Sweeps keep nothing; cost() keeps a table of the pairs it was asked for.
 class IntervalCosts {
+  struct Touch;
+
 public:
   explicit IntervalCosts(const CostGraph &graph);
 
@@ -55,6 +57,9 @@ public:
     const StageCost &cost() const { return sum; }
 
   private:
+    void addInside(const Touch &touch);
+    void addFirst(const Touch &touch);
+
     const IntervalCosts &costs;
     size_t first, next;
     int64_t repeated = 0; ///< computed again when node `next` runs backwards
@@ -102,6 +107,10 @@ private:
   std::vector<Touch> touches;
   std::vector<size_t>
       offsets; ///< touches of node i: [offsets[i], offsets[i+1])
+  /// Up to here those that count once the touch before lies inside, the latest
+  /// of these first; from here on what counts while it does not, the earliest
+  /// first.
+  std::vector<size_t> insides;
   std::vector<Works> works;
   std::vector<size_t> worksOffsets;                      ///< as offsets
   mutable std::unordered_map<uint64_t, StageCost> known; ///< of intervals
