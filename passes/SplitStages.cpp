@@ -6,6 +6,7 @@
 
 #include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringSet.h"
 
 namespace pipec {
@@ -184,14 +185,17 @@ private:
   }
 
   void collectChainWeights(Operation *op, llvm::StringSet<> &used) {
-    for (Value v : op->getOperands()) {
-      Operation *def = v.getDefiningOp();
-      if (!def || !sources.contains(def) || isBackward(def))
-        continue;
-      if (auto weight = dyn_cast<WeightOp>(def))
-        used.insert(weight.getParameter());
-      collectChainWeights(def, used);
-    }
+    llvm::SetVector<Operation *> chain; // each once, however often it is read
+    chain.insert(op);
+    for (size_t i = 0; i < chain.size(); ++i)
+      for (Value v : chain[i]->getOperands()) {
+        Operation *def = v.getDefiningOp();
+        if (!def || !sources.contains(def) || isBackward(def))
+          continue;
+        if (auto weight = dyn_cast<WeightOp>(def))
+          used.insert(weight.getParameter());
+        chain.insert(def);
+      }
   }
 
   Task &taskOf(Phase phase) {

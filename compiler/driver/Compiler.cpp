@@ -69,10 +69,6 @@ Prospect Compiler::prospect() {
   std::vector<int64_t> workspace;
   if (!import() || !checkPieces() || !makeDecision(std::nullopt))
     throw Failure(Exit::Usage, "no plan");
-  if (isSharded(decision.result))
-    return {plan::peakBytes(decision.result.stages),
-            decision.result.stepSeconds,
-            plan::peakBytes(decision.result.stages)};
   if (!isPlanned())
     return {-1, 0};
   if (!lowerToTasks() || !findWorkspace(workspace))

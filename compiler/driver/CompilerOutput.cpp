@@ -211,7 +211,8 @@ int Compiler::printSharded() {
   if (options.format == "json")
     std::cout << shardedJson(decision.request, decision.result, rows);
   else if (!options.quiet)
-    std::cout << shardedSummary(decision.request, decision.result, rows);
+    std::cout << shardedSummary(options, decision.request, decision.result,
+                                rows);
   else if (!rows.empty())
     std::cout << plan::whatIfTable(decision.result, rows);
   return 0;

@@ -19,6 +19,7 @@
 
 #include "mlir/Pass/PassManager.h"
 #include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SetVector.h"
 
 #include <numeric>
 
@@ -328,14 +329,17 @@ private:
 
   /// The nodes that read a source, through chains of sources.
   void collectReaders(Operation *source, std::set<size_t> &readers) {
-    for (Operation *user : source->getUsers()) {
-      if (isBackward(user))
-        continue;
-      if (nodeOf(user) >= 0)
-        readers.insert(nodeOf(user));
-      else
-        collectReaders(user, readers);
-    }
+    llvm::SetVector<Operation *> sources; // each once, however often it is read
+    sources.insert(source);
+    for (size_t i = 0; i < sources.size(); ++i)
+      for (Operation *user : sources[i]->getUsers()) {
+        if (isBackward(user))
+          continue;
+        if (nodeOf(user) >= 0)
+          readers.insert(nodeOf(user));
+        else
+          sources.insert(user);
+      }
   }
 
   void addWeights(ModuleOp copy, func::FuncOp main) {

@@ -22,6 +22,8 @@ static std::vector<std::string> narrowing(const CompileOptions &o) {
   if (!o.stageFile.empty())
     flags.emplace_back("--stage-file");
   add("--planner", o.planner, "auto");
+  if (o.tensorParallel != "auto")
+    add("--tensor-parallel", o.tensorParallel, "1");
   if (o.slices > 0)
     flags.push_back("--slices " + std::to_string(o.slices));
   return flags;

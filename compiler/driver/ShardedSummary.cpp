@@ -1,6 +1,7 @@
 #include "compiler/driver/ShardedSummary.h"
 
 #include "compiler/driver/Extras.h"
+#include "compiler/driver/FasterRows.h"
 #include "compiler/plan/PeakBytes.h"
 #include "report/Format.h"
 
@@ -83,7 +84,8 @@ std::string stageTable(const plan::PlanRequest &request,
 
 } // namespace
 
-std::string shardedSummary(const plan::PlanRequest &request,
+std::string shardedSummary(const CompileOptions &options,
+                           const plan::PlanRequest &request,
                            const plan::PlanResult &plan,
                            const std::vector<plan::WhatIfRow> &rows) {
   std::string text =
@@ -99,11 +101,13 @@ std::string shardedSummary(const plan::PlanRequest &request,
       report::bytes(plan::peakBytes(plan.stages)) + "\n" + "bound by   " +
       plan.bottleneck + "\n";
   for (const plan::Baseline &row : plan.baselines)
-    if (row.fits)
+    if (row.fits) {
+      const std::string why = whyNotChosen(options, row, plan.stepSeconds);
       text += "instead    " + row.name + ": " +
               report::seconds(row.stepSeconds, plan.stepSeconds) + ", " +
               report::ratio(row.stepSeconds, plan.stepSeconds) +
-              " of this step\n";
+              " of this step" + (why.empty() ? "" : " (" + why + ")") + "\n";
+    }
   text += "\n" + stageTable(request, plan);
   if (!rows.empty())
     text += "\n" + plan::whatIfTable(plan, rows);

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
+#include "compiler/driver/CompileOptions.h"
 #include "compiler/plan/Planner.h"
 #include "compiler/plan/WhatIf.h"
 
@@ -17,7 +18,8 @@ namespace pipec {
 /// Whether a device's part of some stage is less than the stage.
 bool isSharded(const plan::PlanResult &plan);
 
-std::string shardedSummary(const plan::PlanRequest &request,
+std::string shardedSummary(const CompileOptions &options,
+                           const plan::PlanRequest &request,
                            const plan::PlanResult &plan,
                            const std::vector<plan::WhatIfRow> &rows);
 /// The same as JSON, with what every operator and weight is divided by.

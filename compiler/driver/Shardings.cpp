@@ -4,7 +4,9 @@
 #include "passes/Graph.h"
 
 #include "llvm/ADT/StringMap.h"
-#include <set>
+#include <limits>
+#include <map>
+#include <numeric>
 
 using namespace mlir;
 using namespace pipec::nn;
@@ -12,14 +14,18 @@ using namespace pipec::nn;
 namespace pipec {
 namespace {
 
-/// No dimension of the weight, nor the same for all.
-constexpr int kUnknown = -2;
+/// No dimension of the weight, nor the same for all; no plan::Layout.
+constexpr int kUnknown = std::numeric_limits<int>::min();
 
 /// A weight that a value is made of: of each dimension of the value that of the
-/// weight, plan::kWhole where it repeats it, or kUnknown.
+/// weight, plan::kWhole where it repeats it, or kUnknown; and what a number of
+/// devices has to divide besides: of [4, 96] seen as [384] there are four
+/// slices at most.
 struct Origin {
   size_t weight;
   SmallVector<int> dims;
+  SmallVector<int64_t> sizes;
+  bool operator==(const Origin &) const = default;
 };
 
 class Builder {
@@ -49,30 +55,43 @@ public:
   }
 
 private:
-  /// The weights in a value that depends on no input.
-  SmallVector<Origin> originsOf(Value v) {
+  /// The weights in a value that depends on no input; each value is looked at
+  /// once, however many ways lead to it.
+  ArrayRef<Origin> originsOf(Value v) {
     Operation *def = v.getDefiningOp();
     if (!def)
       return {};
+    if (auto it = origins.find(v); it != origins.end())
+      return it->second;
+    SmallVector<Origin> found;
     if (auto weight = dyn_cast<WeightOp>(def)) {
-      SmallVector<int> dims;
-      for (int d = 0; d < tensorType(v).getRank(); ++d)
-        dims.push_back(d);
-      return {{weights.at(weight.getParameter().str()), dims}};
+      ArrayRef<int64_t> sizes = tensorType(v).getShape();
+      Origin origin{weights.at(weight.getParameter().str()), {}, {}};
+      llvm::append_range(origin.dims, llvm::seq<int>(0, sizes.size()));
+      llvm::append_range(origin.sizes, sizes);
+      found.push_back(origin);
     }
-    SmallVector<Origin> origins;
     const SmallVector<Factor> factors = factorsOf(def);
     for (auto [k, operand] : llvm::enumerate(def->getOperands()))
-      for (const Origin &from : originsOf(operand)) {
-        Origin here{from.weight,
-                    SmallVector<int>(tensorType(v).getRank(), kUnknown)};
-        for (const Factor &f : factors)
-          if (f.results[0] >= 0)
-            here.dims[f.results[0]] =
-                f.operands[k] < 0 ? plan::kWhole : from.dims[f.operands[k]];
-        origins.push_back(here);
-      }
-    return origins;
+      for (const Origin &from : SmallVector<Origin>(originsOf(operand)))
+        if (Origin here = through(from, factors, k, tensorType(v).getRank());
+            !llvm::is_contained(found, here))
+          found.push_back(here);
+    return origins[v] = found;
+  }
+
+  static Origin through(const Origin &from, ArrayRef<Factor> factors, size_t k,
+                        int64_t rank) {
+    Origin here{from.weight, SmallVector<int>(rank, kUnknown),
+                SmallVector<int64_t>(rank, 1)};
+    for (const Factor &f : factors) {
+      const int to = f.results[0], at = f.operands[k];
+      if (to < 0)
+        continue;
+      here.dims[to] = at < 0 ? plan::kWhole : from.dims[at];
+      here.sizes[to] = at < 0 ? f.size : std::gcd(f.size, from.sizes[at]);
+    }
+    return here;
   }
 
   void addNode(size_t i) {
@@ -122,9 +141,12 @@ private:
     plan::ShardedOp &op = result.ops[node];
     for (const Origin &from : originsOf(nodes[node]->getOperand(k))) {
       op.operands.push_back({true, from.weight});
-      for (auto [f, factor] : llvm::zip(factors, op.factors))
-        factor.operands.push_back(f.operands[k] < 0 ? plan::kWhole
-                                                    : from.dims[f.operands[k]]);
+      for (auto [f, factor] : llvm::zip(factors, op.factors)) {
+        const int at = f.operands[k];
+        factor.operands.push_back(at < 0 ? plan::kWhole : from.dims[at]);
+        if (at >= 0)
+          factor.size = std::gcd(factor.size, from.sizes[at]);
+      }
       std::vector<size_t> &readers = result.weights[from.weight].readers;
       if (readers.empty() || readers.back() != node)
         readers.push_back(node);
@@ -153,6 +175,7 @@ private:
   std::map<std::string, size_t> weights;
   std::vector<bool> hasWeights;
   llvm::DenseMap<Value, size_t> values;
+  llvm::DenseMap<Value, SmallVector<Origin>> origins;
   plan::ShardingGraph result;
 };
 

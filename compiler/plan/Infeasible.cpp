@@ -125,6 +125,14 @@ int64_t limitForGroups(const PlanRequest &request, int64_t limit) {
 
 /// What groups of devices need is known of plans alone.
 [[noreturn]] void throwNoGroups(const PlanRequest &request, int64_t limit) {
+  const std::vector<int> &sizes = request.tensorParallel;
+  const int server = request.topology.levels.back().count;
+  if (std::none_of(sizes.begin(), sizes.end(),
+                   [&](int size) { return server % size == 0; }))
+    throw Failure(Exit::Usage,
+                  "a server's " + std::to_string(server) +
+                      (server == 1 ? " device forms" : " devices form") +
+                      " no groups of " + std::to_string(sizes.front()));
   constexpr int kMostTried = 64; // devices, each plan in well under a second
   std::vector<Remedy> remedies;
   PlanRequest again = request;
@@ -139,10 +147,11 @@ int64_t limitForGroups(const PlanRequest &request, int64_t limit) {
               "that keeps to the " +
                   formatBytes(limit) + " there are on a device",
               remedies,
-              remedies.empty()
-                  ? "give more devices, a larger --memory-limit, or "
-                    "--tensor-parallel auto"
-                  : "",
+              !remedies.empty() ? ""
+              : sizes.size() > 1
+                  ? "give more devices or a larger --memory-limit"
+                  : "give more devices, a larger --memory-limit, or "
+                    "--tensor-parallel auto",
               limit);
 }
 

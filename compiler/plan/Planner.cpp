@@ -120,6 +120,11 @@ Split bestProposal(const PlanRequest &request, const StepModel &model,
                    std::string &runnerUp) {
   // One stage leaves a planner nothing to choose.
   const bool cuts = request.strategy.shape != Shape::DataParallel;
+  const std::vector<int> &groups = request.tensorParallel;
+  if (!cuts && std::find(groups.begin(), groups.end(), 1) == groups.end())
+    usage("strategy '" + request.strategy.name +
+          "' copies the model to every device, which divides no operators; use "
+          "strategy 1f1b, or leave out the number of --tensor-parallel");
   Proposal proposal =
       planner(cuts ? request.planner : "auto").propose(request, model);
   runnerUp = proposal.runnerUp;

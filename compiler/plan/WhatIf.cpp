@@ -13,11 +13,15 @@ namespace pipec::plan {
 
 namespace {
 
+/// Replicas by stage, 2-1; of groups of devices 2x4-1x8.
 std::string shapeOf(const PlanResult &result) {
-  std::vector<int> replicas;
-  for (const StagePlan &stage : result.stages)
-    replicas.push_back(stage.replicas);
-  return replicasText(replicas);
+  std::string text;
+  for (const StagePlan &stage : result.stages) {
+    text += (text.empty() ? "" : "-") + std::to_string(stage.replicas);
+    if (stage.sharding.isSharded())
+      text += "x" + std::to_string(stage.sharding.degree);
+  }
+  return text;
 }
 
 std::string times(double factor) {

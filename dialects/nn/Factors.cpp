@@ -122,7 +122,7 @@ void collect(ReduceOp op, Collector &c) {
     const bool isReduced = llvm::is_contained(op.getAxes(), d);
     if (!isReduced)
       c.addSame(d);
-    else if (op.getKind() == "sum" || op.getKind() == "max")
+    else if (op.getKind() == "sum") // ties of a maximum are counted by all
       c.add({d}, {Factor::kNone});
   }
 }

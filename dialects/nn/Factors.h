@@ -3,9 +3,10 @@
 // A factor is an index that an op runs over (as the sharding rules of Shardy
 // have it): a device that is given a slice of every operand that has the
 // factor, and whole ones of the others, computes with the op as it is a slice
-// of every result that has it. Results that do not have it come out partial, to
-// be summed (maxima: the largest taken) over all devices. Gradients follow: of
-// an operand that has the factor a slice, of one that does not a partial sum.
+// of every result that has it. Results that do not have it come out partial,
+// to be summed over all devices. Gradients follow: of an operand that has the
+// factor a slice, of one that does not a partial sum. (A maximum has no factor
+// where it reduces: its gradient is shared by all that tie, wherever they are.)
 //
 //===----------------------------------------------------------------------===//
 #pragma once

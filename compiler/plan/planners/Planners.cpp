@@ -33,8 +33,10 @@ void expectFreeShape(const PlanRequest &request, const char *name) {
   if (!request.replication || !facts.replicates || facts.chunks > 1)
     throw Failure(Exit::Usage, std::string("planner ") + name +
                                    " replicates stages, which strategy '" +
-                                   facts.name +
-                                   "' does not do here; use planner auto");
+                                   facts.name + "' does not do here; use " +
+                                   (request.tensorParallel == std::vector{1}
+                                        ? "planner auto"
+                                        : "strategy 1f1b"));
 }
 
 Layers layersOf(const PlanRequest &request, const StepModel &model,

@@ -64,10 +64,10 @@ Literal slice(const Literal &whole, int dim, int64_t part, int64_t parts) {
                          : take(whole, type, whole.integers(), at);
 }
 
-/// What devices have, put together along `dim`, or added, or the largest.
+/// What devices have, put together along `dim`, or added.
 std::vector<double> together(const Literals &parts, int dim,
-                             RankedTensorType type, bool largest) {
-  std::vector<double> whole(type.getNumElements(), largest ? -1e300 : 0);
+                             RankedTensorType type) {
+  std::vector<double> whole(type.getNumElements(), 0);
   for (auto [p, literal] : llvm::enumerate(parts)) {
     std::vector<double> own;
     if (literal.isFloat())
@@ -79,7 +79,7 @@ std::vector<double> together(const Literals &parts, int dim,
                             : places(type.getShape(), dim, p, parts.size());
     for (size_t i = 0; i < own.size(); ++i) {
       double &x = whole[dim < 0 ? i : at[i]];
-      x = dim >= 0 ? own[i] : largest ? std::max(x, own[i]) : x + own[i];
+      x = dim >= 0 ? own[i] : x + own[i];
     }
   }
   return whole;
@@ -214,7 +214,7 @@ void Factors::checkGradients(Operation *op, const Factor &f,
   for (auto [k, want] : llvm::enumerate(whole)) {
     ASSERT_EQ(own[k].size(), want ? parts : 0);
     if (want)
-      expectSame(together(own[k], f.operands[k], want.getType(), false), want,
+      expectSame(together(own[k], f.operands[k], want.getType()), want,
                  "gradient of operand " + std::to_string(k));
   }
   function.getBlocks().clear();
@@ -237,11 +237,9 @@ void Factors::check(Operation *op, const Factor &f, ArrayRef<Literal> operands,
       own[r].push_back(literal);
     function.getBlocks().clear();
   }
-  auto reduce = dyn_cast<ReduceOp>(op);
   for (auto [r, want] : llvm::enumerate(results))
-    expectSame(together(own[r], f.results[r], want.getType(),
-                        reduce && reduce.getKind() == "max"),
-               want, "result " + std::to_string(r));
+    expectSame(together(own[r], f.results[r], want.getType()), want,
+               "result " + std::to_string(r));
   if (isa<Differentiable>(op))
     checkGradients(op, f, operands, results, parts);
 }
@@ -306,6 +304,26 @@ TEST(FactorsOf, ProductsAndConvolutions) {
   const SmallVector<Factor> convolution{
       {2, {0, none}, {0}}, {5, {none, 0}, {1}}, {3, {1, 1}, {none}, true}};
   EXPECT_EQ(factorsOf(body.front().getNextNode()), convolution);
+}
+
+/// Where the largest number is on two devices, each of them counts one place
+/// that shares the gradient: half of what there are.
+TEST(FactorsOf, AMaximumIsNotDividedWhereItReduces) {
+  MLIRContext context;
+  context.loadDialect<func::FuncDialect, NNDialect>();
+  for (const char *kind : {"max", "min", "prod"}) {
+    auto module = parseSourceString<ModuleOp>(
+        R"(func.func @f(%0: tensor<4x6xf32>) {
+          %y = nn.reduce %0 {kind = ")" +
+            std::string(kind) + R"(", axes = array<i64: 1>}
+            : (tensor<4x6xf32>) -> tensor<4x1xf32>
+          func.return })",
+        &context);
+    ASSERT_TRUE(module);
+    func::FuncOp f = *module->getOps<func::FuncOp>().begin();
+    const SmallVector<Factor> rows{{4, {0}, {0}}};
+    EXPECT_EQ(factorsOf(&f.front().front()), rows);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(AllOps, Factors, testing::ValuesIn(gradientCases()),
