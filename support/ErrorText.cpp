@@ -22,10 +22,13 @@ bool asksForJson(int argc, char **argv) {
 }
 
 std::string errorText(const std::string &program, const Failure &failure,
-                      const std::string &input, bool json) {
+                      const std::string &input, bool json,
+                      const std::vector<std::string> &notes) {
   if (!json)
     return program + ": error: " + failure.what() + "\n";
   Diagnostics diagnostics;
+  for (const std::string &note : notes)
+    diagnostics.note(note);
   diagnostics.add(failure);
   return diagnostics.json(input);
 }

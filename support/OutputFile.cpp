@@ -63,15 +63,24 @@ void makeFolderOf(const std::string &path) {
 }
 
 void expectWritable(const std::string &path) {
-  makeFolderOf(path);
   struct stat info{};
   const bool there = ::stat(path.c_str(), &info) == 0;
   if (there && S_ISDIR(info.st_mode))
     cannotWrite(path, EISDIR);
-  const bool special = there && !S_ISREG(info.st_mode);
-  const std::string place = special ? path : folderOf(path);
-  if (::access(place.c_str(), W_OK) != 0)
-    cannotWrite(path);
+  if (there && !S_ISREG(info.st_mode)) {
+    if (::access(path.c_str(), W_OK) != 0)
+      cannotWrite(path);
+    return;
+  }
+  // The first name on the way that is not there yet: it can be made where a
+  // file can. Permissions alone do not say so (/proc, a full disk).
+  std::string first = path;
+  std::error_code ignored;
+  for (std::string up = folderOf(first);
+       up != first && !fs::exists(up, ignored); up = folderOf(up))
+    first = up;
+  const WorkingCopy probe(first, WorkingCopy::Kind::File, path);
+  ::unlink(probe.path().c_str());
 }
 
 OutputFile::OutputFile(const std::string &path, const std::string &shown)
@@ -171,10 +180,64 @@ void syncFolder(const std::string &path) {
 void expectOther(const std::string &option, const std::string &output,
                  const std::string &input) {
   std::error_code error;
-  if (!output.empty() && std::filesystem::equivalent(output, input, error))
+  if (!output.empty() && fs::equivalent(output, input, error))
     throw Failure(Exit::Usage, option + " " + output + ": would overwrite " +
                                    input +
                                    ", which is read; give another name");
+}
+
+/// Whether both are one place, also where nothing is there yet.
+static bool isSame(const fs::path &a, const fs::path &b) {
+  std::error_code error;
+  if (fs::equivalent(a, b, error))
+    return true;
+  const fs::path one = fs::weakly_canonical(fs::absolute(a, error), error);
+  return !error && one == fs::weakly_canonical(fs::absolute(b, error), error) &&
+         !error;
+}
+
+/// Whether `folder` is above `path` as it is written.
+static bool isAbove(const fs::path &folder, const fs::path &path) {
+  for (fs::path up = path; up.has_relative_path();) {
+    up = up.parent_path();
+    if (isSame(up, folder))
+      return true;
+  }
+  return false;
+}
+
+void expectOutside(const std::string &option, const std::string &folder,
+                   const std::string &input) {
+  if (folder.empty() || input.empty())
+    return;
+  // A link in the folder goes with it, and so does the file of a link to it.
+  std::error_code error;
+  const fs::path written = fs::absolute(input, error).lexically_normal();
+  const fs::path real = fs::weakly_canonical(written, error);
+  fs::path whole = fs::absolute(folder, error).lexically_normal();
+  if (!whole.has_filename()) // "it.plan/"
+    whole = whole.parent_path();
+  if (isAbove(whole, written) || (!error && isAbove(whole, real)))
+    throw Failure(Exit::Usage, option + " " + folder + ": would replace " +
+                                   input +
+                                   ", which lies in it and is needed; "
+                                   "choose another place");
+}
+
+void expectApart(const std::vector<NamedOutput> &outputs,
+                 const std::vector<std::string> &inputs) {
+  for (const std::string &input : inputs)
+    for (const NamedOutput &output : outputs)
+      if (!input.empty())
+        expectOther(output.option, output.path, input);
+  for (size_t i = 0; i < outputs.size(); ++i)
+    for (size_t j = 0; j < i; ++j) {
+      const NamedOutput &a = outputs[j], &b = outputs[i];
+      if (!a.path.empty() && !b.path.empty() && isSame(a.path, b.path) &&
+          !isSpecial(b.path)) // several may print to /dev/stdout
+        throw Failure(Exit::Usage, b.option + " " + b.path + ": " + a.option +
+                                       " writes it, too; give another name");
+    }
 }
 
 } // namespace pipec

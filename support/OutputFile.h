@@ -12,16 +12,12 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace pipec {
 
 /// Failure(CannotWrite) that names the path, errno's reason and the remedy.
 [[noreturn]] void cannotWrite(const std::string &path);
-
-/// Throws Failure(Usage) where the file that `option` names, to be written, is
-/// the one that is read, under whatever name.
-void expectOther(const std::string &option, const std::string &output,
-                 const std::string &input);
 
 [[noreturn]] void cannotWrite(const std::string &path, int error);
 
@@ -34,9 +30,28 @@ std::string folderOf(const std::string &path);
 /// Makes the folders that an output lies in. Failure(CannotWrite).
 void makeFolderOf(const std::string &path);
 
-/// Said before a long work: could the output be written? Makes its folders.
-/// Failure(CannotWrite).
+/// Said before a long work: could the output be written? Leaves nothing, also
+/// of the folders on the way. Failure(CannotWrite).
 void expectWritable(const std::string &path);
+
+/// Throws Failure(Usage) where the file that `option` names, to be written, is
+/// the one that is read, under whatever name.
+void expectOther(const std::string &option, const std::string &output,
+                 const std::string &input);
+
+/// The same of a folder that is replaced: where it holds the input, or the path
+/// on which the input is found.
+void expectOutside(const std::string &option, const std::string &folder,
+                   const std::string &input);
+
+/// What an option has written, where that is anything.
+struct NamedOutput {
+  std::string option, path;
+};
+
+/// expectOther of every output and every input, and no file is written twice.
+void expectApart(const std::vector<NamedOutput> &outputs,
+                 const std::vector<std::string> &inputs);
 
 /// A file written from front to back. Every error is Failure(CannotWrite).
 class OutputFile {

@@ -24,10 +24,11 @@ std::string markOf(WorkingCopy::Kind kind) {
   return kind == WorkingCopy::Kind::Scratch ? "-" : ".writing-";
 }
 
-std::string freshName(const std::string &output, WorkingCopy::Kind kind) {
+std::string freshName(const std::string &output, WorkingCopy::Kind kind,
+                      const std::string &shown) {
   unsigned char bytes[kDigits / 2] = {};
   if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
-    cannotWrite(output);
+    cannotWrite(shown);
   std::string name = output + markOf(kind);
   for (unsigned char byte : bytes)
     name += {"0123456789abcdef"[byte >> 4], "0123456789abcdef"[byte & 15]};
@@ -75,18 +76,18 @@ void sweep(const std::string &output, WorkingCopy::Kind kind) {
     }
 }
 
-void make(const std::string &path, const std::string &output,
+void make(const std::string &path, const std::string &shown,
           WorkingCopy::Kind kind) {
   if (kind != WorkingCopy::Kind::File) {
     const mode_t mode = kind == WorkingCopy::Kind::Scratch ? 0700 : 0777;
     if (::mkdir(path.c_str(), mode) != 0)
-      cannotWrite(output);
+      cannotWrite(shown);
     return;
   }
   const int file =
       ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (file < 0)
-    cannotWrite(output);
+    cannotWrite(shown);
   ::close(file);
 }
 
@@ -99,13 +100,15 @@ bool taken(int lock) {
 
 } // namespace
 
-WorkingCopy::WorkingCopy(const std::string &output, Kind kind) {
+WorkingCopy::WorkingCopy(const std::string &output, Kind kind,
+                         const std::string &given) {
+  const std::string &shown = given.empty() ? output : given;
   sweep(output, kind);
   do {
     if (lock >= 0)
       ::close(lock);
-    name = freshName(output, kind);
-    make(name, output, kind);
+    name = freshName(output, kind, shown);
+    make(name, shown, kind);
     lock = locked(name);
   } while (taken(lock));
 }

@@ -14,8 +14,9 @@ public:
   /// A scratch folder is its maker's alone, and never becomes anything.
   enum class Kind { File, Folder, Scratch };
 
-  /// Makes it, empty. Failure(CannotWrite) names the output.
-  WorkingCopy(const std::string &output, Kind kind);
+  /// Makes it, empty. Failure(CannotWrite) names the output, or `shown`.
+  WorkingCopy(const std::string &output, Kind kind,
+              const std::string &shown = "");
   /// Ends the lock; what has the name by now stays.
   ~WorkingCopy();
   WorkingCopy(const WorkingCopy &) = delete;

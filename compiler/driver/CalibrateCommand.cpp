@@ -197,9 +197,8 @@ int calibrateCommand(int argc, char **argv) {
   if (const auto done = parseCommandLine(app, "pipec calibrate", argc, argv))
     return *done;
   plan::Topology topology = machine(grid);
-  std::optional<AtomicFile> file; // refused before anything is measured
-  if (!output.empty())
-    file.emplace(output);
+  if (!output.empty()) // refused before anything is measured
+    expectWritable(output);
   const int threads = topology.device.threads;
   const int ranks = std::min(topology.cores, topology.serverSize());
   const int64_t own = ownCacheBytes();
@@ -236,12 +235,11 @@ int calibrateCommand(int argc, char **argv) {
   topology.device.name = "calibrated-cpu";
   topology.device.describe = "measured by pipec calibrate";
   const std::string text = plan::writeTopology(topology);
-  if (!file) {
+  if (output.empty()) {
     std::cout << text;
     return 0;
   }
-  file->file().write(text);
-  file->commit();
+  writeFile(output, text);
   if (!quiet && format == "text")
     std::cout << table(topology.device, samples) << "mean error of the model "
               << report::percent(

@@ -1,13 +1,13 @@
 //===- CompileOptions.cpp - the command line of the compiler --------------===//
 #include "compiler/driver/CompileOptions.h"
 
+#include "compiler/driver/CompileFiles.h"
 #include "compiler/plan/Topology.h"
 #include "compiler/plan/WhatIf.h"
 #include "compiler/plan/planners/Planners.h"
 #include "support/CommandLine.h"
 #include "support/Failure.h"
 #include "support/OptionChecks.h"
-#include "support/OutputFile.h"
 #include "support/UnknownName.h"
 
 #include <CLI/CLI.hpp>
@@ -141,10 +141,13 @@ void checkTensorParallel(const CompileOptions &o) {
   const std::string option = "--tensor-parallel " + o.tensorParallel;
   const std::string &size = o.tensorParallel;
   if (size != "auto" &&
-      (size.empty() || size.size() > 4 || size[0] == '0' ||
+      (size.empty() || size[0] == '0' ||
        size.find_first_not_of("0123456789") != std::string::npos))
     throw Failure(Exit::Usage,
                   option + ": give a number of devices of at least 1, or auto");
+  if (size != "auto" && size.size() > 4) // than kMostDevices, and than an int
+    throw Failure(Exit::Usage, option + ": no server has so many devices; give "
+                                        "a divisor of their number, or auto");
   if (o.planner != "alpa")
     throw Failure(Exit::Usage,
                   option + ": planner " + o.planner +
@@ -180,11 +183,7 @@ void check(const CompileOptions &o) {
     throw Failure(Exit::Usage, "--dry-run generates nothing, --emit " + o.emit +
                                    " writes what is generated; leave out one "
                                    "of them");
-  for (const std::string &input :
-       {o.model, o.clusterFile, o.stageFile, o.profile}) {
-    expectOther("-o", o.output, input);
-    expectOther("--dot", o.dot, input);
-  }
+  refuseToOverwrite(o, inputFiles(o));
   plan::planner(o.planner);
   if (o.planner != "auto" && !o.stageFile.empty())
     throw Failure(Exit::Usage, "--planner " + o.planner +
@@ -330,8 +329,9 @@ void addResults(CLI::App &app, CompileOptions &o) {
                  "chip of --emit cubin: sm_80 or sm_90 (default)")
       ->check(oneOf({"sm_80", "sm_90"}));
   app.add_option("-o,--output", o.output,
-                 "plan directory (MODEL.plan), or the file of --emit; missing "
-                 "folders on the way are made");
+                 "plan directory (MODEL.plan), replaced whole where it is a "
+                 "plan, or the file of --emit; missing folders on the way are "
+                 "made");
   app.add_option("--format", o.format, "text or json")
       ->check(oneOf({"text", "json"}));
   app.add_flag("--quiet", o.quiet,

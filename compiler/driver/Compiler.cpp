@@ -1,6 +1,7 @@
 //===- Compiler.cpp - from a model to the tasks of its stages -------------===//
 #include "compiler/driver/Compiler.h"
 
+#include "compiler/driver/CompileFiles.h"
 #include "compiler/driver/CostModel.h"
 #include "compiler/driver/DiagnosticCollector.h"
 #include "compiler/driver/LossSettings.h"
@@ -171,9 +172,20 @@ bool Compiler::fusesAttention() const {
          (options.attention == "auto" && forGpus() && !cut);
 }
 
+/// All that is read, with the files of the model's weights.
+static std::vector<std::string> filesOf(const CompileOptions &options,
+                                        ModuleOp module) {
+  std::vector<std::string> paths = inputFiles(options);
+  if (auto files = module->getAttrOfType<ArrayAttr>("nn.files"))
+    for (auto file : files.getAsRange<DictionaryAttr>())
+      paths.push_back(file.getAs<StringAttr>("path").str());
+  return paths;
+}
+
 bool Compiler::import() {
   if (KnownModel *known = knownModel()) {
     module = cast<ModuleOp>((*known->module)->clone());
+    inputs = filesOf(options, *module);
     importReport = known->report;
     importNotes = known->notes;
     for (const std::string &note : importNotes)
@@ -199,6 +211,8 @@ bool Compiler::import() {
     return false;
   if (memory)
     memory->batch = importReport.batchDimension;
+  inputs = filesOf(options, *module);
+  refuseToOverwrite(options, inputs);
   if (!options.batchNorm.empty() && !importReport.hasBatchNorms)
     diagnostics.note("--bn " + options.batchNorm +
                      " changes nothing: the file has no batch norms");
@@ -384,6 +398,8 @@ void Compiler::dump(const std::string &name) {
   std::string path = options.dumpDirectory + "/" +
                      std::string(2 - std::min<size_t>(2, number.size()), '0') +
                      number + "-" + name + ".mlir";
+  for (const std::string &input : inputs)
+    expectOther("--dump-ir", path, input);
   writeFile(path, text());
 }
 

@@ -61,7 +61,6 @@ private:
   std::string text();
 
   // CompilerOutput.cpp: from tasks to a plan folder, code or a summary.
-  std::string outputFolder() const;
   int emitCode(const std::vector<std::string> &stages);
   bool isPlanned() const;
   bool findWorkspace(std::vector<int64_t> &workspace);
@@ -85,6 +84,7 @@ private:
   Diagnostics diagnostics;
   onnx::ImportReport importReport;
   std::vector<std::string> importNotes;
+  std::vector<std::string> inputs; ///< files that are read
   ModelFacts facts;
   Optimizer::Settings settings;
   const Optimizer *optimizer = nullptr;

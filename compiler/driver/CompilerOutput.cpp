@@ -1,6 +1,7 @@
 //===- CompilerOutput.cpp - from tasks to a plan, code or a summary -------===//
 #include "compiler/driver/Compiler.h"
 
+#include "compiler/driver/CompileFiles.h"
 #include "compiler/driver/CostModel.h"
 #include "compiler/driver/DiagnosticCollector.h"
 #include "compiler/driver/EmittedCode.h"
@@ -23,12 +24,6 @@
 using namespace mlir;
 
 namespace pipec {
-
-std::string Compiler::outputFolder() const {
-  return options.output.empty()
-             ? std::filesystem::path(options.model).stem().string() + ".plan"
-             : options.output;
-}
 
 int Compiler::emitCode(const std::vector<std::string> &stages) {
   const std::vector<std::string> files =
@@ -115,7 +110,7 @@ bool Compiler::compileStages(PlanFolder *folder,
   else if (options.emit == "ptx")
     targetOptions.gpuCode = targetOptions.GpuPtx;
   codes.resize(workspace.size());
-  checkCodeFiles(options.emit, options.output, workspace.size());
+  checkCodeFiles(options.emit, options.output, workspace.size(), inputs);
   for (auto stage : module->getOps<ModuleOp>()) {
     int64_t id = stage->getAttrOfType<IntegerAttr>(pipe::kStageAttr).getInt();
     target::StageCode code;
@@ -152,7 +147,7 @@ int Compiler::generate() {
     sayNotes();
     return emitCode(codes);
   }
-  PlanFolder folder(outputFolder());
+  PlanFolder folder(outputFolder(options));
   try {
     return generate(folder);
   } catch (const Failure &failure) {
@@ -189,7 +184,7 @@ int Compiler::generate(PlanFolder &folder) {
   folder.commit();
   showPlan(plan);
   if (!options.quiet && options.format == "text")
-    printNext(plan, outputFolder());
+    printNext(plan, outputFolder(options));
   return 0;
 }
 

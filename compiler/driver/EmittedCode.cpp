@@ -25,7 +25,7 @@ static std::string nameOf(const std::string &output, size_t stage) {
 }
 
 void checkCodeFiles(const std::string &phase, const std::string &output,
-                    size_t stages) {
+                    size_t stages, const std::vector<std::string> &inputs) {
   std::error_code ignored;
   if (phase.empty())
     return;
@@ -36,6 +36,9 @@ void checkCodeFiles(const std::string &phase, const std::string &output,
     throw Failure(Exit::Usage,
                   "--emit " + phase + " writes a file a stage, this plan has " +
                       std::to_string(stages) + ": give -o FILE, or --stages 1");
+  for (size_t i = 0; stages > 1 && !output.empty() && i < stages; ++i)
+    for (const std::string &input : inputs)
+      expectOther("-o", nameOf(output, i), input);
 }
 
 std::vector<std::string> writeCode(const std::string &phase,

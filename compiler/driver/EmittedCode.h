@@ -7,9 +7,9 @@
 namespace pipec {
 
 /// --emit PHASE -o OUTPUT of a plan of so many stages. Failure(Usage) when that
-/// is several objects without a name.
+/// is several objects without a name, or one of `inputs` has the name of one.
 void checkCodeFiles(const std::string &phase, const std::string &output,
-                    size_t stages);
+                    size_t stages, const std::vector<std::string> &inputs);
 
 /// Writes the code of every stage: a file a stage, since no tool takes two of
 /// them in one. The names of several are OUTPUT's with ".stage0" … before the

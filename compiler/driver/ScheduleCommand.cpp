@@ -208,6 +208,10 @@ int scheduleCommand(int argc, char **argv) {
   auto options = parseScheduleOptions(argc, argv);
   if (!options)
     return 0;
+  expectApart({{"-o", options->csv},
+               {"--html", options->html},
+               {"--perfetto", options->perfetto}},
+              {options->check, options->costs});
   Answer answer =
       options->check.empty() ? generated(*options) : checked(*options);
   if (!options->csv.empty())

@@ -108,7 +108,7 @@ std::vector<int> readList(const std::string &option, const std::string &text) {
 
 /// What is typed, before it is understood.
 struct Typed {
-  std::string chunks = "", time, memory, costs, metric = "makespan", format;
+  std::string chunks = "", time, memory, metric = "makespan", format;
   std::string warmup, replicas;
   double limit = -1;
 };
@@ -131,8 +131,7 @@ void declare(CLI::App &app, ScheduleOptions &o, Typed &typed) {
   app.add_option("--memory", typed.memory,
                  "F=1,B=0,W=-1: what each task adds to its device's "
                  "activations");
-  app.add_option("--costs", typed.costs,
-                 "JSON file with lists per device instead");
+  app.add_option("--costs", o.costs, "JSON file with lists per device instead");
   app.add_option("--memory-limit", typed.limit,
                  "per device, in the units of --memory");
   app.add_option("--metric", typed.metric,
@@ -196,14 +195,14 @@ void understand(Typed typed, ScheduleOptions &o) {
                                "schedules) or --check FILE, one of the two");
   if (o.check.empty() && r.microbatches < 1)
     throw Failure(Exit::Usage, "give --microbatches M, at least 1");
-  if (!typed.costs.empty() && (!typed.time.empty() || !typed.memory.empty()))
+  if (!o.costs.empty() && (!typed.time.empty() || !typed.memory.empty()))
     throw Failure(Exit::Usage,
                   "--costs takes the place of --time and --memory");
   understandChunks(typed.chunks, r);
   readTimes(typed.time, r);
   readMemory(typed.memory, r);
-  if (!typed.costs.empty())
-    readScheduleCosts(typed.costs, r);
+  if (!o.costs.empty())
+    readScheduleCosts(o.costs, r);
   if (typed.limit >= 0)
     r.costs.limit.assign(r.devices, typed.limit);
   if (typed.metric == "span")

@@ -12,6 +12,7 @@ namespace pipec {
 struct ScheduleOptions {
   std::string name;  ///< a row, "auto", or empty with --check
   std::string check; ///< a CSV file to verify instead
+  std::string costs; ///< a file with the costs, empty: none
   schedule::ScheduleRequest request;
   std::string csv, html, perfetto; ///< files to write, empty: none
   schedule::SimulateOptions simulate;

@@ -190,63 +190,59 @@ int usedDevices(const PlanResult &result) {
   return used;
 }
 
-void checkStages(const PlanRequest &request, const PlanResult &result) {
-  int64_t limit = memoryLimitOf(request);
-  std::map<int, int64_t> onDevice, worksOn;
-  int devicesFromHere = 0;
-  const int used = usedDevices(result);
-  std::vector<Totals> totals = addUp(request.graph, result.stages);
-  for (size_t s = result.stages.size(); s-- > 0;) {
-    const StagePlan &stage = result.stages[s];
-    std::string name = "stage " + std::to_string(s) + "'s ";
-    Totals &t = totals[s];
-    if (stage.sharding.isSharded())
-      shard(request, stage, t);
-    expectClose(stage.forwardSeconds, t.forward, name + "forward time");
-    expectClose(stage.backwardInputSeconds,
-                t.backwardInput + (stage.recompute ? t.forward : 0),
-                name + "input-gradient time");
-    expectClose(stage.backwardWeightSeconds, t.weight,
-                name + "weight-gradient time");
-    expect(stage.receiveBytes == t.receive &&
-               stage.receiveGradientBytes == t.receiveGradient,
-           name + "received bytes");
-    devicesFromHere += stage.replicas;
-    StagePosition position{
-        static_cast<int>(s), static_cast<int>(result.stages.size()),
-        stage.replicas, devicesFromHere, request.microbatches};
-    int inFlight = request.strategy.inFlight(position);
-    int versions = request.strategy.versions(position);
-    expect(stage.inFlight == inFlight && stage.versions == versions,
-           name + "in-flight microbatches or weight versions");
-    bool undo = !request.strategy.barrier && request.clips &&
-                stage.devices[0] + 1 != used;
-    int64_t optimizer =
-        static_cast<int64_t>(request.optimizerBytesPerParameterByte *
-                             static_cast<double>(t.parameters));
-    const int halves = request.strategy.betweenHalves
-                           ? request.strategy.betweenHalves(position)
-                           : 1;
-    const bool isHalved = request.strategy.splitBackward && t.receiveGradient;
-    const int64_t between =
-        request.strategy.synchronous
-            ? std::min(halves, (request.microbatches - 1) / stage.replicas + 1)
-            : halves;
-    int64_t bytes =
-        t.parameters * versions + t.state +
-        (stage.recompute ? t.again : t.workspace) +
-        messageBytes(request, position, t, halves) +
-        (isHalved ? t.handover * between : 0) +
-        static_cast<int64_t>(request.strategy.gradientCopies *
-                             static_cast<double>(t.parameters + t.uses)) +
-        optimizer + (stage.recompute ? 0 : t.stash * inFlight) +
-        (undo ? t.parameters + optimizer : 0);
-    expect(bytes == stage.memory.total(),
-           name + "memory is " + std::to_string(stage.memory.total()) +
-               " bytes in the plan and " + std::to_string(bytes) +
-               " when recomputed");
-    const int64_t works = stage.recompute ? t.again : t.workspace;
-    for (int d : stage.devices) { // one stage of a device works at a time
+/// The times of a stage's tasks and what it receives.
+void checkTasks(const StagePlan &stage, const Totals &t,
+                const std::string &name) {
+  expectClose(stage.forwardSeconds, t.forward, name + "forward time");
+  expectClose(stage.backwardInputSeconds,
+              t.backwardInput + (stage.recompute ? t.forward : 0),
+              name + "input-gradient time");
+  expectClose(stage.backwardWeightSeconds, t.weight,
+              name + "weight-gradient time");
+  expect(stage.receiveBytes == t.receive &&
+             stage.receiveGradientBytes == t.receiveGradient,
+         name + "received bytes");
+}
+
+/// What a stage works in while a task runs.
+int64_t workBytes(const StagePlan &stage, const Totals &t) {
+  return stage.recompute ? t.again : t.workspace;
+}
+
+/// All that a device of the stage has to hold for it. `undoes`: it updates
+/// before the norm of all gradients is known.
+int64_t stageBytes(const PlanRequest &request, const StagePlan &stage,
+                   const StagePosition &position, const Totals &t,
+                   bool undoes) {
+  const StrategyFacts &strategy = request.strategy;
+  const auto optimizer =
+      static_cast<int64_t>(request.optimizerBytesPerParameterByte *
+                           static_cast<double>(t.parameters));
+  const int halves =
+      strategy.betweenHalves ? strategy.betweenHalves(position) : 1;
+  const bool isHalved = strategy.splitBackward && t.receiveGradient;
+  const int64_t between =
+      strategy.synchronous
+          ? std::min(halves, (request.microbatches - 1) / stage.replicas + 1)
+          : halves;
+  return t.parameters * strategy.versions(position) + t.state +
+         workBytes(stage, t) + messageBytes(request, position, t, halves) +
+         (isHalved ? t.handover * between : 0) +
+         static_cast<int64_t>(strategy.gradientCopies *
+                              static_cast<double>(t.parameters + t.uses)) +
+         optimizer +
+         (stage.recompute ? 0 : t.stash * strategy.inFlight(position)) +
+         (undoes ? t.parameters + optimizer : 0);
+}
+
+/// What the stages of each device take together.
+class DeviceMemory {
+public:
+  explicit DeviceMemory(int64_t limit) : limit(limit) {}
+
+  /// Of `bytes`, one stage of a device works in `works` at a time.
+  void add(const StagePlan &stage, int64_t bytes, int64_t works) {
+    for (int d : stage.devices) {
       onDevice[d] += bytes - works;
       worksOn[d] = std::max(worksOn[d], works);
       const int64_t sum = onDevice[d] + worksOn[d];
@@ -254,6 +250,40 @@ void checkStages(const PlanRequest &request, const PlanResult &result) {
                                std::to_string(sum) + " bytes of " +
                                std::to_string(limit));
     }
+  }
+
+private:
+  const int64_t limit;
+  std::map<int, int64_t> onDevice, worksOn;
+};
+
+void checkStages(const PlanRequest &request, const PlanResult &result) {
+  DeviceMemory devices(memoryLimitOf(request));
+  int devicesFromHere = 0;
+  const int used = usedDevices(result);
+  std::vector<Totals> totals = addUp(request.graph, result.stages);
+  for (size_t s = result.stages.size(); s-- > 0;) {
+    const StagePlan &stage = result.stages[s];
+    const std::string name = "stage " + std::to_string(s) + "'s ";
+    Totals &t = totals[s];
+    if (stage.sharding.isSharded())
+      shard(request, stage, t);
+    checkTasks(stage, t, name);
+    devicesFromHere += stage.replicas;
+    const StagePosition position{
+        static_cast<int>(s), static_cast<int>(result.stages.size()),
+        stage.replicas, devicesFromHere, request.microbatches};
+    expect(stage.inFlight == request.strategy.inFlight(position) &&
+               stage.versions == request.strategy.versions(position),
+           name + "in-flight microbatches or weight versions");
+    const bool undoes = !request.strategy.barrier && request.clips &&
+                        stage.devices[0] + 1 != used;
+    const int64_t bytes = stageBytes(request, stage, position, t, undoes);
+    expect(bytes == stage.memory.total(),
+           name + "memory is " + std::to_string(stage.memory.total()) +
+               " bytes in the plan and " + std::to_string(bytes) +
+               " when recomputed");
+    devices.add(stage, bytes, workBytes(stage, t));
   }
 }
 

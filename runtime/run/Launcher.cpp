@@ -161,7 +161,9 @@ int pipecRun(int argc, char **argv) {
     if (std::getenv(kControlVariable)) // no rank outlives its launcher
       prctl(PR_SET_PDEATHSIG, SIGKILL);
     const plan::Plan plan = planToRun(*options);
-    return endOfOutput(static_cast<int>(start(plan, *options, argv)));
+    const int code = endOfOutput(static_cast<int>(start(plan, *options, argv)));
+    sayRemarks();
+    return code;
   } catch (const Failure &failure) {
     complainOnce(failure);
     return static_cast<int>(failure.code);

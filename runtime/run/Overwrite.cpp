@@ -24,18 +24,15 @@ static std::vector<std::string> inputs(const plan::Plan &plan,
 }
 
 void refuseToOverwrite(const plan::Plan &plan, const RunOptions &options) {
-  std::vector<std::pair<std::string, std::string>> outputs = {
-      {"--metrics", options.metrics},
-      {"--trace", options.trace},
-      {"--profile-out", options.profileOut},
-      {"--export", options.exportFile}};
+  std::vector<NamedOutput> outputs = {{"--metrics", options.metrics},
+                                      {"--trace", options.trace},
+                                      {"--profile-out", options.profileOut},
+                                      {"--export", options.exportFile}};
   if (!options.exportFile.empty()) // its weights, where they have their own
-    outputs.emplace_back("--export", options.exportFile + ".data");
+    outputs.push_back({"--export", options.exportFile + ".data"});
   for (const auto &[name, path] : options.outputs)
-    outputs.emplace_back("--output " + name, path);
-  for (const std::string &input : inputs(plan, options))
-    for (const auto &[option, output] : outputs)
-      expectOther(option, output, input);
+    outputs.push_back({"--output " + name, path});
+  expectApart(outputs, inputs(plan, options));
 }
 
 } // namespace pipec

@@ -6,7 +6,7 @@
 namespace pipec {
 
 /// Throws Failure(Usage) where a file that the run is to write is its data, the
-/// model or a part of the plan.
+/// model, a part of the plan or another that it writes.
 void refuseToOverwrite(const plan::Plan &plan, const RunOptions &options);
 
 } // namespace pipec

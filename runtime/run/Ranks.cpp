@@ -14,20 +14,49 @@
 #include <cstdlib>
 #include <dlfcn.h>
 #include <fstream>
+#include <mutex>
 #include <optional>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 
 namespace pipec {
 
+namespace {
+
+/// With --format json an error may follow, whose object has the notes.
+std::mutex notesLock;
+std::vector<std::string> keptNotes;
+
+std::vector<std::string> takeNotes() {
+  const std::lock_guard<std::mutex> guard(notesLock);
+  return std::exchange(keptNotes, {});
+}
+
+void sayNote(const std::string &message) {
+  std::fprintf(stderr, "pipec-run: note: %s\n", message.c_str());
+}
+
+} // namespace
+
 void complain(const Failure &failure) {
   const Invocation &asked = invocation();
-  std::fputs(errorText("pipec-run", failure, asked.input, asked.json).c_str(),
-             stderr);
+  std::fputs(
+      errorText("pipec-run", failure, asked.input, asked.json, takeNotes())
+          .c_str(),
+      stderr);
 }
 
 void remark(const std::string &message) {
-  std::fprintf(stderr, "pipec-run: note: %s\n", message.c_str());
+  if (!invocation().json)
+    return sayNote(message);
+  const std::lock_guard<std::mutex> guard(notesLock);
+  keptNotes.push_back(message);
+}
+
+void sayRemarks() {
+  for (const std::string &note : takeNotes())
+    sayNote(note);
 }
 
 void tellEnd(const Failure &agreed) {
@@ -209,15 +238,18 @@ struct JoinedRank {
     if (server)
       waitForOthers(*server, 2);
     server.reset();
+    sayRemarks();
     std::fflush(nullptr);
     _exit(static_cast<int>(code));
   }
 
   void meet(const TransportRow &row) {
     const auto count = static_cast<int>(plan.ranks.size());
-    transport = std::move(row.open({count, options.timeout, jobOf(options.plan),
-                                    options.quiet, client ? nullptr : &fuse})
-                              .front());
+    transport =
+        std::move(row.open({count, options.timeout, jobOf(options.plan),
+                            options.quiet || options.json, // only an object
+                            client ? nullptr : &fuse})
+                      .front());
     alarm.beforeRaise([this] {
       transport->abandon();
       if (links)

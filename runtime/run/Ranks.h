@@ -36,8 +36,11 @@ int threadsOfThisRank();
 
 /// "pipec-run: error: …" on stderr, or JSON where it was asked for.
 void complain(const Failure &failure);
-/// "pipec-run: note: MESSAGE" on stderr.
+/// "pipec-run: note: MESSAGE" on stderr. Where JSON was asked for it waits: for
+/// complain(), whose object has it, or for sayRemarks().
 void remark(const std::string &message);
+/// Remarks that no error has followed.
+void sayRemarks();
 /// What all ranks have agreed on, which may be to stop as they were asked.
 void tellEnd(const Failure &agreed);
 /// What a process finds wrong before it has met the others, all of its server

@@ -308,11 +308,9 @@ void Session::trainStream() {
     if (stepsDone % round == 0)
       checkpoint(true);
     else if (leads() && !options.checkpoint.empty())
-      std::fprintf(
-          stderr,
-          "pipec-run: note: no checkpoint after step %lld: the stages' "
-          "rounds end together every %lld steps\n",
-          static_cast<long long>(stepsDone), static_cast<long long>(round));
+      remark("no checkpoint after step " + std::to_string(stepsDone) +
+             ": the stages' rounds end together every " +
+             std::to_string(round) + " steps");
   }
   ledger.close();
 }
@@ -400,13 +398,11 @@ void Session::report() {
                   options.quiet ? "" : report::runSummary(plan, run).c_str());
     std::fflush(stdout);
     if (stopped)
-      std::fprintf(
-          stderr, "pipec-run: note: stopped on request after step %lld; %s\n",
-          static_cast<long long>(stepsDone),
-          options.checkpoint.empty()
-              ? "nothing is saved: that takes --checkpoint DIR"
-              : ("go on with --resume " + shellWord(options.checkpoint))
-                    .c_str());
+      remark("stopped on request after step " + std::to_string(stepsDone) +
+             "; " +
+             (options.checkpoint.empty()
+                  ? "nothing is saved: that takes --checkpoint DIR"
+                  : "go on with --resume " + shellWord(options.checkpoint)));
   });
 }
 

@@ -133,7 +133,10 @@ private:
       if (stopRequested())
         stopped();
       if (left() <= 0)
-        unavailable("within --timeout " + secondsOf(limit) + " s " + pending());
+        unavailable("within --timeout " + secondsOf(limit) + " s " + pending() +
+                    "; have all ranks been started, does one of them say why "
+                    "it ended, and is --timeout long enough for the last to "
+                    "come?");
       if (::poll(&waiting, 1, 50) == 1)
         return;
     }

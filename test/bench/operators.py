@@ -19,6 +19,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import textwrap
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -164,7 +165,8 @@ def table():
     rows = (ROOT / "compiler" / "onnx" / "OpTable.def").read_text()
     refused = re.findall(r'^ONNX_REFUSED\("(\w+)",\s*"([^"]*)",\s*"([^"]*)"\)', rows, re.M)
     lines += ["", "Refused, whatever their attributes:", ""]
-    lines += ["* %s: %s; %s" % row for row in refused]
+    for row in refused:
+        lines += textwrap.wrap("* %s: %s; %s" % row, 120, subsequent_indent="  ", break_on_hyphens=False)
     return "\n".join(lines) + "\n"
 
 

@@ -4,8 +4,10 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import time
 import unittest
 import unittest.mock
 
@@ -500,6 +502,20 @@ class CalibrationTest(PipelineTest):
         self.check_exit(call("pipec", "calibrate", "--cpus", "0x2"), USAGE)
         self.check_exit(call("pipec", "calibrate", "-o", "/proc/no/cluster.json"), CANNOT_WRITE)
         self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_one_that_is_ended_leaves_nothing(self):
+        """Its scratch folder, in TMPDIR, says that it measures: that goes with the next one."""
+        scratch, place = self.fresh(), self.fresh()
+        scratch.mkdir()
+        place.mkdir()
+        environment = {**os.environ, "TMPDIR": str(scratch)}
+        process = subprocess.Popen([str(BIN / "pipec"), "calibrate", "--cpus", "1", "-o", "new/way/it.json"], cwd=place,
+                                   env=environment, stdout=subprocess.DEVNULL)
+        while process.poll() is None and not list(scratch.iterdir()):
+            time.sleep(0.01)
+        process.terminate()
+        self.assertEqual(process.wait(), -signal.SIGTERM)
+        self.assertEqual(list(place.iterdir()), [])
 
 
 if __name__ == "__main__":

@@ -131,6 +131,42 @@ TEST(Tool, ExportNeverOverwritesTheModel) {
   EXPECT_EQ(readText(plan + "/model.onnx"), before);
 }
 
+TEST(Tool, NoFileIsWrittenTwice) {
+  const std::string plan = planFor("two");
+  const Outcome run =
+      runTool(plan, {"--steps", "1", "--transport", "inproc", "--trace",
+                     plan + "/it", "--export", plan + "/it"});
+  EXPECT_EQ(run.code, 64);
+  EXPECT_THAT(run.errors,
+              HasSubstr("--export " + plan +
+                        "/it: --trace writes it, too; give another name"));
+  EXPECT_FALSE(fs::exists(plan + "/it"));
+}
+
+/// A remark, and then an array that is not there.
+TEST(Tool, NotesAreInTheJsonOfAnError) {
+  const std::string plan = planFor("two");
+  std::vector<std::string> command = {PIPEC_RUN, plan, "--steps", "1"};
+  for (const std::string &argument : dataArguments(plan)) {
+    command.push_back(argument);
+    if (const size_t at = argument.find('='); at != argument.npos)
+      command.back() = argument.substr(0, at + 1) + plan + "/missing.npy";
+  }
+  Outcome run = Process(command, plan, {"RANK=0"}).wait();
+  EXPECT_EQ(run.code, 66);
+  EXPECT_THAT(run.errors,
+              testing::StartsWith("pipec-run: note: RANK=0 means nothing"));
+  command.insert(command.end(), {"--format", "json"});
+  run = Process(command, plan, {"RANK=0"}).wait();
+  EXPECT_EQ(run.code, 66);
+  const json report = json::parse(run.errors, nullptr, false);
+  ASSERT_TRUE(report.is_object()) << run.errors;
+  EXPECT_EQ(report["exit"], 66);
+  ASSERT_EQ(report["notes"].size(), 1);
+  EXPECT_THAT(report["notes"][0].get<std::string>(),
+              testing::StartsWith("RANK=0 means nothing without WORLD_SIZE"));
+}
+
 TEST(Tool, NothingThatIsReadIsWritten) {
   const std::string plan = planFor("two");
   const std::string data = dataArguments(plan)[1];
@@ -283,7 +319,10 @@ TEST(Tool, NumberedRanksMustMakeSense) {
   run = joined("0", "2");
   EXPECT_EQ(run.code, 69);
   EXPECT_THAT(run.errors, HasSubstr("within --timeout 1 s 1 of 2 ranks have "
-                                    "connected, without rank 1"));
+                                    "connected, without rank 1; have all ranks "
+                                    "been started, does one of them say why it "
+                                    "ended, and is --timeout long enough for "
+                                    "the last to come?"));
 }
 
 TEST(Tool, ARankThatFindsNoRankZeroSaysWhatItTries) {

@@ -103,8 +103,10 @@ TEST(Transport, TcpNamesTheRankThatDoesNotConnect) {
     ADD_FAILURE();
   } catch (const Failure &failure) {
     EXPECT_EQ(failure.code, Exit::Unavailable);
-    EXPECT_STREQ(failure.what(), "within --timeout 2.5 s rank 1 has no "
-                                 "connection to rank 2");
+    EXPECT_STREQ(failure.what(),
+                 "within --timeout 2.5 s rank 1 has no connection to rank 2; "
+                 "have all ranks been started, does one of them say why it "
+                 "ended, and is --timeout long enough for the last to come?");
   }
   first.join();
   silent.join();

@@ -1,0 +1,67 @@
+//===- CompileFiles.cpp - what a compile reads and writes -----------------===//
+#include "compiler/driver/CompileFiles.h"
+
+#include "compiler/driver/OrderFile.h"
+#include "support/OutputFile.h"
+
+#include <filesystem>
+
+namespace fs = std::filesystem;
+
+namespace pipec {
+
+std::string outputFolder(const CompileOptions &options) {
+  return options.output.empty()
+             ? fs::path(options.model).stem().string() + ".plan"
+             : options.output;
+}
+
+std::vector<std::string> inputFiles(const CompileOptions &options) {
+  std::vector<std::string> paths = {options.model, options.clusterFile,
+                                    options.stageFile, options.profile};
+  for (const auto &[name, path] : options.constants)
+    paths.push_back(path);
+  if (const auto weight = options.lossOptions.find("weight");
+      weight != options.lossOptions.end())
+    paths.push_back(weight->second);
+  if (const auto order = orderFileOf(options.strategy))
+    paths.push_back(*order);
+  std::erase(paths, "");
+  return paths;
+}
+
+/// A folder that is no plan is refused when it is to be replaced.
+static bool mayBeReplaced(const std::string &folder) {
+  std::error_code ignored;
+  return !fs::exists(folder, ignored) ||
+         fs::exists(folder + "/plan.json", ignored);
+}
+
+/// Whether the plan in `folder` writes anew what is read from this file.
+static bool isWrittenAnew(const CompileOptions &options,
+                          const std::string &folder, const std::string &input) {
+  const auto is = [&](const char *name) {
+    std::error_code error;
+    return fs::equivalent(input, folder + "/" + name, error);
+  };
+  return (input == options.stageFile && is("plan.json")) ||
+         (input == orderFileOf(options.strategy) && is("schedule.csv"));
+}
+
+void refuseToOverwrite(const CompileOptions &options,
+                       const std::vector<std::string> &inputs) {
+  expectApart({{"-o", options.output}, {"--dot", options.dot}}, inputs);
+  const std::string folder = outputFolder(options);
+  if (!options.emit.empty() || (options.dryRun && options.output.empty()) ||
+      !mayBeReplaced(folder))
+    return;
+  const std::string option = options.output.empty() ? "without -o," : "-o";
+  // The IR is written while the plan is made, and would go when it is there.
+  if (!options.dryRun)
+    expectOutside(option, folder, options.dumpDirectory);
+  for (const std::string &input : inputs)
+    if (!isWrittenAnew(options, folder, input))
+      expectOutside(option, folder, input);
+}
+
+} // namespace pipec
