@@ -21,6 +21,9 @@ namespace {
 
 constexpr int kVersion = 1;
 
+constexpr const char *kStep = "step-", *kWriting = ".writing-";
+constexpr int kDigits = 8; ///< of a step, at least
+
 std::string padded(int64_t number, int width) {
   std::string digits = std::to_string(number);
   digits.insert(0,
@@ -66,6 +69,13 @@ std::string modelName(const plan::Plan &plan) {
   return fs::path(plan.model.path).filename().string();
 }
 
+/// Whether a run has named it so: step-00000020. What else is in the folder is
+/// the user's.
+bool isNumbered(const std::string &name, const std::string &front) {
+  return name.size() >= front.size() + kDigits && name.rfind(front, 0) == 0 &&
+         name.find_first_not_of("0123456789", front.size()) == name.npos;
+}
+
 /// Removes what earlier runs left half-written, and whole checkpoints other
 /// than `keep`.
 void tidy(const std::string &folder, const std::string &keep) {
@@ -73,8 +83,8 @@ void tidy(const std::string &folder, const std::string &keep) {
   std::vector<fs::path> old;
   for (const auto &entry : fs::directory_iterator(folder, ignored)) {
     const std::string name = entry.path().filename().string();
-    if (name.rfind(".writing-", 0) == 0 ||
-        (!keep.empty() && name.rfind("step-", 0) == 0 && name != keep))
+    if (isNumbered(name, kWriting) ||
+        (!keep.empty() && isNumbered(name, kStep) && name != keep))
       old.push_back(entry.path());
   }
   for (const fs::path &path : old)
@@ -86,8 +96,9 @@ void tidy(const std::string &folder, const std::string &keep) {
 void saveCheckpoint(RankState &state, Council &council,
                     const std::string &folder, int64_t steps,
                     const RunIdentity &identity) {
-  const std::string name = "step-" + padded(steps, 8);
-  const std::string temporary = folder + "/.writing-" + padded(steps, 8);
+  const std::string name = kStep + padded(steps, kDigits);
+  const std::string temporary =
+      folder + "/" + kWriting + padded(steps, kDigits);
   const bool leads = state.rank == 0;
   Json shards = Json::array();
   std::string mine;
@@ -164,7 +175,7 @@ std::string newestOf(const std::string &folder, std::error_code &error) {
   std::string newest;
   for (const auto &entry : fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
-    if (name.rfind("step-", 0) == 0)
+    if (isNumbered(name, kStep))
       newest = std::max(newest, name);
   }
   return newest;

@@ -283,6 +283,21 @@ TEST(Checkpoint, IgnoresAndRemovesWhatAKilledRunLeft) {
   EXPECT_THAT(contents(folder + "/ck"), testing::ElementsAre("step-00000006"));
 }
 
+/// Only names that a run gives are checkpoints.
+TEST(Checkpoint, LeavesWhatTheUserHasPutThere) {
+  const std::string folder = savedTwo("users");
+  for (const char *name :
+       {"/ck/step-0.npy", "/ck/step-times", "/ck/.writing-x"})
+    std::ofstream(folder + name) << "mine";
+  const Outcome run =
+      runTool(folder, training(6, {"--resume", folder + "/ck", "--checkpoint",
+                                   folder + "/ck"}));
+  ASSERT_EQ(run.code, 0) << run.errors;
+  EXPECT_THAT(contents(folder + "/ck"),
+              testing::ElementsAre(".writing-x", "step-0.npy", "step-00000006",
+                                   "step-times"));
+}
+
 /// Runs with files limited to `bytes`: a write beyond fails, as on a full disk.
 Outcome withFileLimit(const std::string &folder, rlim_t bytes,
                       const std::vector<std::string> &arguments) {
