@@ -233,6 +233,8 @@ std::vector<MeshStage> InterOperator::solve(bool turns) {
   for (double t : times)
     if (t < inf)
       bounds.push_back(t);
+  if (bounds.empty())
+    return {};
   // Of bounds that are as good as equal the largest, which excludes nothing.
   std::sort(bounds.rbegin(), bounds.rend());
   bounds.erase(

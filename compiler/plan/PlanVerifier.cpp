@@ -161,6 +161,9 @@ void shard(const PlanRequest &request, const StagePlan &stage, Totals &t) {
   t.parameters -= sharded.savedParameters;
   t.state -= sharded.savedState;
   t.stash -= sharded.savedStash;
+  t.uses += sharded.addedGradients;
+  t.workspace += sharded.gathered;
+  t.again = sharded.again + sharded.gathered;
 }
 
 /// Bytes of messages, data and sums of gradients, in slots.
@@ -242,14 +245,15 @@ public:
 
   /// Of `bytes`, one stage of a device works in `works` at a time.
   void add(const StagePlan &stage, int64_t bytes, int64_t works) {
-    for (int d : stage.devices) {
-      onDevice[d] += bytes - works;
-      worksOn[d] = std::max(worksOn[d], works);
-      const int64_t sum = onDevice[d] + worksOn[d];
-      expect(sum <= limit, "device " + std::to_string(d) + " needs " +
-                               std::to_string(sum) + " bytes of " +
-                               std::to_string(limit));
-    }
+    for (int leader : stage.devices)
+      for (int d = leader; d < leader + stage.sharding.degree; ++d) {
+        onDevice[d] += bytes - works;
+        worksOn[d] = std::max(worksOn[d], works);
+        const int64_t sum = onDevice[d] + worksOn[d];
+        expect(sum <= limit, "device " + std::to_string(d) + " needs " +
+                                 std::to_string(sum) + " bytes of " +
+                                 std::to_string(limit));
+      }
   }
 
 private:

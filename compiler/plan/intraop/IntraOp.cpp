@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cassert>
 #include <numeric>
+#include <string>
+#include <unordered_set>
 
 namespace pipec::plan {
 
@@ -12,14 +14,38 @@ namespace {
 
 constexpr size_t kMostStates = 256;
 
-uint32_t bit(Layout layout) { return uint32_t(1) << (layout - kPartial); }
+/// The ways in which states hold one tensor, as numbers, and what readers from
+/// a node on can pay more for one than for another.
+class HeldKinds {
+public:
+  HeldKinds(const TensorCosts &costs, size_t next) : costs(costs), next(next) {}
 
-/// Calls `visit` with every layout in `bits`.
-template <typename Visit> void eachLayout(uint32_t bits, Visit visit) {
-  for (Layout layout = kPartial; bits; ++layout, bits >>= 1)
-    if (bits & 1)
-      visit(layout);
-}
+  char16_t of(const Held &held) {
+    if (last < all.size() && all[last] == held)
+      return static_cast<char16_t>(last);
+    last = static_cast<size_t>(std::find(all.begin(), all.end(), held) -
+                               all.begin());
+    if (last == all.size()) {
+      all.push_back(held);
+      for (std::vector<double> &row : known)
+        row.resize(all.size(), -1);
+      known.emplace_back(all.size(), -1);
+    }
+    return static_cast<char16_t>(last);
+  }
+  double excess(size_t a, size_t b) {
+    double &result = known[a][b];
+    if (result < 0)
+      result = costs.excess(all[a], all[b], next);
+    return result;
+  }
+
+private:
+  const TensorCosts &costs;
+  size_t next, last = 0;
+  std::vector<Held> all;
+  std::vector<std::vector<double>> known; ///< -1: not yet
+};
 
 } // namespace
 
@@ -29,6 +55,10 @@ IntraOp::IntraOp(const CostGraph &graph, const ShardingGroup &group)
     choices.push_back(choicesOf(sharding, node, group.devices));
   for (size_t w = 0; w < sharding.weights.size(); ++w)
     weightLayouts.push_back(layoutsOf(sharding, w, group.devices));
+  for (size_t v = 0; v < sharding.values.size(); ++v)
+    values.emplace_back(graph, group, ShardedOperand{false, v}, choices);
+  for (size_t w = 0; w < sharding.weights.size(); ++w)
+    weights.emplace_back(graph, group, ShardedOperand{true, w}, choices);
 }
 
 /// What holding a weight so takes of a microbatch: its share of the update, and
@@ -52,26 +82,15 @@ IntraOp::Sweep::Sweep(const IntraOp &program, size_t first)
   now.steps = {{}};
 }
 
-int64_t IntraOp::Sweep::bytesOf(const Tensor &tensor) const {
-  return tensor.isWeight ? program.graph.weights[tensor.index].bytes
-                         : program.sharding.values[tensor.index].bytes;
-}
-
-const std::vector<size_t> &
-IntraOp::Sweep::readersOf(const Tensor &tensor) const {
-  return tensor.isWeight ? program.sharding.weights[tensor.index].readers
-                         : program.sharding.values[tensor.index].readers;
-}
-
 /// A tensor that this node is the first to read: a value from before, which is
 /// whole, or a weight, of which all layouts are tried.
 void IntraOp::Sweep::admit(size_t node, size_t operand) {
   const ShardedOperand &read = program.sharding.ops[node].operands[operand];
-  for (const Tensor &t : live)
-    if (t.isWeight == read.isWeight && t.index == read.tensor)
+  for (const ShardedOperand &tensor : live)
+    if (isSame(tensor, read))
       return;
   const size_t width = live.size();
-  live.push_back({read.isWeight, read.tensor});
+  live.push_back(read);
   const std::vector<Layout> whole{kWhole};
   const std::vector<Layout> &layouts =
       read.isWeight ? program.weightLayouts[read.tensor] : whole;
@@ -83,7 +102,7 @@ void IntraOp::Sweep::admit(size_t node, size_t operand) {
           (read.isWeight ? program.weightSeconds(read.tensor, layout) : 0));
       wider.held.insert(wider.held.end(), now.held.begin() + s * width,
                         now.held.begin() + (s + 1) * width);
-      wider.held.push_back({layout, 0, 0});
+      wider.held.push_back({layout});
       wider.steps.push_back(now.steps[s]);
       if (read.isWeight)
         wider.steps.back().weights.push_back(layout);
@@ -100,24 +119,20 @@ double IntraOp::Sweep::read(Held &held, size_t node, const OpSharding &choice,
   const ShardedOperand &tensor = op.operands[operand];
   const Layout reads = readsAs(op, choice, operand),
                leaves = gradientAs(op, choice, operand);
-  int64_t bytes, gradientBytes;
-  double times = 1;
-  if (tensor.isWeight) {
-    const CostWeight &w = program.graph.weights[tensor.tensor];
-    bytes = w.bytes, gradientBytes = w.trainable ? w.bytes : 0;
-    times = 1 / program.group.microbatches;
-  } else {
-    const ShardedValue &v = program.sharding.values[tensor.tensor];
-    bytes = v.bytes, gradientBytes = v.gradientBytes;
-  }
+  const TensorCosts &costs = program.costsOf(tensor);
   double seconds = 0;
-  if (!(held.read & bit(reads)))
-    seconds += reshardSeconds(program.group, bytes, held.layout, reads);
-  if (!(held.gradient & bit(leaves)))
-    seconds += times * reshardSeconds(program.group, gradientBytes, leaves,
-                                      held.layout);
-  held.read |= bit(reads);
-  held.gradient |= bit(leaves);
+  if (!(held.read & layoutBit(reads)))
+    seconds += costs.read(held.layout, reads);
+  held.read |= layoutBit(reads);
+  // The gradients of what else the node reads need a weight once more.
+  if (tensor.isWeight && program.graph.nodes[node].backwardInputSeconds > 0) {
+    if (!(held.again & layoutBit(reads)))
+      seconds += costs.read(held.layout, reads);
+    held.again |= layoutBit(reads);
+  }
+  if (!(held.gradient & layoutBit(leaves)))
+    seconds += costs.gradient(leaves, held.layout);
+  held.gradient |= layoutBit(leaves);
   return seconds;
 }
 
@@ -132,15 +147,14 @@ void IntraOp::Sweep::extend(size_t node, size_t state, const OpSharding &choice,
                 ownSeconds(program.graph, node, choice, program.group).total();
   for (size_t k = 0; k < op.operands.size(); ++k)
     for (size_t i = 0; i < width; ++i)
-      if (live[i].isWeight == op.operands[k].isWeight &&
-          live[i].index == op.operands[k].tensor)
+      if (isSame(live[i], op.operands[k]))
         cost += read(next.held[at + i], node, choice, k);
   for (size_t r = 0; r < op.results.size(); ++r) {
     const Layout layout = makesAs(op, choice, r);
     const ShardedValue &value = program.sharding.values[op.results[r]];
     cost += program.group.secondsPerByte * static_cast<double>(value.bytes) /
             (layout == kWhole ? 1 : program.group.devices);
-    next.held.push_back({layout, 0, 0});
+    next.held.push_back({layout});
   }
   next.costs.push_back(cost);
   next.steps.push_back({static_cast<uint32_t>(now.steps[state].parent), choice,
@@ -163,44 +177,13 @@ void IntraOp::Sweep::add(size_t node) {
   settle(node, next);
 }
 
-/// What `better` may have to pay more than `worse` from here on, whatever
-/// comes.
-double IntraOp::Sweep::excess(const Held *better, const Held *worse) const {
-  double sum = 0;
-  for (size_t i = 0; i < live.size(); ++i) {
-    const Held &a = better[i], &b = worse[i];
-    const Tensor &tensor = live[i];
-    const int64_t bytes = bytesOf(tensor),
-                  back =
-                      tensor.isWeight
-                          ? bytes
-                          : program.sharding.values[tensor.index].gradientBytes;
-    const auto reshard = [&](int64_t n, Layout from, Layout to) {
-      return reshardSeconds(program.group, n, from, to);
-    };
-    if (a.layout != b.layout) {
-      const std::vector<size_t> &readers = readersOf(tensor);
-      const auto left = readers.end() -
-                        std::lower_bound(readers.begin(), readers.end(), next);
-      sum +=
-          static_cast<double>(left + 1) * (reshard(bytes, a.layout, b.layout) +
-                                           reshard(back, b.layout, a.layout));
-    }
-    eachLayout(b.read & ~a.read,
-               [&](Layout l) { sum += reshard(bytes, b.layout, l); });
-    eachLayout(b.gradient & ~a.gradient,
-               [&](Layout l) { sum += reshard(back, l, b.layout); });
-  }
-  return sum;
-}
-
 /// Forgets tensors that nobody reads any more, and states that are dominated.
 void IntraOp::Sweep::settle(size_t node, States &all) {
   const size_t before = live.size();
   std::vector<size_t> kept;
-  std::vector<Tensor> stays;
+  std::vector<ShardedOperand> stays;
   for (size_t i = 0; i < before; ++i)
-    if (!readersOf(live[i]).empty() && readersOf(live[i]).back() > node) {
+    if (program.costsOf(live[i]).isReadAfter(node)) {
       kept.push_back(i);
       stays.push_back(live[i]);
     }
@@ -209,25 +192,40 @@ void IntraOp::Sweep::settle(size_t node, States &all) {
   std::vector<size_t> order(all.costs.size());
   std::iota(order.begin(), order.end(), size_t(0));
   sortBy(order, [&](size_t s) { return all.costs[s]; });
+  std::vector<HeldKinds> kinds;
+  for (const ShardedOperand &tensor : live)
+    kinds.emplace_back(program.costsOf(tensor), next);
   States result;
-  std::vector<Held> row(kept.size());
+  std::vector<std::u16string> rows; // of kinds, as those of `result`
+  std::unordered_set<std::u16string> seen;
+  std::vector<size_t> tried; // of `result`, what dominated last first
+  std::u16string row(kept.size(), 0);
   for (size_t s : order) {
     for (size_t i = 0; i < kept.size(); ++i)
-      row[i] = all.held[s * before + kept[i]];
-    bool isDominated = false;
-    for (size_t r = 0; r < result.costs.size() && !isDominated; ++r)
-      isDominated =
-          result.costs[r] +
-              excess(result.held.data() + r * kept.size(), row.data()) <=
-          all.costs[s];
-    if (isDominated)
+      row[i] = kinds[i].of(all.held[s * before + kept[i]]);
+    // The cheaper state with the same layouts, or what dominates that.
+    if (!seen.insert(row).second)
       continue;
+    const auto isDominatedBy = [&](size_t r) {
+      double least = result.costs[r];
+      for (size_t i = kept.size(); i-- > 0 && least <= all.costs[s];)
+        least += kinds[i].excess(rows[r][i], row[i]);
+      return least <= all.costs[s];
+    };
+    const auto by = std::find_if(tried.begin(), tried.end(), isDominatedBy);
+    if (by != tried.end()) {
+      std::rotate(tried.begin(), by, by + 1);
+      continue;
+    }
     if (result.costs.size() == kMostStates) {
       exact = false;
       break;
     }
+    tried.push_back(result.costs.size());
+    rows.push_back(row);
     result.costs.push_back(all.costs[s]);
-    result.held.insert(result.held.end(), row.begin(), row.end());
+    for (size_t i : kept)
+      result.held.push_back(all.held[s * before + i]);
     result.steps.push_back(all.steps[s]);
   }
   history.push_back(result.steps);
@@ -246,11 +244,10 @@ double IntraOp::Sweep::closing(size_t state) const {
   for (size_t i = 0; i < live.size(); ++i) {
     const Held &held = now.held[state * live.size() + i];
     if (live[i].isWeight ||
-        program.sharding.values[live[i].index].producer < first ||
-        (held.read & bit(kWhole)))
+        program.sharding.values[live[i].tensor].producer < first ||
+        (held.read & layoutBit(kWhole)))
       continue;
-    seconds +=
-        reshardSeconds(program.group, bytesOf(live[i]), held.layout, kWhole);
+    seconds += program.costsOf(live[i]).read(held.layout, kWhole);
   }
   return seconds;
 }

@@ -9,17 +9,18 @@
 //
 // Instead of a solver of linear programs: operators in program order, and of
 // what was chosen before only the layouts of tensors that are still to be read.
-// One set of choices dominates another if it costs less even after resharding
-// all of these; layouts' distances obey the triangle inequality, so that no
-// optimum is lost. Chains with residuals keep some ten states. Where they are
-// more than kMostStates the cheapest go on, and the result is no longer proven.
+// One set of choices dominates another if it costs less even with the most that
+// the readers to come can pay more for its layouts (TensorCosts::excess), so
+// that no optimum is lost. Chains with residuals keep some ten states. Where
+// they are more than kMostStates the cheapest go on, and the result is no
+// longer proven.
 //
 // Values come to a stage and leave it whole, as other stages send them.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
 
-#include "compiler/plan/intraop/OpChoices.h"
+#include "compiler/plan/intraop/TensorCosts.h"
 
 namespace pipec::plan {
 
@@ -42,15 +43,6 @@ public:
     bool isExact() const { return exact; }
 
   private:
-    /// A tensor that is still to be read, in one state.
-    struct Held {
-      Layout layout;
-      uint32_t read, gradient; ///< layouts that were paid for, as bits
-    };
-    struct Tensor {
-      bool isWeight;
-      size_t index;
-    };
     /// How a state came about; `weights` of those first read at its node.
     struct Step {
       uint32_t parent;
@@ -70,16 +62,13 @@ public:
     double read(Held &held, size_t node, const OpSharding &choice,
                 size_t operand) const;
     void settle(size_t node, States &next);
-    double excess(const Held *better, const Held *worse) const;
     double closing(size_t state) const;
     size_t cheapest() const;
-    int64_t bytesOf(const Tensor &tensor) const;
-    const std::vector<size_t> &readersOf(const Tensor &tensor) const;
 
     const IntraOp &program;
     size_t first, next;
     bool exact = true;
-    std::vector<Tensor> live;
+    std::vector<ShardedOperand> live;
     States now;
     std::vector<std::vector<Step>> history;    ///< one a node, after settling
     std::vector<std::vector<size_t>> admitted; ///< weights, one list a node
@@ -92,6 +81,10 @@ private:
   std::vector<std::vector<OpSharding>> choices;
   std::vector<std::vector<Layout>> weightLayouts;
   double weightSeconds(size_t weight, Layout layout) const;
+  const TensorCosts &costsOf(const ShardedOperand &tensor) const {
+    return (tensor.isWeight ? weights : values)[tensor.tensor];
+  }
+  std::vector<TensorCosts> values, weights;
 };
 
 } // namespace pipec::plan

@@ -14,6 +14,7 @@ ShardingGroup groupOf(const PlanRequest &request, int degree, int replicas) {
   group.microbatches = (request.microbatches + replicas - 1) / replicas;
   group.fixedSeconds = request.topology.device.launchSeconds;
   group.updateSecondsPerByte = updateSecondsPerByte(request);
+  group.gradientCopies = request.strategy.gradientCopies;
   group.copies = request.strategy.gradientCopies + 1 +
                  request.optimizerBytesPerParameterByte;
   return group;
@@ -34,6 +35,14 @@ double reshardSeconds(const ShardingGroup &group, int64_t bytes, Layout from,
   if (to == kWhole)
     return ringSeconds(group, bytes);
   return ringSeconds(group, bytes / group.devices);
+}
+
+int64_t addedGradientBytes(int64_t bytes, Layout leaves, Layout weight,
+                           int devices) {
+  if (weight == kWhole || leaves == kWhole || leaves == weight)
+    return 0;
+  const int64_t slice = sliceBytes(bytes, devices);
+  return leaves == kPartial ? bytes - slice : slice;
 }
 
 } // namespace pipec::plan

@@ -10,10 +10,10 @@ namespace pipec::plan {
 namespace {
 
 /// A value or weight as the stage goes on: how it lies, and as what it has been
-/// handed out and its gradient taken back.
+/// handed out, forward and, `again`, backward, and its gradient taken back.
 struct Place {
   Layout layout = kWhole;
-  std::set<Layout> out, back;
+  std::set<Layout> out, again, back;
 };
 
 /// Goes through a stage as its devices would.
@@ -23,11 +23,14 @@ public:
       : request(request), stage(stage), graph(request.graph),
         shards(*request.graph.sharding),
         n(static_cast<double>(stage.sharding.degree)) {
-    slowest = request.topology.link(0, 1);
-    for (int d = 2; d < stage.sharding.degree; ++d)
-      if (Link link = request.topology.link(0, d);
-          link.bandwidth < slowest.bandwidth)
-        slowest = link;
+    // Replicas do the same in the same time: that of the slowest group.
+    for (int leader : stage.devices)
+      for (int d = 0; d < stage.sharding.degree; ++d) {
+        const Link link = request.topology.link(
+            leader + d, leader + (d + 1) % stage.sharding.degree);
+        if (slowest.bandwidth == 0 || link.bandwidth < slowest.bandwidth)
+          slowest = link;
+      }
   }
 
   ShardedTotals run() {
@@ -40,7 +43,10 @@ public:
     for (auto &[v, place] : values)
       if (isSent(v) && place.layout != kWhole && !place.out.count(kWhole))
         totals.forward += hops(shards.values[v].bytes, 1);
-    saveBytes();
+    saveWeights();
+    gather();
+    saveStash();
+    repeat();
     return totals;
   }
 
@@ -110,6 +116,9 @@ private:
           isWeight ? graph.weights[tensor].bytes : shards.values[tensor].bytes;
       if (place.out.insert(wants).second)
         totals.forward += between(bytes, place.layout, wants);
+      if (isWeight && graph.nodes[node].backwardInputSeconds > 0 &&
+          place.again.insert(wants).second)
+        totals.backwardInput += between(bytes, place.layout, wants);
       if (!place.back.insert(leaves).second)
         continue;
       if (!isWeight)
@@ -119,6 +128,31 @@ private:
         totals.weight += between(bytes, leaves, place.layout) /
                          ((request.microbatches - 1) / stage.replicas + 1);
     }
+  }
+
+  /// What of weights the device has at each node beside its slices: everything
+  /// or others, from the first node that wants it so to the last.
+  void gather() {
+    std::vector<int64_t> has(stage.sharding.nodes.size(), 0);
+    for (auto &[w, place] : weights) {
+      std::map<Layout, std::set<size_t>> readers;
+      for (size_t reader : shards.weights[w].readers)
+        for (size_t k = 0; isInside(reader) && place.layout != kWhole &&
+                           k < shards.ops[reader].operands.size();
+             ++k) {
+          const ShardedOperand &operand = shards.ops[reader].operands[k];
+          if (operand.isWeight && operand.tensor == w)
+            readers[factor(reader) ? factor(reader)->operands.at(k) : kWhole]
+                .insert(reader - stage.firstNode);
+        }
+      const int64_t bytes = graph.weights[w].bytes;
+      for (auto &[wants, nodes] : readers)
+        for (size_t n = *nodes.begin(); n <= *nodes.rbegin(); ++n)
+          if (wants != place.layout)
+            has.at(n) += wants == kWhole ? bytes : slice(bytes);
+    }
+    for (int64_t bytes : has)
+      totals.gathered = std::max(totals.gathered, bytes);
   }
 
   double share(double seconds, bool isDivided) const {
@@ -153,12 +187,12 @@ private:
                                                        : f->results.at(r);
   }
 
-  int64_t saved(int64_t bytes) const {
+  int64_t slice(int64_t bytes) const {
     const int64_t d = stage.sharding.degree;
-    return bytes - (bytes / d + (bytes % d != 0));
+    return bytes / d + (bytes % d != 0);
   }
 
-  void saveBytes() {
+  void saveWeights() {
     for (auto &[w, place] : weights) {
       if (place.layout == kWhole)
         continue;
@@ -166,25 +200,72 @@ private:
                      stage.sharding.degree ==
                  0,
              "slices of a weight are unequal");
-      (graph.weights[w].trainable ? totals.savedParameters
-                                  : totals.savedState) +=
-          saved(graph.weights[w].bytes);
+      const CostWeight &weight = graph.weights[w];
+      const int64_t own = slice(weight.bytes);
+      (weight.trainable ? totals.savedParameters : totals.savedState) +=
+          weight.bytes - own;
+      if (!weight.trainable)
+        continue;
+      // Sums in which a device adds up what it makes: its own slice, others,
+      // and addends to all of it.
+      int64_t sums = own;
+      for (Layout back : place.back)
+        if (back == kPartial)
+          sums += weight.bytes - own;
+        else if (back != kWhole && back != place.layout)
+          sums += own;
+      totals.addedGradients += sums - own;
     }
+  }
+
+  /// Whether devices keep slices of what the node makes.
+  bool keepsSlices(size_t node) {
+    bool inSlices = !shards.ops[node].results.empty();
+    for (size_t v : shards.ops[node].results) {
+      const Place &place = values[v];
+      inSlices = inSlices && place.layout != kWhole && !isSent(v);
+      for (Layout layout : place.out)
+        inSlices = inSlices && layout == place.layout;
+    }
+    return inSlices;
+  }
+
+  void saveStash() {
     for (const CostStash &stash : graph.stashes) {
       bool isKept = false;
       for (size_t user : stash.users)
         isKept = isKept || isInside(user);
-      if (!isKept || !isInside(stash.producer))
+      if (isKept && isInside(stash.producer) && keepsSlices(stash.producer))
+        totals.savedStash += stash.bytes - slice(stash.bytes);
+    }
+  }
+
+  /// Activations that are computed again come one after the other; none goes
+  /// before the last one is there.
+  void repeat() {
+    const std::vector<CostStash> &all =
+        graph.repeats.empty() ? graph.stashes : graph.repeats;
+    std::map<size_t, int64_t> comes;
+    for (const CostStash &one : all) {
+      std::set<size_t> users;
+      for (size_t user : one.users)
+        if (isInside(user))
+          users.insert(user);
+      if (users.empty() || one.producer < stage.firstNode)
         continue;
-      bool inSlices = !shards.ops[stash.producer].results.empty();
-      for (size_t v : shards.ops[stash.producer].results) {
-        const Place &place = values[v];
-        inSlices = inSlices && place.layout != kWhole && !isSent(v);
-        for (Layout layout : place.out)
-          inSlices = inSlices && layout == place.layout;
-      }
-      if (inSlices)
-        totals.savedStash += saved(stash.bytes);
+      const bool inSlices = isInside(one.producer) && keepsSlices(one.producer);
+      comes[*users.begin()] += inSlices ? slice(one.bytes) : one.bytes;
+    }
+    std::map<size_t, int64_t> works;
+    for (const CostScratch &scratch : graph.scratch)
+      if (isInside(scratch.first) && isInside(scratch.last))
+        works[scratch.last] = std::max(works[scratch.last], scratch.bytes);
+    int64_t sum = 0;
+    for (size_t node = stage.firstNode; node <= stage.lastNode; ++node) {
+      sum += graph.nodes[node].stashBytes + comes[node];
+      totals.again = std::max(
+          totals.again,
+          sum + std::max(works[node], graph.nodes[node].workspaceBytes));
     }
   }
 
@@ -193,7 +274,7 @@ private:
   const CostGraph &graph;
   const ShardingGraph &shards;
   const double n;
-  Link slowest;
+  Link slowest; ///< of the rings in which the groups' devices lie
   std::map<size_t, Place> values, weights;
   ShardedTotals totals;
 };

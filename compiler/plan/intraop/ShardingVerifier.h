@@ -10,6 +10,10 @@ namespace pipec::plan {
 struct ShardedTotals {
   double forward = 0, backwardInput = 0, weight = 0;
   int64_t savedParameters = 0, savedState = 0, savedStash = 0;
+  /// Weights that lie otherwise than in their slices, at one time the most;
+  /// what their gradients are summed in beside slices; and what a device works
+  /// in that computes all activations again, without the former.
+  int64_t gathered = 0, addedGradients = 0, again = 0;
 };
 
 /// Failure(Exit::Internal) where the choices are none: a factor that there is

@@ -9,11 +9,13 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/plan/InterOperator.h"
 #include "compiler/plan/Refine.h"
+#include "compiler/plan/intraop/GroupPlacement.h"
 #include "compiler/plan/intraop/IntraOp.h"
 #include "compiler/plan/planners/Planners.h"
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 namespace pipec::plan {
 
@@ -69,29 +71,31 @@ std::vector<size_t> cluster(const Layers &fine, size_t layers, double slack) {
   return starts;
 }
 
-/// The groups' devices: neighbours, one stage's after the other's.
-std::vector<std::vector<int>> leadersOf(const std::vector<MeshStage> &stages) {
-  std::vector<std::vector<int>> leaders;
-  int next = 0;
-  for (const MeshStage &stage : stages) {
-    leaders.emplace_back();
-    for (int q = 0; q < stage.mesh.replicas(); ++q, next += stage.mesh.degree)
-      leaders.back().push_back(next);
-  }
-  return leaders;
+/// Empty where the groups do not fit into the servers.
+std::vector<std::vector<int>> leadersOf(const Topology &topology,
+                                        const std::vector<MeshStage> &stages) {
+  std::vector<StageGroups> groups;
+  for (const MeshStage &stage : stages)
+    groups.push_back({stage.mesh.replicas(), stage.mesh.degree});
+  return placeGroups(topology, groups);
 }
 
-Split splitOf(const PlanRequest &request, const StepModel &model,
-              const std::vector<size_t> &starts,
-              const std::vector<MeshStage> &stages,
-              const std::vector<int> &degrees) {
+/// Nothing where there are no stages or their groups have no place.
+std::optional<Split> splitOf(const PlanRequest &request, const StepModel &model,
+                             const std::vector<size_t> &starts,
+                             const std::vector<MeshStage> &stages,
+                             const std::vector<int> &degrees) {
+  if (stages.empty())
+    return std::nullopt;
   Split split;
   for (const MeshStage &stage : stages) {
     split.starts.push_back(starts[stage.first]);
     split.replicas.push_back(stage.mesh.replicas());
   }
   if (degrees != std::vector{1}) {
-    split.devices = leadersOf(stages);
+    split.devices = leadersOf(request.topology, stages);
+    if (split.devices.empty())
+      return std::nullopt;
     for (const MeshStage &stage : stages) {
       const Mesh &mesh = stage.mesh;
       split.shardings.emplace_back();
@@ -126,9 +130,9 @@ Proposal proposeAlpa(const PlanRequest &request, const StepModel &model) {
     std::vector<std::vector<MeshStage>> found = search.solveEqual(kEqual);
     found.insert(found.begin(), {search.solve(false), search.solve(true)});
     for (const std::vector<MeshStage> &stages : found)
-      if (!stages.empty())
-        proposal.splits.push_back(
-            splitOf(request, model, starts, stages, degrees));
+      if (std::optional<Split> split =
+              splitOf(request, model, starts, stages, degrees))
+        proposal.splits.push_back(std::move(*split));
   };
   propose(request.tensorParallel);
   // The objective leaves messages between stages out: groups of one size may be
