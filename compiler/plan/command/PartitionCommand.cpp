@@ -39,7 +39,8 @@ int parseCount(const std::string &text, const std::string &option) {
   int value = digits ? std::stoi(text) : 0;
   if (value < 1 || value > most)
     usage(option + ": '" + text + "' is not a whole number from 1 to " +
-          std::to_string(most) + "; write M or NxM, as 4 or 2x8");
+          std::to_string(most) +
+          "; write M, NxM or AxBxC and so on, as 4, 2x8 or 2x2x4");
   return value;
 }
 
@@ -126,8 +127,13 @@ PartitionOptions interpret(const Arguments &a) {
     if (devices > 1'000'000)
       usage("--devices " + a.devices + ": more than a million; give fewer");
   }
-  for (const std::string &bandwidth : split(a.bandwidth, ','))
+  for (const std::string &bandwidth : split(a.bandwidth, ',')) {
+    if (bandwidth.empty())
+      usage("--bandwidth " + a.bandwidth +
+            ": a value is missing; write one for all levels or one for each, "
+            "as 12GB/s or 1.25GB/s,12GB/s");
     o.bandwidths.push_back(parseBandwidth(bandwidth));
+  }
   if (!a.memory.empty())
     o.memoryLimit = parseBytes(a.memory, "--memory-limit", "bytes", "16GiB");
   o.microbatches = a.microbatches;

@@ -54,14 +54,11 @@ published::CutStates chainStates(const PlanRequest &request,
 
 Proposal proposePipeDream(const PlanRequest &request, const StepModel &model) {
   expectFreeShape(request, "pipedream");
-  // Innermost level first; levels of one component say nothing.
-  std::vector<published::PipeDreamLevel> levels;
-  const auto &given = request.topology.levels;
-  for (size_t l = given.size(); l-- > 0;)
-    if (given[l].count > 1)
-      levels.push_back({given[l].count, given[l].bandwidth});
-  if (levels.empty())
-    levels.push_back({1, given.back().bandwidth});
+  std::vector<published::PipeDreamLevel> given;
+  for (const Level &level : request.topology.levels)
+    given.push_back({level.count, level.bandwidth});
+  const std::vector<published::PipeDreamLevel> levels =
+      published::levelsOf(given);
   if (request.topology.devices() > 1024)
     throw Failure(Exit::Usage, "planner pipedream takes at most 1024 devices; "
                                "use planner auto");

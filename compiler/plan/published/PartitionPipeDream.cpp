@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstdio>
 #include <limits>
+#include <numeric>
 
 namespace pipec::published {
 
@@ -18,9 +19,8 @@ namespace {
 
 constexpr size_t kMostStates = 4000;
 
-/// Innermost first. Levels of one machine at either end say nothing; one in
-/// between, or several, makes the level above divide its first exchange by one.
-std::vector<PipeDreamLevel> levelsOf(const PartitionOptions &options) {
+/// Innermost first.
+std::vector<PipeDreamLevel> levelsFor(const PartitionOptions &options) {
   std::string missing;
   if (options.devices.empty())
     missing = "--devices NxM or M";
@@ -31,16 +31,10 @@ std::vector<PipeDreamLevel> levelsOf(const PartitionOptions &options) {
     throw Failure(Exit::Usage, "a PipeDream profile needs " + missing);
   const std::vector<double> bandwidths =
       bandwidthsOf(options, options.devices.size());
-  std::vector<PipeDreamLevel> levels;
-  for (size_t l = options.devices.size(); l-- > 0;)
-    if (const int machines = options.devices[l];
-        machines > 1 || (!levels.empty() && levels.back().machines > 1))
-      levels.push_back({machines, bandwidths[l]});
-  while (!levels.empty() && levels.back().machines == 1)
-    levels.pop_back();
-  if (levels.empty())
-    levels.push_back({1, bandwidths.back()});
-  return levels;
+  std::vector<PipeDreamLevel> given;
+  for (size_t l = 0; l < bandwidths.size(); ++l)
+    given.push_back({options.devices[l], bandwidths[l]});
+  return levelsOf(given);
 }
 
 /// The fastest plan, of all or of those within a limit.
@@ -49,6 +43,9 @@ struct Search {
   const std::vector<PipeDreamLevel> &levels;
   bool straddles;       ///< else replicas keep to servers or take whole ones
   bool crosses = false; ///< the plan that was found
+  SearchEffort effort;
+  /// Plans that fit: of the published space, of the one with straddling.
+  PipeDreamPlan someNested, someStraddling;
 
   Search(const CutStates &states, const std::vector<PipeDreamLevel> &levels,
          bool straddles)
@@ -83,7 +80,8 @@ struct Search {
     auto most = [&](double effort) {
       return static_cast<size_t>(std::cbrt(effort / (entries * places)));
     };
-    constexpr double kWhole = 1.2e9, kRound = 1e8;
+    const double kWhole = limit > 0 ? 4e9 : 1.2e9;
+    const double kRound = limit > 0 ? 3e8 : 1e8;
     constexpr size_t kLeast = 32;
     const size_t whole = most(kWhole);
     return std::max(states.size() <= whole ? whole : most(kRound), kLeast);
@@ -94,60 +92,78 @@ struct Search {
         kMostStates);
   }
   bool complete(double limit) const {
-    const bool isWhole = limit <= 0 || levels.size() == 1 ||
-                         levels.back().machines <= kFewServers;
-    return states.complete && states.size() <= few(limit) && isWhole &&
+    return states.complete && states.size() <= few(limit) && effort.isEvery &&
            (!straddles || states.size() <= fewStraddling());
   }
-  /// Of the published space.
-  PipeDreamPlan leastNested() const;
-  /// Of the space that is searched.
-  PipeDreamPlan least() const;
+  /// What is found over the cuts that are looked at first, of the published
+  /// space.
+  PipeDreamPlan
+  nested(const std::function<PipeDreamPlan(const CutStates &)> &find) const;
+  /// Whether there are plans that fit, to stay below.
+  bool findSome(double limit);
+  /// What the plan of the space that is searched keeps that keeps least.
+  double leastBytes() const;
   PipeDreamPlan within(double limit);
 };
 
-PipeDreamPlan Search::leastNested() const {
-  if (levels.size() == 1) {
-    PipeDreamPlan plan = leastPlan(states, levels[0].machines);
-    plan.seconds = planSeconds(states, levels, plan);
-    return plan;
+PipeDreamPlan Search::nested(
+    const std::function<PipeDreamPlan(const CutStates &)> &find) const {
+  std::vector<size_t> chosen(states.size());
+  std::iota(chosen.begin(), chosen.end(), size_t{0});
+  if (levels.size() > 1 && states.size() > few(1)) {
+    // Where a plan that keeps to no servers is cut, and all over the model.
+    chosen = spread(states, few(1));
+    for (const PipeDreamStage &stage : leastPlan(states, devices()).stages)
+      chosen.push_back(stage.after);
+    std::sort(chosen.begin(), chosen.end());
+    chosen.erase(std::unique(chosen.begin(), chosen.end()), chosen.end());
   }
-  // Where a plan that keeps to no servers is cut, and all over the model.
-  std::vector<size_t> chosen = spread(states, few(1));
-  for (const PipeDreamStage &stage : leastPlan(states, devices()).stages)
-    chosen.push_back(stage.after);
-  std::sort(chosen.begin(), chosen.end());
-  chosen.erase(std::unique(chosen.begin(), chosen.end()), chosen.end());
-  PipeDreamPlan plan = leastPlan(states.only(chosen), levels);
+  PipeDreamPlan plan = find(states.only(chosen));
+  if (plan.stages.empty())
+    return plan;
   renumber(plan, chosen);
   plan.seconds = planSeconds(states, levels, plan);
   return plan;
 }
 
-PipeDreamPlan Search::least() const {
-  if (!straddles)
-    return leastNested();
-  PipeDreamPlan plan = leastPlan(states, devices());
-  plan.seconds = straddlingSeconds(states, levels, plan);
-  return plan;
+bool Search::findSome(double limit) {
+  someNested = nested([&](const CutStates &chosen) {
+    return planWithin(chosen, levels, limit);
+  });
+  if (straddles)
+    someStraddling = planWithin(states, limit, devices());
+  if (!someStraddling.stages.empty())
+    someStraddling.seconds = straddlingSeconds(states, levels, someStraddling);
+  return !someNested.stages.empty() || !someStraddling.stages.empty();
 }
 
-/// Under a limit the plan that keeps least, if it fits, is one to stay below.
+double Search::leastBytes() const {
+  PipeDreamPlan plan = straddles ? leastPlan(states, devices())
+                                 : nested([&](const CutStates &chosen) {
+                                     return leastPlan(chosen, levels);
+                                   });
+  return mostBytes(states, plan);
+}
+
+/// Under a limit what was found that fits is to stay below.
 PipeDreamPlan Search::within(double limit) {
-  auto start = [&](PipeDreamPlan least) {
-    return mostBytes(states, least) <= limit ? least : PipeDreamPlan();
-  };
   PipeDreamPlan plan = searchThinned(
-      states, few(limit), limit > 0 ? start(leastNested()) : PipeDreamPlan(),
+      states, few(limit), someNested,
       [&](const CutStates &some, double incumbent) {
-        return searchPipeDream(some, levels, limit, incumbent);
+        // Of some states a part, which leaves as much for the next ones.
+        const bool isAll = some.size() == states.size();
+        SearchEffort part{isAll ? effort.left : effort.left / 4};
+        const double given = part.left;
+        PipeDreamPlan found =
+            searchPipeDream(some, levels, limit, incumbent, &part);
+        effort = {effort.left - (given - part.left), part.isEvery};
+        return found;
       });
   if (!straddles)
     return plan;
   const double nested = plan.seconds;
-  if (limit > 0)
-    if (PipeDreamPlan other = start(least()); other.seconds < nested)
-      plan = std::move(other);
+  if (someStraddling.seconds < nested)
+    plan = someStraddling;
   plan =
       searchThinned(states, fewStraddling(), plan,
                     [&](const CutStates &some, double incumbent) {
@@ -162,9 +178,10 @@ PipeDreamPlan Search::within(double limit) {
                              double enough) {
   enough = std::ceil(enough);
   // Where not every plan was looked at, there may be one.
-  const bool proven = search.complete(limit) ||
-                      (search.levels.size() == 1 && search.states.complete) ||
-                      leastBytes(search.states, search.devices()) > limit;
+  const bool proven =
+      search.complete(limit) ||
+      (search.levels.size() == 1 && search.states.complete) ||
+      published::leastBytes(search.states, search.devices()) > limit;
   auto bytes = [](double n) {
     return plan::formatBytes(static_cast<int64_t>(n));
   };
@@ -187,11 +204,7 @@ std::string bindingOf(size_t stage, double compute, double objective) {
          " computes longest, " + text;
 }
 
-} // namespace
-
-Partition partitionPipeDream(const PartitionOptions &options) {
-  PipeDreamProfile profile = parsePipeDreamProfile(options.text, options.path);
-  std::vector<PipeDreamLevel> levels = levelsOf(options);
+void expectSearched(const PartitionOptions &options) {
   const int64_t devices = devicesOf(options);
   if (devices > 1024)
     throw Failure(
@@ -202,6 +215,44 @@ Partition partitionPipeDream(const PartitionOptions &options) {
   if (options.straddle && devices > 256)
     throw Failure(Exit::Usage,
                   "--straddle on is searched for at most 256 devices");
+}
+
+/// The plan's stages, and which of them binds.
+void addStages(Partition &result, const PipeDreamProfile &profile,
+               const CutStates &states, const PipeDreamPlan &plan) {
+  double slowest = -1;
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    const PipeDreamStage &from = plan.stages[s];
+    PartitionStage stage;
+    for (int v : states.between(from.before, from.after))
+      stage.nodes.push_back(profile.nodes[static_cast<size_t>(v)].id);
+    stage.replicas = from.replicas;
+    stage.devices = from.devices;
+    stage.load = (states.seconds[from.after] - states.seconds[from.before]) /
+                 from.replicas * 1000;
+    if (stage.load > slowest) {
+      slowest = stage.load;
+      result.binding = bindingOf(s, stage.load, result.objective);
+    }
+    result.stages.push_back(std::move(stage));
+  }
+}
+
+void addGraph(Partition &result, const PipeDreamProfile &profile) {
+  for (const ProfileNode &node : profile.nodes)
+    result.nodes.push_back({node.id, node.description});
+  for (int v = 0; v < profile.dag.size(); ++v)
+    for (int w : profile.dag.out[v])
+      result.edges.push_back({profile.nodes[static_cast<size_t>(v)].id,
+                              profile.nodes[static_cast<size_t>(w)].id});
+}
+
+} // namespace
+
+Partition partitionPipeDream(const PartitionOptions &options) {
+  PipeDreamProfile profile = parsePipeDreamProfile(options.text, options.path);
+  std::vector<PipeDreamLevel> levels = levelsFor(options);
+  expectSearched(options);
   const double limit = options.memoryLimit;
   CutStates states = cutStates(profile, kMostStates);
   Search search(states, levels, options.straddle);
@@ -210,9 +261,8 @@ Partition partitionPipeDream(const PartitionOptions &options) {
   if (limit > 0 && mostBytes(states, plan) > limit) {
     searched = limit;
     states = cutStates(profile, kMostStates, true);
-    const double least = mostBytes(states, search.least());
-    if (least > limit)
-      doesNotFit(search, limit, least);
+    if (!search.findSome(limit))
+      doesNotFit(search, limit, search.leastBytes());
     plan = search.within(limit);
   }
   verifyPipeDream(profile, states, levels, plan, search.crosses, limit);
@@ -223,33 +273,12 @@ Partition partitionPipeDream(const PartitionOptions &options) {
   result.objective = plan.seconds * 1000;
   if (limit <= 0 || states.kept.back() <= limit)
     result.dataParallel = dataParallelSeconds(states, levels) * 1000;
-  result.bound = states.seconds.back() / static_cast<double>(devices) * 1000;
+  result.bound =
+      states.seconds.back() / static_cast<double>(devicesOf(options)) * 1000;
   result.exact = search.complete(searched);
   result.states = states.size();
-  double slowest = -1;
-  for (size_t s = 0; s < plan.stages.size(); ++s) {
-    const PipeDreamStage &from = plan.stages[s];
-    PartitionStage stage;
-    for (int v : states.between(from.before, from.after))
-      stage.nodes.push_back(profile.nodes[static_cast<size_t>(v)].id);
-    stage.replicas = from.replicas;
-    stage.devices = from.devices;
-    double compute =
-        (states.seconds[from.after] - states.seconds[from.before]) /
-        from.replicas * 1000;
-    stage.load = compute;
-    if (compute > slowest) {
-      slowest = compute;
-      result.binding = bindingOf(s, compute, result.objective);
-    }
-    result.stages.push_back(std::move(stage));
-  }
-  for (const ProfileNode &node : profile.nodes)
-    result.nodes.push_back({node.id, node.description});
-  for (int v = 0; v < profile.dag.size(); ++v)
-    for (int w : profile.dag.out[v])
-      result.edges.push_back({profile.nodes[static_cast<size_t>(v)].id,
-                              profile.nodes[static_cast<size_t>(w)].id});
+  addStages(result, profile, states, plan);
+  addGraph(result, profile);
   return result;
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 
 namespace pipec::published {
@@ -132,36 +133,29 @@ PipeDreamPlan bisect(const CutStates &states, double fails, double bytes,
   return best;
 }
 
-PipeDreamPlan planWithin(const CutStates &states, double limit, int devices) {
-  const size_t end = states.size() - 1;
-  Chain chain(states);
-  chain.solve(end, limit, 1, 0, devices);
-  PipeDreamPlan plan;
-  if (chain.machines(0) <= devices) {
-    plan.groups = chain.pieces(0, end);
-    flatten(plan, {{devices, 0}});
-  }
-  return plan;
-}
-
-/// Of every level the fewest machines, each split into stages of its own.
+/// Of every level the fewest devices for each number of machines, each split
+/// into stages of its own.
 class Nested {
 public:
   Nested(const CutStates &states, const std::vector<PipeDreamLevel> &levels,
          double limit)
-      : states(states), levels(levels), limit(limit), chain(states) {}
+      : states(states), levels(levels), limit(limit), chain(states) {
+    for (int n = 1; n <= devicesBelow(levels, levels.size()); ++n)
+      share.push_back(share.back() + 1.0 / n);
+  }
 
   PipeDreamPlan plan() {
     const Component all{levels.size() - 1, states.size() - 1, 1, 0};
     PipeDreamPlan plan;
-    if (solve(all).fewest[0] <= levels.back().machines) {
-      plan.groups = stages(all, 0);
+    if (solve(all).fewest[0] < none) {
+      plan.groups = stages(all, 0, true);
       flatten(plan, levels);
     }
     return plan;
   }
 
 private:
+  static constexpr int none = std::numeric_limits<int>::max();
   /// What ends at a state on one component of a level, of which there are
   /// `copies` before `after` devices.
   struct Component {
@@ -169,25 +163,40 @@ private:
     int copies, after;
     auto operator<=>(const Component &) const = default;
   };
-  /// From every state on the fewest machines of the level, and the stage on the
-  /// first of them.
+  /// The stage that is first: where it ends, on so many machines.
+  struct From {
+    uint32_t end = 0;
+    int machines = 0;
+  };
   struct Solution {
-    std::vector<int> fewest, machines;
-    std::vector<uint32_t> end;
+    /// From every state on, on all machines.
+    std::vector<int> fewest;
+    /// On at most so many, and the stage on the first of them.
+    std::vector<int> with;
+    std::vector<From> first;
   };
   const Solution &solve(const Component &component);
+  void begin(const Component &c, Solution &solution, size_t j, int behind);
+  bool leavesEnough(size_t k, int machines, int devices) const;
   const std::vector<int> &fewestOf(const Component &component);
-  std::vector<PipeDreamGroup> stages(const Component &component, size_t from);
+  std::vector<PipeDreamGroup> stages(const Component &component, size_t from,
+                                     bool isFront);
+  bool isTop(const Component &c) const { return c.level + 1 == levels.size(); }
+  size_t index(const Component &c, size_t state, int machines) const {
+    return state * (static_cast<size_t>(levels[c.level].machines) + 1) +
+           static_cast<size_t>(machines);
+  }
+  /// A stage on so many machines before so many devices of each copy.
   Component inside(const Component &c, size_t end, int machines,
                    int behind) const {
-    return {c.level - 1, end, c.copies * machines,
-            c.after + c.copies * behind * devicesBelow(levels, c.level)};
+    return {c.level - 1, end, c.copies * machines, c.after + c.copies * behind};
   }
 
   const CutStates &states;
   const std::vector<PipeDreamLevel> &levels;
   const double limit;
   Chain chain;
+  std::vector<double> share{0}; ///< sums of 1/n
   std::map<Component, Solution> known;
 };
 
@@ -207,57 +216,119 @@ const std::vector<int> &Nested::fewestOf(const Component &c) {
   return at->second.fewest;
 }
 
+/// The outermost machines that are left must hold what is before a state: a
+/// stage of r replicas with n devices from it on no more than r/n of the limit.
+bool Nested::leavesEnough(size_t k, int machines, int devices) const {
+  const int left = (levels.back().machines - machines) *
+                   devicesBelow(levels, levels.size() - 1);
+  return states.kept[k] <=
+         (1 + 1e-9) * limit *
+             (share[std::min(static_cast<size_t>(devices + left),
+                             share.size() - 1)] -
+              share[static_cast<size_t>(devices)]);
+}
+
+/// Stages that end at j before so many machines.
+void Nested::begin(const Component &c, Solution &solution, size_t j,
+                   int behind) {
+  const int each = devicesBelow(levels, c.level);
+  const int most = levels[c.level].machines;
+  const int devices = solution.with[index(c, j, behind)];
+  for (int used = 1; behind + used <= most; ++used) {
+    const std::vector<int> &inner = fewestOf(inside(c, j, used, devices));
+    for (size_t k = 0; k < j; ++k) {
+      if (inner[k] > each)
+        continue;
+      const size_t at = index(c, k, behind + used);
+      if (devices + used * inner[k] < solution.with[at]) {
+        solution.with[at] = devices + used * inner[k];
+        solution.first[at] = {static_cast<uint32_t>(j), used};
+      }
+    }
+  }
+}
+
+/// Of the outermost level any plan will do.
 const Nested::Solution &Nested::solve(const Component &c) {
   auto [at, isNew] = known.try_emplace(c);
   Solution &solution = at->second;
   if (!isNew)
     return solution;
   const int most = levels[c.level].machines;
-  const int each = levels[c.level - 1].machines;
-  std::vector<int> &fewest = solution.fewest;
-  fewest.assign(states.size(), most + 1);
-  solution.machines.resize(states.size());
-  solution.end.resize(states.size());
-  fewest[c.end] = 0;
-  const bool isTop = c.level + 1 == levels.size(); // of which all is asked for
-  for (size_t j = c.end; j > 0; --j)
-    for (int used = 1;
-         fewest[j] + used <= (isTop ? std::min(most, fewest[0] - 1) : most);
-         ++used) {
-      const std::vector<int> &inner = fewestOf(inside(c, j, used, fewest[j]));
-      for (size_t k = 0; k < j; ++k)
-        if (inner[k] <= each && fewest[j] + used < fewest[k]) {
-          fewest[k] = fewest[j] + used;
-          solution.machines[k] = used;
-          solution.end[k] = static_cast<uint32_t>(j);
-        }
+  std::vector<int> &with = solution.with;
+  with.assign(index(c, c.end + 1, 0), none);
+  solution.first.resize(with.size());
+  with[index(c, c.end, 0)] = 0;
+  auto close = [&](size_t k) {
+    for (size_t m = index(c, k, 1); m <= index(c, k, most); ++m)
+      if (with[m - 1] <= with[m])
+        with[m] = with[m - 1], solution.first[m] = solution.first[m - 1];
+  };
+  for (size_t j = c.end; j > 0; --j) {
+    close(j);
+    if (close(0); isTop(c) && with[index(c, 0, most)] < none)
+      break;
+    for (int m = 0; m < most; ++m) {
+      const int devices = with[index(c, j, m)];
+      if (devices < none && (m == 0 || devices < with[index(c, j, m - 1)]) &&
+          (!isTop(c) || leavesEnough(j, m, devices)))
+        begin(c, solution, j, m);
     }
+  }
+  close(0);
+  solution.fewest.assign(states.size(), none);
+  for (size_t k = 0; k < c.end; ++k)
+    solution.fewest[k] = with[index(c, k, most)];
   return solution;
 }
 
-/// The first stage keeps no more with the machines that are left.
-std::vector<PipeDreamGroup> Nested::stages(const Component &c, size_t from) {
-  const bool isTop = c.level + 1 == levels.size();
+/// The very first stage keeps no more with the machines that are left.
+std::vector<PipeDreamGroup> Nested::stages(const Component &c, size_t from,
+                                           bool isFront) {
   std::vector<PipeDreamGroup> stages;
   if (c.level == 0) {
     chain.solve(c.end, limit, c.copies, c.after, levels[0].machines);
     stages = chain.pieces(from, c.end);
-    stages.front().machines += levels[0].machines - chain.machines(from);
+    if (isFront)
+      stages.front().machines += levels[0].machines - chain.machines(from);
     return stages;
   }
   const Solution solution = solve(c);
-  for (size_t k = from; k != c.end; k = solution.end[k])
-    stages.push_back({k, solution.end[k], solution.machines[k], {}});
-  if (!isTop)
-    stages.front().machines += levels[c.level].machines - solution.fewest[from];
-  for (PipeDreamGroup &stage : stages)
-    stage.within = this->stages(
-        inside(c, stage.after, stage.machines, solution.fewest[stage.after]),
-        stage.before);
+  int left = levels[c.level].machines;
+  for (size_t k = from; k != c.end;) {
+    const From first = solution.first[index(c, k, left)];
+    left -= first.machines;
+    PipeDreamGroup stage{k, first.end, first.machines, {}};
+    stage.within =
+        this->stages(inside(c, first.end, first.machines,
+                            solution.with[index(c, first.end, left)]),
+                     k, isFront && k == from);
+    stages.push_back(std::move(stage));
+    k = first.end;
+  }
   return stages;
 }
 
 } // namespace
+
+PipeDreamPlan planWithin(const CutStates &states, double limit, int devices) {
+  const size_t end = states.size() - 1;
+  Chain chain(states);
+  chain.solve(end, limit, 1, 0, devices);
+  PipeDreamPlan plan;
+  if (chain.machines(0) <= devices) {
+    plan.groups = chain.pieces(0, end);
+    flatten(plan, {{devices, 0}});
+  }
+  return plan;
+}
+
+PipeDreamPlan planWithin(const CutStates &states,
+                         const std::vector<PipeDreamLevel> &levels,
+                         double limit) {
+  return levels.size() == 1 ? planWithin(states, limit, levels[0].machines)
+                            : Nested(states, levels, limit).plan();
+}
 
 PipeDreamPlan leastPlan(const CutStates &states, int devices) {
   return bisect(states, 0, 1, [&](double limit) {
@@ -279,6 +350,8 @@ double leastBytes(const CutStates &states, int devices) {
 PipeDreamPlan leastPlan(const CutStates &states,
                         const std::vector<PipeDreamLevel> &levels) {
   const int devices = devicesBelow(levels, levels.size());
+  if (levels.size() == 1)
+    return leastPlan(states, devices);
   const double least = leastBytes(states, devices);
   PipeDreamPlan plan = Nested(states, levels, least).plan();
   // A step takes longer than of one level: to a thousandth.

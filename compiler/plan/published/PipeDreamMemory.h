@@ -34,6 +34,16 @@ struct StageBytes {
 /// The most that any stage of the plan keeps on a device.
 double mostBytes(const CutStates &states, const PipeDreamPlan &plan);
 
+/// Some plan of which every stage keeps at most `limit` bytes on a device, on
+/// at most so many devices, stages replicated in any way on devices in order;
+/// no stages where there is none. Its seconds are not known.
+PipeDreamPlan planWithin(const CutStates &states, double limit, int devices);
+
+/// The same where replicas keep to a machine of every level or take whole ones.
+PipeDreamPlan planWithin(const CutStates &states,
+                         const std::vector<PipeDreamLevel> &levels,
+                         double limit);
+
 /// The plan that keeps least on at most so many devices, stages replicated in
 /// any way on devices in order; its seconds are not known.
 PipeDreamPlan leastPlan(const CutStates &states, int devices);

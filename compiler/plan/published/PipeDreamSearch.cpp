@@ -114,6 +114,20 @@ PipeDreamPlan solveLevels(const CutStates &states,
 
 } // namespace
 
+std::vector<PipeDreamLevel>
+levelsOf(const std::vector<PipeDreamLevel> &outermostFirst) {
+  std::vector<PipeDreamLevel> levels;
+  for (size_t l = outermostFirst.size(); l-- > 0;)
+    if (const PipeDreamLevel &level = outermostFirst[l];
+        level.machines > 1 || (!levels.empty() && levels.back().machines > 1))
+      levels.push_back(level);
+  while (!levels.empty() && levels.back().machines == 1)
+    levels.pop_back();
+  if (levels.empty())
+    levels.push_back({1, outermostFirst.back().bandwidth});
+  return levels;
+}
+
 double dataParallelSeconds(const CutStates &states,
                            const std::vector<PipeDreamLevel> &levels) {
   double seconds = states.seconds.back(), weights = states.weights.back();
@@ -153,9 +167,13 @@ static PipeDreamPlan searchFreely(const CutStates &states,
 
 PipeDreamPlan searchPipeDream(const CutStates &states,
                               const std::vector<PipeDreamLevel> &levels,
-                              double limit, double incumbent) {
-  return limit > 0 ? searchWithin(states, levels, limit, incumbent)
-                   : searchFreely(states, levels, incumbent);
+                              double limit, double incumbent,
+                              SearchEffort *effort) {
+  if (limit <= 0)
+    return searchFreely(states, levels, incumbent);
+  SearchEffort usual;
+  return searchWithin(states, levels, limit, incumbent,
+                      effort ? *effort : usual);
 }
 
 } // namespace pipec::published

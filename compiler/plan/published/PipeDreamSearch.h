@@ -7,9 +7,8 @@
 //   max(A[i][k][m-m'], (C + 4(m'-1)W/(bm'))/m', 2 cut(k)/(bm'), 2 cut(j)/(bm'))
 // where C is the compute time between the states, or A[..][M] of the level
 // below, and W their weights; the last term falls away at the end of the model.
-// So with any number of levels.
-// Machines may stay idle (its --use_fewer_machines). Cut bytes are exact (the
-// published program counts some
+// There may be any number of levels, and machines may stay idle (its
+// --use_fewer_machines). Cut bytes are exact (the published program counts some
 // outputs that stay inside, so its figures are never lower for the same plan).
 //
 //===----------------------------------------------------------------------===//
@@ -54,18 +53,33 @@ struct PipeDreamPlan {
 /// Writes the plan's stages from its groups; devices are numbered depth first.
 void flatten(PipeDreamPlan &plan, const std::vector<PipeDreamLevel> &levels);
 
+/// The levels that count, innermost first: those of one machine at either end
+/// say nothing; one in between, or several, makes the level above divide its
+/// first exchange by one.
+std::vector<PipeDreamLevel>
+levelsOf(const std::vector<PipeDreamLevel> &outermostFirst);
+
 /// Devices in one machine of a level; of all levels together at their number.
 int devicesBelow(const std::vector<PipeDreamLevel> &levels, size_t level);
+
+/// What a search under a limit may still do beyond plans of which every machine
+/// keeps copies for all that is behind it, in stages that it tries (1e8 of them
+/// take about a third of a second); and whether it looked at all plans of its
+/// states.
+struct SearchEffort {
+  double left = 1e8;
+  bool isEvery = true;
+};
 
 /// The published search space and objective. With a limit above 0 the fastest
 /// plan of which every stage keeps at most so many bytes on a device
 /// (PipeDreamMemory.h); infinite seconds where there is none, or none of at
-/// most `incumbent`. Below the outermost level, plans that leave machines idle
-/// are taken to need what they would need with them.
+/// most `incumbent`.
 PipeDreamPlan
 searchPipeDream(const CutStates &states,
                 const std::vector<PipeDreamLevel> &levels, double limit = 0,
-                double incumbent = std::numeric_limits<double>::infinity());
+                double incumbent = std::numeric_limits<double>::infinity(),
+                SearchEffort *effort = nullptr);
 
 /// A search over at most `few` states at a time: spread over all, then next to
 /// the cuts of the best plan so far, `best` to begin with, and over twice as

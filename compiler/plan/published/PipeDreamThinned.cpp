@@ -53,6 +53,10 @@ PipeDreamPlan searchThinned(
     return plan.seconds < best.seconds ? plan : best;
   }
   std::vector<size_t> chosen = spread(states, few);
+  for (const PipeDreamStage &stage : best.stages)
+    chosen.push_back(stage.after);
+  std::sort(chosen.begin(), chosen.end());
+  chosen.erase(std::unique(chosen.begin(), chosen.end()), chosen.end());
   // With a plan that is nearly as good it is quick, unless that is nearly all.
   const size_t most = 2 * few < states.size() ? 2 * few : few;
   for (int round = 0; round < kMostRounds; ++round) {

@@ -8,6 +8,7 @@
 #include "compiler/plan/published/PipeDreamWithin.h"
 
 #include "compiler/plan/published/ComponentsWithin.h"
+#include "compiler/plan/published/EveryPlan.h"
 
 #include <algorithm>
 #include <cmath>
@@ -311,20 +312,18 @@ double slowest(const CutStates &states,
   return seconds;
 }
 
-} // namespace
-
 /// A search is quick below a cap near its result: half the states give a plan
 /// to stay below, and of few states caps grow from what no plan can beat.
-PipeDreamPlan searchWithin(const CutStates &states,
-                           const std::vector<PipeDreamLevel> &levels,
-                           double limit, double incumbent) {
+PipeDreamPlan searchCounted(const CutStates &states,
+                            const std::vector<PipeDreamLevel> &levels,
+                            double limit, double incumbent) {
   constexpr size_t kFew = 64;
   const double most = std::min(incumbent, slowest(states, levels));
   if (states.size() > kFew) {
     const CutStates half = states.only(spread(states, states.size() / 2));
     return below(
         states, levels, limit,
-        std::min(most, searchWithin(half, levels, limit, incumbent).seconds));
+        std::min(most, searchCounted(half, levels, limit, incumbent).seconds));
   }
   double cap = states.seconds.back();
   for (const PipeDreamLevel &level : levels)
@@ -335,6 +334,24 @@ PipeDreamPlan searchWithin(const CutStates &states,
     if (std::isfinite(plan.seconds) || cap >= most)
       return plan;
   }
+}
+
+} // namespace
+
+PipeDreamPlan searchWithin(const CutStates &states,
+                           const std::vector<PipeDreamLevel> &levels,
+                           double limit, double incumbent,
+                           SearchEffort &effort) {
+  PipeDreamPlan plan = searchCounted(states, levels, limit, incumbent);
+  effort.isEvery = levels.size() == 1;
+  if (effort.isEvery)
+    return plan;
+  constexpr double kGain = 1e-10;
+  const double cap =
+      std::min({incumbent, plan.seconds, slowest(states, levels)});
+  PipeDreamPlan faster =
+      searchEvery(states, levels, limit, cap * (1 - kGain), effort);
+  return faster.seconds < plan.seconds ? faster : plan;
 }
 
 } // namespace pipec::published

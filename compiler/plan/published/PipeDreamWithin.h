@@ -13,6 +13,7 @@ constexpr int kFewServers = 16;
 /// seconds where there is none of at most `incumbent`.
 PipeDreamPlan searchWithin(const CutStates &states,
                            const std::vector<PipeDreamLevel> &levels,
-                           double limit, double incumbent);
+                           double limit, double incumbent,
+                           SearchEffort &effort);
 
 } // namespace pipec::published

@@ -262,14 +262,10 @@ static std::vector<plan::Level> levelsFor(const PartitionOptions &options,
   return levels;
 }
 
-Partition partitionByStep(const PartitionOptions &options, GraphFormat format) {
-  ConvertedGraph converted = convertGraph(options, format);
-  const int64_t devices =
-      options.devices.empty() ? converted.devices : devicesOf(options);
-  if (devices < 1)
-    throw Failure(Exit::Usage,
-                  "this graph names no devices; give --devices NxM");
-  expectPlannable(devices, format);
+/// What is asked of the planner; the graph moves there.
+static plan::PlanRequest requestFor(const PartitionOptions &options,
+                                    ConvertedGraph &converted,
+                                    int64_t devices) {
   plan::PlanRequest request;
   request.graph = std::move(converted.graph);
   request.topology.device = plan::deviceModel("a100-80g");
@@ -287,6 +283,35 @@ Partition partitionByStep(const PartitionOptions &options, GraphFormat format) {
                             ? std::max<int64_t>(1, std::llround(memory))
                             : -1;
   request.recompute = plan::Recompute::Auto;
+  return request;
+}
+
+static PartitionStage stageOf(const plan::StagePlan &from,
+                              const ConvertedGraph &converted) {
+  PartitionStage stage;
+  for (size_t i = from.firstNode; i <= from.lastNode; ++i) {
+    const std::vector<std::string> &ids = converted.ids[i];
+    stage.nodes.insert(stage.nodes.end(), ids.begin(), ids.end());
+    if (from.recompute)
+      stage.recomputed.insert(stage.recomputed.end(), ids.begin(), ids.end());
+  }
+  stage.replicas = from.replicas;
+  stage.devices = from.devices;
+  stage.load = (from.forwardSeconds + from.backwardInputSeconds +
+                from.backwardWeightSeconds) *
+               1000 / from.replicas;
+  return stage;
+}
+
+Partition partitionByStep(const PartitionOptions &options, GraphFormat format) {
+  ConvertedGraph converted = convertGraph(options, format);
+  const int64_t devices =
+      options.devices.empty() ? converted.devices : devicesOf(options);
+  if (devices < 1)
+    throw Failure(Exit::Usage,
+                  "this graph names no devices; give --devices NxM");
+  expectPlannable(devices, format);
+  const plan::PlanRequest request = requestFor(options, converted, devices);
   expectCountable(request);
   plan::PlanResult plan = plan::makePlan(request);
 
@@ -304,23 +329,8 @@ Partition partitionByStep(const PartitionOptions &options, GraphFormat format) {
   result.bound =
       work * request.microbatches / static_cast<double>(devices) * 1000;
   result.states = request.graph.nodes.size() + 1;
-  for (const plan::StagePlan &from : plan.stages) {
-    PartitionStage stage;
-    for (size_t i = from.firstNode; i <= from.lastNode; ++i) {
-      stage.nodes.insert(stage.nodes.end(), converted.ids[i].begin(),
-                         converted.ids[i].end());
-      if (from.recompute)
-        stage.recomputed.insert(stage.recomputed.end(),
-                                converted.ids[i].begin(),
-                                converted.ids[i].end());
-    }
-    stage.replicas = from.replicas;
-    stage.devices = from.devices;
-    stage.load = (from.forwardSeconds + from.backwardInputSeconds +
-                  from.backwardWeightSeconds) *
-                 1000 / from.replicas;
-    result.stages.push_back(std::move(stage));
-  }
+  for (const plan::StagePlan &from : plan.stages)
+    result.stages.push_back(stageOf(from, converted));
   result.binding = plan.bottleneck;
   result.nodes = std::move(converted.nodes);
   result.edges = std::move(converted.edges);

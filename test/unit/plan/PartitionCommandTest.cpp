@@ -223,6 +223,23 @@ TEST_F(PartitionCommand, LevelsOfAnyNumber) {
   EXPECT_NEAR(between["data_parallel"].get<double>(), seconds * 1e3, 1e-9);
 }
 
+/// What keeps copies for the devices behind it gains from devices that are left
+/// idle, of any level.
+TEST_F(PartitionCommand, MoreDevicesAreNeverSlowerUnderALimit) {
+  write("two.txt", "a -- L -- forward_compute_time=1, backward_compute_time=3, "
+                   "activation_size=1000, parameter_size=2000000\n"
+                   "b -- L -- forward_compute_time=5, backward_compute_time=1, "
+                   "activation_size=0, parameter_size=2000000\n\ta -- b\n");
+  for (const char *devices : {"1", "2", "4", "2x2", "2x2x2", "3x2", "2x4"}) {
+    const json plan = json::parse(
+        run({path("two.txt"), "--devices", devices, "--bandwidth", "1e8",
+             "--memory-limit", "4001000", "--format", "json"}));
+    EXPECT_EQ(code, 0) << devices;
+    EXPECT_LE(plan["objective"].get<double>(), 10 * (1 + 1e-9)) << devices;
+    EXPECT_TRUE(plan["exact"].get<bool>()) << devices;
+  }
+}
+
 TEST_F(PartitionCommand, BandwidthsAreAsManyAsLevels) {
   auto expect = [&](const std::string &devices, const std::string &bandwidth,
                     const std::string &part) {
@@ -240,8 +257,10 @@ TEST_F(PartitionCommand, BandwidthsAreAsManyAsLevels) {
   expect("2x2", "1e9,1e9,1e9", "--bandwidth has 3 values");
   expect("4", "1e9,1e9,1e9", "of the levels of --devices 4");
   expect("2xx2", "1e9", "--devices: '' is not a whole number");
+  expect("2x2x0", "1e9", "write M, NxM or AxBxC and so on, as 4, 2x8 or 2x2x4");
   expect("2x2x", "1e9", "--devices: '' is not a whole number");
-  expect("2x2", "1e9,", "--bandwidth : '' is not a number above 0");
+  expect("2x2", "1e9,", "--bandwidth 1e9,: a value is missing; write one");
+  expect("2x2", ",", "--bandwidth ,: a value is missing; write one");
   // A graph that names its devices has one level of them.
   run({path("place.json"), "--objective", "step", "--bandwidth", "1e9,1e9"});
   EXPECT_EQ(code, 0);
@@ -330,11 +349,12 @@ TEST_F(PartitionCommand, MistakesHaveTheirCodes) {
   expect(64, {vgg}, "--devices");
   expect(64, {vgg, "--devices", "4"}, "--bandwidth");
   expect(64, {vgg, "--devices", "0x4", "--bandwidth", "1e9"},
-         "'0' is not a whole number from 1 to 1000000; write M or NxM, as 4 or "
-         "2x8");
-  expect(64, {vgg, "--devices", "2147483648", "--bandwidth", "1e9"},
-         "'2147483648' is not a whole number from 1 to 1000000; write M or "
-         "NxM, as 4 or 2x8");
+         "'0' is not a whole number from 1 to 1000000; write M, NxM or AxBxC "
+         "and so on, as 4, 2x8 or 2x2x4");
+  expect(
+      64, {vgg, "--devices", "2147483648", "--bandwidth", "1e9"},
+      "'2147483648' is not a whole number from 1 to 1000000; write M, NxM or "
+      "AxBxC and so on, as 4, 2x8 or 2x2x4");
   expect(64, {vgg, "--devices", "4", "--bandwidth", "1e-300"},
          "from 1e-6 to 1e18 bytes per second");
   expect(64,

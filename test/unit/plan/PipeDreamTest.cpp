@@ -100,73 +100,120 @@ struct Brute {
       sum += nodes >> v & 1 ? profile.nodes[v].activationBytes : 0;
     return sum;
   }
-  /// A[i][j][m] by plain recursion; compute(i, j, before, used) prices the own
-  /// work of a stage of so many machines after so many others, inf when it does
-  /// not fit.
-  using Compute = std::function<double(unsigned, unsigned, int, int)>;
-  double best(unsigned i, unsigned j, int m, double bandwidth, double within,
-              const Compute &compute) const {
-    double w = weights(j & ~i);
+  /// What a stage takes that computes so long; the first pays for no cut.
+  double stage(const std::vector<PipeDreamLevel> &levels, size_t level,
+               unsigned k, unsigned j, int used, double compute,
+               bool isFirst) const {
+    const double bandwidth = levels[level].bandwidth;
+    const double within = level == 0 ? 1 : levels[level - 1].machines;
+    const double exchange =
+        4 * (used - 1) * weights(j & ~k) / (bandwidth * used);
+    if (isFirst)
+      return (compute + exchange / within) / used;
+    const double edges = std::max(cut(k), j == all() ? 0 : cut(j));
+    return std::max((compute + exchange) / used, 2 * edges / bandwidth / used);
+  }
+  /// A[i][j][m] of a level by plain recursion, the levels' one in the other.
+  double best(const std::vector<PipeDreamLevel> &levels, size_t level,
+              unsigned i, unsigned j, int m) const {
+    auto compute = [&](unsigned k) {
+      return level > 0
+                 ? best(levels, level - 1, k, j, levels[level - 1].machines)
+                 : seconds(j & ~k);
+    };
     double value = inf;
     for (int used = 1; used <= m; ++used) // the others stay idle
       value =
-          std::min(value, (compute(i, j, 0, used) +
-                           4 * (used - 1) * w / (bandwidth * used) / within) /
-                              used);
+          std::min(value, stage(levels, level, i, j, used, compute(i), true));
     for (unsigned k : closed) {
       if (k == i || k == j || (i & ~k) || (k & ~j))
         continue;
-      for (int used = 1; used < m; ++used) {
-        double stage = (compute(k, j, m - used, used) +
-                        4 * (used - 1) * weights(j & ~k) / (bandwidth * used)) /
-                       used;
-        stage = std::max(stage, 2 * cut(k) / (bandwidth * used));
-        if (j != all())
-          stage = std::max(stage, 2 * cut(j) / (bandwidth * used));
-        if (stage < value)
+      for (int used = 1; used < m; ++used)
+        if (double t = stage(levels, level, k, j, used, compute(k), false);
+            t < value)
           value =
-              std::min(value, std::max(stage, best(i, k, m - used, bandwidth,
-                                                   within, compute)));
-      }
+              std::min(value, std::max(t, best(levels, level, i, k, m - used)));
     }
     return value;
   }
-  /// The levels' recursion, one in the other: a component of `level` from i to
-  /// j, there in so many copies before so many devices.
-  double component(const std::vector<PipeDreamLevel> &levels, size_t level,
-                   int machines, unsigned i, unsigned j, int copies, int after,
-                   double limit) const {
-    int each = 1;
-    for (size_t l = 0; l < level; ++l)
-      each *= levels[l].machines;
-    auto compute = [&](unsigned k, unsigned e, int before, int used) {
-      const int behind = after + copies * (machines - before - used) * each;
-      if (level > 0)
-        return component(levels, level - 1, levels[level - 1].machines, k, e,
-                         copies * used, behind, limit);
-      const double flight =
-          std::ceil(double(behind + copies * used) / (copies * used));
-      return limit <= 0 || kept(e & ~k) * flight <= limit ? seconds(e & ~k)
-                                                          : inf;
-    };
-    return best(i, j, machines, levels[level].bandwidth,
-                level == 0 ? 1 : levels[level - 1].machines, compute);
-  }
   double nested(const std::vector<PipeDreamLevel> &levels) const {
-    return component(levels, levels.size() - 1, levels.back().machines, 0,
-                     all(), 1, 0, 0);
-  }
-  /// The same of plans whose stages keep at most `limit` bytes, over all
-  /// numbers of machines of the outermost level.
-  double nestedWithin(const std::vector<PipeDreamLevel> &levels,
-                      double limit) const {
-    double value = inf;
-    for (int total = 1; total <= levels.back().machines; ++total)
-      value = std::min(value, component(levels, levels.size() - 1, total, 0,
-                                        all(), 1, 0, limit));
-    return value;
+    return best(levels, levels.size() - 1, 0, all(), levels.back().machines);
   }
 };
+
+/// Every plan whose stages keep at most `limit` bytes, with any machines idle:
+/// from the end of the model on, with the devices that are used behind a stage.
+class BruteWithin {
+public:
+  BruteWithin(const PipeDreamProfile &profile,
+              const std::vector<PipeDreamLevel> &levels, double limit)
+      : brute(profile), levels(levels), limit(limit) {}
+
+  double seconds() {
+    double least = inf;
+    for (auto [used, t] : component({levels.size() - 1, 0, brute.all(), 1, 0}))
+      least = std::min(least, t);
+    return least;
+  }
+
+private:
+  /// One of `copies` on a level, from i to j before `after` devices.
+  struct Place {
+    size_t level;
+    unsigned i, j;
+    int copies, after;
+    auto operator<=>(const Place &) const = default;
+  };
+  /// Devices from a start on that are used, and the best seconds with them.
+  using Used = std::map<int, double>;
+
+  Used component(const Place &place) {
+    if (auto at = known.find(place); at != known.end())
+      return at->second;
+    Used all;
+    stagesBefore(place, place.j, levels[place.level].machines, place.after, 0,
+                 all);
+    return known[place] = all;
+  }
+  Used computes(const Place &place, unsigned k, unsigned e, int used,
+                int after) {
+    if (place.level > 0)
+      return component({place.level - 1, k, e, place.copies * used, after});
+    const int replicas = place.copies * used;
+    const double flight = std::ceil(double(after + replicas) / replicas);
+    if (brute.kept(e & ~k) * flight > limit)
+      return {};
+    return {{after + replicas, brute.seconds(e & ~k)}};
+  }
+  /// Stages that end at e on what is left.
+  void stagesBefore(const Place &place, unsigned e, int left, int after,
+                    double slowest, Used &all) {
+    if (e == place.i) {
+      auto [at, isNew] = all.try_emplace(after, slowest);
+      at->second = std::min(at->second, slowest);
+      return;
+    }
+    for (unsigned k : brute.closed)
+      if (k != e && !(place.i & ~k) && !(k & ~e))
+        for (int used = 1; used <= left; ++used)
+          for (auto [behind, compute] : computes(place, k, e, used, after))
+            stagesBefore(
+                place, k, left - used, behind,
+                std::max(slowest, brute.stage(levels, place.level, k, e, used,
+                                              compute, k == place.i)),
+                all);
+  }
+
+  const Brute brute;
+  const std::vector<PipeDreamLevel> &levels;
+  const double limit;
+  std::map<Place, Used> known;
+};
+
+double bruteWithin(const PipeDreamProfile &profile,
+                   const std::vector<PipeDreamLevel> &levels, double limit) {
+  return BruteWithin(profile, levels, limit).seconds();
+}
 
 /// Best over all sequences of stages on consecutive devices, over the cuts that
 /// the search may use.
@@ -349,15 +396,18 @@ TEST(PipeDreamSearch, EqualsBruteForceUnderALimit) {
     std::vector<PipeDreamLevel> levels{
         {random.between(1, 4), random.real(1e7, 1e9)}};
     if (depth == 2)
-      levels = {{2, random.real(1e8, 1e9)}, {2, random.real(1e7, 3e8)}};
+      levels = {{random.between(2, 4), random.real(1e8, 1e9)},
+                {random.between(2, 3), random.real(1e7, 3e8)}};
     else if (depth > 2)
       levels = randomLevels(random, depth);
     CutStates states = cutStates(profile, 1000, true);
     ASSERT_TRUE(states.complete);
     const double limit =
         std::floor(states.kept.back() * random.real(0.2, 1.1)) + 1;
-    PipeDreamPlan plan = searchPipeDream(states, levels, limit);
-    double want = Brute(profile).nestedWithin(levels, limit);
+    SearchEffort effort;
+    PipeDreamPlan plan = searchPipeDream(states, levels, limit, inf, &effort);
+    EXPECT_TRUE(effort.isEvery);
+    double want = bruteWithin(profile, levels, limit);
     if (!std::isfinite(want)) {
       EXPECT_FALSE(std::isfinite(plan.seconds)) << round;
       ++none;
@@ -371,6 +421,34 @@ TEST(PipeDreamSearch, EqualsBruteForceUnderALimit) {
   }
   EXPECT_GT(slower, 30);
   EXPECT_GT(none, 30);
+}
+
+/// A plan may leave the devices that are more idle, of each level.
+TEST(PipeDreamSearch, MoreDevicesAreNeverSlower) {
+  Random random(29);
+  int faster = 0, count = 0;
+  for (int round = 0; round < rounds(100); ++round) {
+    PipeDreamProfile profile = randomProfile(random, random.between(2, 6));
+    CutStates states = cutStates(profile, 1000, true);
+    const double limit =
+        std::floor(states.kept.back() * random.real(0.5, 1.1)) + 1;
+    std::vector<PipeDreamLevel> levels{{1, random.real(1e7, 1e9)}};
+    double last = inf;
+    for (int step = 0; step < 6; ++step) {
+      const double seconds = searchPipeDream(states, levels, limit).seconds;
+      if (last < inf)
+        ASSERT_LE(seconds, last * (1 + 1e-9)) << round << " " << step;
+      faster += seconds < last * (1 - 1e-9), ++count;
+      last = seconds;
+      if (levels.size() < 3 && random.between(0, 1) == 0)
+        levels.push_back({random.between(1, 2), random.real(1e7, 1e9)});
+      else
+        ++levels[static_cast<size_t>(
+                     random.between(0, static_cast<int>(levels.size()) - 1))]
+              .machines;
+    }
+  }
+  EXPECT_GT(faster, count / 5);
 }
 
 /// Of many servers not every number is tried behind every stage: what fits is
@@ -502,9 +580,8 @@ TEST(PipeDreamSearch, LeastPlansOfServersFit) {
     const double least = mostBytes(states, plan);
     if (least < 2000)
       continue;
-    EXPECT_TRUE(std::isfinite(Brute(profile).nestedWithin(levels, least)));
-    EXPECT_FALSE(
-        std::isfinite(Brute(profile).nestedWithin(levels, 0.998 * least)))
+    EXPECT_TRUE(std::isfinite(bruteWithin(profile, levels, least)));
+    EXPECT_FALSE(std::isfinite(bruteWithin(profile, levels, 0.998 * least)))
         << round;
     plan.seconds = planSeconds(states, levels, plan);
     EXPECT_NEAR(verifyPipeDream(profile, states, levels, plan, false, least),
