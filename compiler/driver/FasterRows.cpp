@@ -36,10 +36,12 @@ std::string whyNotChosen(const CompileOptions &options,
       baseline.stepSeconds >= kSame * seconds)
     return "";
   const std::vector<std::string> flags = narrowing(options);
-  if (!flags.empty())
-    return "faster: " + listed(flags) + (flags.size() == 1 ? " asks" : " ask") +
-           " for another plan";
-  return "faster, if it keeps to its estimated memory";
+  const std::string memory = "faster, if it keeps to its estimated memory";
+  if (flags.empty())
+    return memory;
+  return (options.memoryLimit > 0 ? memory + "; " : "faster: ") +
+         listed(flags) + (flags.size() == 1 ? " asks" : " ask") +
+         " for another plan";
 }
 
 } // namespace pipec

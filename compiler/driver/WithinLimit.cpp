@@ -242,12 +242,13 @@ auto shrinking(CompileOptions &options, const Plans &plans,
 /// the plan; with `first` that of the first that has one. Without any, `least`
 /// is the refusal of the smallest, if that is smaller than what it was. The
 /// options' own strategy goes on behind `over`, the plan that it has made.
+/// `best` is what is there before.
 std::optional<std::pair<CompileOptions, Prospect>>
 fitting(const CompileOptions &options, const Trial &trial, Names strategies,
         bool first, std::optional<plan::NoFit> &least,
         const std::optional<OverLimit> &over = std::nullopt,
-        Asked often = Asked::Again) {
-  std::optional<std::pair<CompileOptions, Prospect>> best;
+        Asked often = Asked::Again,
+        std::optional<std::pair<CompileOptions, Prospect>> best = {}) {
   for (const char *strategy : strategies) {
     const bool goesOn = over && strategy == options.strategy;
     try {
@@ -310,12 +311,12 @@ CompileOptions inEarnest(const std::pair<CompileOptions, Prospect> &found,
   return found.first;
 }
 
+/// So much more than there is `auto` is given at first.
+constexpr int64_t kShareTooMuch = 16;
+
 /// The plan of a planner that is given more than there is, where it keeps to
 /// that: what it takes a plan for may be a little too much.
 std::optional<int> generously(CompileOptions options, const Attempt &attempt) {
-  constexpr int64_t kShareTooMuch = 16;
-  if (options.memoryLimit <= 0)
-    return std::nullopt;
   options.memoryMargin = -options.memoryLimit / kShareTooMuch;
   try {
     return attempt(options);
@@ -325,28 +326,126 @@ std::optional<int> generously(CompileOptions options, const Attempt &attempt) {
   return std::nullopt;
 }
 
+/// A plan that fits, or why the planner's is none.
+struct Own {
+  std::optional<std::pair<CompileOptions, Prospect>> made;
+  std::optional<OverLimit> isOver;
+  std::optional<plan::NoFit> refusal;
+};
+
+/// What `auto` itself comes to with a little more than there is, and with that.
+void findOwnPlan(const CompileOptions &options, const Trial &trial, Own &own) {
+  for (const int64_t more : {options.memoryLimit / kShareTooMuch, int64_t(0)}) {
+    CompileOptions asked = options;
+    asked.memoryMargin = -more;
+    try {
+      const Prospect found = trial(asked);
+      own.made.emplace(asked, found);
+      return;
+    } catch (const OverLimit &over) {
+      own.isOver = over, own.refusal.reset();
+    } catch (const plan::NoFit &failure) {
+      own.isOver.reset(), own.refusal.emplace(failure);
+    }
+  }
+}
+
+/// Seconds of a step where memory is no matter, by the planner's first word; 0
+/// where there is none.
+double freeSeconds(const CompileOptions &options, const Trial &trial) {
+  constexpr int64_t kAny = int64_t(1) << 60; // bytes
+  CompileOptions asked = options;
+  asked.quick = true;
+  asked.memoryMargin = options.memoryLimit - kAny;
+  try {
+    return trial(asked).seconds;
+  } catch (const OverLimit &over) {
+    return over.seconds;
+  } catch (const plan::NoFit &) {
+    return 0;
+  }
+}
+
+/// `best`, or the smallest plan of 1f1b where that is faster: it fits under
+/// each limit above its need, to which the ways from these limits need not
+/// lead. Looked for only where memory costs much.
+std::pair<CompileOptions, Prospect>
+orSmallest(const std::pair<CompileOptions, Prospect> &best,
+           const CompileOptions &options, const Trial &trial) {
+  constexpr double kMuchSlower = 1.25;
+  if (best.second.seconds <= kMuchSlower * freeSeconds(options, trial))
+    return best;
+  CompileOptions asked = options;
+  asked.strategy = kFrugalStrategies[0];
+  asked.ofAuto = true;
+  const std::optional<Smallest> found = smallestPlan(asked, trial);
+  if (!found || found->bytes < 0 || found->bytes > options.memoryLimit)
+    return best;
+  asked = found->under(asked, options.memoryLimit);
+  try {
+    const Prospect made = trial(asked);
+    return made.seconds < best.second.seconds ? std::pair(asked, made) : best;
+  } catch (const OverLimit &) {
+  } catch (const plan::NoFit &) {
+  }
+  return best;
+}
+
+/// Where the limit costs time: what the planner takes for too much may be
+/// faster than `made`, and fit.
+CompileOptions fasterThan(const std::pair<CompileOptions, Prospect> &made,
+                          const CompileOptions &options, const Trial &trial) {
+  constexpr double kAsFast = 1.01;
+  if (made.second.seconds <= kAsFast * freeSeconds(options, trial))
+    return made.first;
+  CompileOptions quickly = options;
+  quickly.quick = true;
+  std::optional<plan::NoFit> least;
+  const auto fit =
+      fitting(quickly, trial, Names(kRivals).first(std::size(kRivals) - 1),
+              false, least, std::nullopt, Asked::Again, made);
+  const auto best = orSmallest(*fit, quickly, trial);
+  return best.first == made.first ? made.first : inEarnest(best, trial);
+}
+
 /// The plan of `auto`, or else the fastest that fits; of a model too large to
 /// be tried the first.
 int automatically(const CompileOptions &options, const Attempt &attempt,
                   const Trial &trial) {
-  std::optional<plan::NoFit> least;
-  std::optional<OverLimit> isOver;
-  if (const auto made = generously(options, attempt))
-    return *made;
-  try {
-    return attempt(options);
-  } catch (const OverLimit &over) {
-    isOver = over;
-  } catch (const plan::NoFit &failure) {
-    least.emplace(failure);
+  Own own;
+  if (options.memoryLimit > 0)
+    try {
+      findOwnPlan(options, trial, own);
+    } catch (const Failure &) {
+      return attempt(options); // says why
+    }
+  const bool isLarge = own.made && own.made->second.bytes < 0;
+  if (own.made && !isLarge) {
+    CompileOptions asked = fasterThan(*own.made, options, trial);
+    return shrinking(asked, attempt);
   }
+  if (const auto made = isLarge ? generously(options, attempt) : std::nullopt)
+    return *made;
+  std::optional<plan::NoFit> least = own.refusal;
+  std::optional<OverLimit> isOver = own.isOver;
+  if (!least && !isOver)
+    try {
+      return attempt(options);
+    } catch (const OverLimit &over) {
+      isOver = over;
+    } catch (const plan::NoFit &failure) {
+      least.emplace(failure);
+    }
   CompileOptions quickly = options;
   quickly.quick = true;
   const auto best = fitting(quickly, trial,
                             isOver ? Names(kRivals) : Names(kFrugalStrategies),
                             false, least, isOver);
   if (best && best->second.bytes >= 0) {
-    CompileOptions asked = inEarnest(*best, trial);
+    CompileOptions asked =
+        options.memoryLimit > 0
+            ? inEarnest(orSmallest(*best, quickly, trial), trial)
+            : inEarnest(*best, trial);
     return shrinking(asked, attempt);
   }
   int code = 0;
@@ -357,6 +456,12 @@ int automatically(const CompileOptions &options, const Attempt &attempt,
   if (best && ((isOver && fitting(options, made, kAll, true, least, isOver)) ||
                fitting(options, made, kFrugalStrategies, true, least)))
     return code;
+  if (own.refusal || own.isOver)
+    try {
+      return attempt(options); // which also says what there is to remark
+    } catch (const OverLimit &) {
+    } catch (const plan::NoFit &) {
+    }
   if (least)
     throw *least;
   CompileOptions asked = options; // says why

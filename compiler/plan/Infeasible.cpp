@@ -85,9 +85,14 @@ int stagesThatFit(const PlanRequest &request, int64_t limit) {
   for (int k = request.topology.devices() + 1; k * chunks <= places;
        k += std::max(1, k / 4)) {
     larger.topology.levels = {{"device", k, 1e9, 0}};
-    if (neededBytes(larger, std::vector<int>(static_cast<size_t>(k * chunks),
-                                             1)) <= limit)
-      return k;
+    const std::vector<int> straight(static_cast<size_t>(k * chunks), 1);
+    try {
+      if (neededBytes(larger, straight) <= limit)
+        return k;
+    } catch (const Failure &failure) { // stages that it cannot have
+      if (failure.code != Exit::Usage)
+        throw;
+    }
   }
   return 0;
 }

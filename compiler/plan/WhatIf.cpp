@@ -56,7 +56,9 @@ const WhatIfRow &add(std::vector<WhatIfRow> &rows, const std::string &axis,
   } catch (const Failure &failure) {
     if (failure.code != Exit::NoFit && failure.code != Exit::Usage)
       throw;
-    row.note = failure.what();
+    // A compile counts what the code takes, which may be less.
+    row.note = (axis == "memory" ? "by the estimate: " : "") +
+               std::string(failure.what());
   }
   if (atLeast && atLeast->fits &&
       (!row.fits || atLeast->samplesPerSecond > row.samplesPerSecond))

@@ -94,6 +94,8 @@ TEST(WithinLimit, ThePlanThatWasTriedMayStillBeOver) {
     return kMade;
   };
   auto trial = [](const CompileOptions &options) {
+    if (options.strategy == "auto")
+      throw refusal(5000);
     return options.memoryLimit > kLimit ? throw refusal(6000)
                                         : Prospect{900, 1};
   };
@@ -143,6 +145,8 @@ TEST(WithinLimit, TheFastestOfQuickTrialsIsSearchedInEarnest) {
       return kMade;
     };
     auto trial = [&](const CompileOptions &options) -> Prospect {
+      if (options.strategy == "auto")
+        throw OverLimit{2 * kLimit, kLimit, 0, 1, 0.4};
       whole[options.strategy] += !options.quick;
       if (options.strategy == "gpipe")
         return {900, options.quick ? 1 : earnest};
@@ -460,4 +464,62 @@ TEST(WithinLimit, WhatIsWrongWithAModelIsSaidByTheFirstAttempt) {
               65);
   }
   EXPECT_EQ(attempts, 2);
+}
+
+namespace {
+
+/// A planner whose `auto` finds a slow plan under a limit: it takes what is
+/// faster for too much.
+struct SlowUnderALimit {
+  double free = 0.5;        ///< seconds of a step without a limit
+  bool refuses1f1b = false; ///< but where it is given 400 to 500
+  std::map<std::string, int> tried = {};
+  std::string made = {};
+
+  Prospect trial(const CompileOptions &options) {
+    ++tried[options.strategy];
+    const int64_t given = options.memoryLimit - options.memoryMargin;
+    if (options.strategy == "auto" && given > 2 * kLimit)
+      throw OverLimit{5 * kLimit, kLimit, 0, 1, free, 5 * kLimit};
+    if (options.strategy == "auto")
+      return {800, 5};
+    if (options.strategy != "1f1b")
+      throw refusal(4000);
+    if (refuses1f1b && (given < 400 || given > 500))
+      throw refusal(given < 400 ? 400 : 1200);
+    return {950, 1, 1100};
+  }
+  int run() {
+    return withinLimit(
+        automatic(),
+        [&](const CompileOptions &o) {
+          made = o.strategy;
+          return kMade;
+        },
+        [&](const CompileOptions &o) { return trial(o); });
+  }
+};
+
+} // namespace
+
+/// A plan that fits is the last word only where memory costs no time.
+TEST(WithinLimit, APlanThatFitsIsHeldAgainstRivalsWhereTheLimitBinds) {
+  SlowUnderALimit binding;
+  EXPECT_EQ(binding.run(), kMade);
+  EXPECT_EQ(binding.made, "1f1b");
+  SlowUnderALimit free{5};
+  EXPECT_EQ(free.run(), kMade);
+  EXPECT_EQ(free.made, "auto");
+  EXPECT_EQ(free.tried.size(), 1u);
+}
+
+/// The smallest plan of 1f1b, which no way down from the limit leads to.
+TEST(WithinLimit, TheSmallestPlanInOrderIsARivalToo) {
+  SlowUnderALimit binding{0.5, true};
+  EXPECT_EQ(binding.run(), kMade);
+  EXPECT_EQ(binding.made, "1f1b");
+  // Not where memory costs little.
+  SlowUnderALimit little{4.5, true};
+  EXPECT_EQ(little.run(), kMade);
+  EXPECT_EQ(little.made, "auto");
 }
