@@ -1,6 +1,8 @@
 //===- DeviceCalls.cpp - what emulated kernels call -----------------------===//
 #include "test/unit/target/Fibers.h"
 
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 using namespace pipec::test;
@@ -19,6 +21,16 @@ static uint32_t toBFloat(uint32_t bits) {
   return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
 }
 
+/// What a device calls a misaligned address, after which it does nothing more.
+[[noreturn]] static void stopAt(uint64_t address, uint64_t alignment) {
+  std::fprintf(stderr,
+               "thread %d of block %lld: %#llx is not aligned to %llu bytes\n",
+               currentThread(), static_cast<long long>(currentBlock()),
+               static_cast<unsigned long long>(address),
+               static_cast<unsigned long long>(alignment));
+  std::abort();
+}
+
 /// ldmatrix: thread t says where row t % 8 of matrix t / 8 is, and gets two
 /// neighbours of each.
 static void loadMatrices(uint64_t address, uint32_t *out, bool turned) {
@@ -29,6 +41,8 @@ static void loadMatrices(uint64_t address, uint32_t *out, bool turned) {
   auto at = [&](int matrix, int row, int column) -> uint32_t {
     const int thread = matrix * 8 + row;
     const uint64_t start = all[thread] | uint64_t(all[32 + thread]) << 32;
+    if (start % 16)
+      stopAt(start, 16);
     uint16_t value;
     std::memcpy(&value, reinterpret_cast<const char *>(start) + 2 * column, 2);
     return value;
@@ -42,6 +56,10 @@ static void loadMatrices(uint64_t address, uint32_t *out, bool turned) {
 }
 
 extern "C" {
+__attribute__((visibility("default"))) void
+pipec_test_misaligned(uint64_t address, uint64_t alignment) {
+  stopAt(address, alignment);
+}
 __attribute__((visibility("default"))) int32_t pipec_test_tid_x() {
   return currentThread();
 }
@@ -76,6 +94,17 @@ pipec_test_ballot(int32_t, bool condition) {
 }
 __attribute__((visibility("default"))) void pipec_test_warp(int32_t) {
   exchangeWithWarp(0);
+}
+
+/// What code of processors without AVX512-BF16 calls to round, which GCC's
+/// library has from version 13 on. Like a float, a bf16 is returned in the
+/// lowest bits of a vector register.
+__attribute__((visibility("default"))) float __truncsfbf2(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, 4);
+  bits = toBFloat(bits);
+  std::memcpy(&value, &bits, 4);
+  return value;
 }
 
 // Those with operands and results in memory (DeviceCode.cpp).

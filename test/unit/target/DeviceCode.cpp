@@ -4,11 +4,13 @@
 
 #include "llvm/AsmParser/Parser.h"
 #include "llvm/IR/IRBuilder.h"
+#include "llvm/IR/InstIterator.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
 #include "llvm/IR/Verifier.h"
 #include "llvm/Support/SourceMgr.h"
 #include "llvm/Support/raw_ostream.h"
+#include "llvm/Transforms/Utils/BasicBlockUtils.h"
 
 #include <map>
 #include <set>
@@ -49,6 +51,8 @@ public:
     std::vector<llvm::Function *> all;
     for (llvm::Function &function : module)
       all.push_back(&function);
+    for (llvm::Function *function : all)
+      checkAlignment(*function);
     for (llvm::Function *function : all) {
       llvm::StringRef name = function->getName();
       if (name.starts_with("llvm.nvvm."))
@@ -91,6 +95,31 @@ private:
       }
       call->setCalledFunction(function);
       call->setAttributes({});
+    }
+  }
+
+  /// A device stops at an access that is not where its instruction says;
+  /// this machine mostly reads on.
+  void checkAlignment(llvm::Function &function) {
+    std::vector<llvm::Instruction *> accesses;
+    for (llvm::Instruction &instruction : llvm::instructions(function))
+      if (llvm::getLoadStorePointerOperand(&instruction) &&
+          llvm::getLoadStoreAlignment(&instruction).value() > 1)
+        accesses.push_back(&instruction);
+    for (llvm::Instruction *access : accesses) {
+      llvm::IRBuilder<> b(access);
+      llvm::Value *align =
+          b.getInt64(llvm::getLoadStoreAlignment(access).value());
+      llvm::Value *at = b.CreatePtrToInt(
+          llvm::getLoadStorePointerOperand(access), b.getInt64Ty());
+      llvm::Value *beside = b.CreateAnd(at, b.CreateSub(align, b.getInt64(1)));
+      b.SetInsertPoint(
+          llvm::SplitBlockAndInsertIfThen(b.CreateIsNotNull(beside), access,
+                                          /*Unreachable=*/true));
+      llvm::FunctionCallee stop =
+          module.getOrInsertFunction("pipec_test_misaligned", b.getVoidTy(),
+                                     b.getInt64Ty(), b.getInt64Ty());
+      b.CreateCall(stop, {at, align});
     }
   }
 

@@ -4,10 +4,14 @@
 // here is what only matters there.
 //
 //===----------------------------------------------------------------------===//
+#include "test/unit/target/DeviceCode.h"
 #include "test/unit/target/Fibers.h"
 #include "test/unit/target/StageRunner.h"
 #include "test/unit/target/StageText.h"
 
+#include "llvm/Support/FileSystem.h"
+
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <stdexcept>
 
@@ -41,6 +45,34 @@ TEST(Gpu, ElementwiseIsTheCpus) {
       t.op(op, op, {"a", "b"}).store(op, "out");
     expectLikeCpu(t.stage(), 0, /*special=*/true);
   }
+}
+
+/// A device would end the program; this machine reads four floats anywhere.
+TEST(GpuDeathTest, StopsAtAMisalignedAddress) {
+  llvm::SmallString<128> path;
+  ASSERT_FALSE(llvm::sys::fs::createTemporaryFile("pipec-test", "so", path));
+  buildDeviceCode(R"(
+    define ptx_kernel void @kernel0(ptr %from, ptr %to) {
+      %x = load <4 x float>, ptr %from, align 16
+      store <4 x float> %x, ptr %to, align 4
+      ret void
+    })",
+                  path.str().str());
+  void *code = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  llvm::sys::fs::remove(path);
+  ASSERT_NE(code, nullptr) << dlerror();
+  auto entry =
+      reinterpret_cast<void (*)(char *const *)>(dlsym(code, "kernel0_entry"));
+  alignas(16) char memory[64] = "four floats and some";
+  auto copy = [&](int from, int to) {
+    char *const arguments[] = {memory + from, memory + to};
+    runBlock(0, 1, false, false, [&] { entry(arguments); });
+  };
+  copy(0, 36);
+  EXPECT_STREQ(memory + 36, "four floats and ");
+  EXPECT_DEATH(copy(4, 36), "thread 0 of block 0: .* is not aligned to 16");
+  EXPECT_DEATH(copy(0, 34), "is not aligned to 4 bytes");
+  dlclose(code);
 }
 
 // Rows that one warp, several warps and many passes of a block take.
