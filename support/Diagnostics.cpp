@@ -1,5 +1,6 @@
 //===- Diagnostics.cpp - all problems of an input in one report -----------===//
 #include "support/Diagnostics.h"
+#include "support/Printable.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -65,33 +66,23 @@ Exit Diagnostics::exitCode() const {
   return entries.front().code;
 }
 
-/// Names come from the file: control characters must not reach the terminal.
-static std::string printable(const std::string &name) {
-  static const char *const digits = "0123456789abcdef";
-  std::string out;
-  for (const char c : name.substr(0, kNameLength)) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte >= 0x20 && byte != 0x7f)
-      out += c;
-    else
-      (out += "\\x") += {digits[byte >> 4], digits[byte & 15]};
-  }
-  return name.size() > kNameLength ? out + "..." : out;
+static std::string cut(const std::string &name) {
+  return printable(name.substr(0, kNameLength)) +
+         (name.size() > kNameLength ? "..." : "");
 }
 
 /// "node 'a' and 2 more (Foo, opset 18)", or nothing.
 static std::string subject(const Diagnostic &d) {
   std::string out;
   if (!d.node.empty() || !d.op.empty()) {
-    out = "node '" + printable(d.node) + "'";
+    out = "node '" + cut(d.node) + "'";
     for (const std::string &name : d.also)
-      out += ", '" + printable(name) + "'";
+      out += ", '" + cut(name) + "'";
     const int64_t more = d.count - 1 - static_cast<int64_t>(d.also.size());
     if (more > 0)
       out += " and " + std::to_string(more) + " more";
     if (!d.op.empty()) {
-      out += " (" + (d.domain.empty() ? "" : printable(d.domain) + ".") +
-             printable(d.op);
+      out += " (" + (d.domain.empty() ? "" : cut(d.domain) + ".") + cut(d.op);
       if (d.opset > 0)
         out += ", opset " + std::to_string(d.opset);
       out += ")";
@@ -102,7 +93,7 @@ static std::string subject(const Diagnostic &d) {
 }
 
 std::string noteLine(const std::string &note) {
-  return "pipec: note: " + note + "\n";
+  return "pipec: note: " + printable(note) + "\n";
 }
 
 std::vector<std::string> Diagnostics::takeNotes() {
@@ -115,7 +106,7 @@ std::string Diagnostics::text(const std::string &input) const {
     out += noteLine(note);
   if (entries.empty())
     return out;
-  out += "pipec: error: " + printable(input) + ": ";
+  out += "pipec: error: " + cut(input) + ": ";
   const bool one = entries.size() == 1;
   if (!one)
     out += std::to_string(entries.size()) + " problems\n";
@@ -123,11 +114,11 @@ std::string Diagnostics::text(const std::string &input) const {
   size_t number = 0;
   for (const Diagnostic &d : entries) {
     out += (one ? "" : "  " + std::to_string(++number) + ". ") + subject(d) +
-           printable(d.cause) + "\n";
+           cut(d.cause) + "\n";
     if (!d.location.empty())
-      out += indent + "in the model's source: " + printable(d.location) + "\n";
+      out += indent + "in the model's source: " + cut(d.location) + "\n";
     if (!d.remedy.empty())
-      out += indent + "remedy: " + d.remedy + "\n";
+      out += indent + "remedy: " + printable(d.remedy) + "\n";
   }
   return out;
 }

@@ -1,6 +1,8 @@
 //===- LossLedger.cpp - the losses of a run, at rank 0 --------------------===//
 #include "runtime/exec/LossLedger.h"
 #include "runtime/program/Sequence.h"
+#include "runtime/state/Tensors.h"
+#include "support/Printable.h"
 
 #include <cmath>
 
@@ -13,11 +15,12 @@ double meanLoss(const Losses &losses) {
   return sum / static_cast<double>(losses.size());
 }
 
-LossLedger::LossLedger(const plan::Plan &plan, const DataSource &data,
-                       Transport &transport, Watch &watch, int64_t firstStep,
+LossLedger::LossLedger(const plan::Plan &plan, const std::string &folder,
+                       const DataSource &data, Transport &transport,
+                       Watch &watch, int64_t firstStep,
                        std::function<void(int64_t, const Losses &)> done)
-    : plan(plan), data(data), transport(transport), watch(watch),
-      next(firstStep), done(std::move(done)) {
+    : plan(plan), folder(folder), data(data), transport(transport),
+      watch(watch), next(firstStep), done(std::move(done)) {
   if (watch.rank != 0)
     return;
   for (const plan::Stage &stage : plan.stages)
@@ -33,7 +36,8 @@ LossLedger::LossLedger(const plan::Plan &plan, const DataSource &data,
 
 /// Why the loss of a microbatch is not finite, as far as its data tell, and
 /// what helps.
-static std::string reasonFor(const plan::Plan &plan, const DataSource &data,
+static std::string reasonFor(const plan::Plan &plan, const std::string &folder,
+                             const DataSource &data, int64_t step,
                              int64_t number) {
   if (const std::string nan = data.notANumber(number); !nan.empty())
     return nan;
@@ -43,6 +47,14 @@ static std::string reasonFor(const plan::Plan &plan, const DataSource &data,
   const std::string infinite = data.infinite(number);
   if (plan::forwardOnly(plan))
     return infinite;
+  if (step == 0) { // no learning rate has been used
+    if (const std::string name = weightWithNan(plan, folder); !name.empty())
+      return "; the model's weight '" + printable(name) +
+             "' has NaN before any update: mend the model";
+    return infinite + (infinite.empty() ? "; " : "; if that is meant so, ") +
+           "nothing is updated yet: the cause is in the model's weights, in "
+           "what it computes or in the data (numbers too large, say)";
+  }
   return infinite + (infinite.empty() ? "; " : "; if that is meant so, ") +
          "try a smaller learning rate or --clip-norm";
 }
@@ -54,7 +66,7 @@ void LossLedger::record(int64_t step, int64_t microbatch, float loss) {
         "the loss of step " + std::to_string(step + 1) + ", microbatch " +
             std::to_string(microbatch) + " is " +
             (std::isnan(loss) ? "NaN" : "infinite") +
-            reasonFor(plan, data,
+            reasonFor(plan, folder, data, step,
                       step * plan.training.microbatches + microbatch));
   const Message message{step, microbatch, loss};
   if (watch.rank == 0)

@@ -21,13 +21,15 @@ double meanLoss(const Losses &losses);
 class LossLedger {
 public:
   /// `done(step, losses)` is called at rank 0 for every step, in order,
-  /// beginning with `firstStep`.
-  LossLedger(const plan::Plan &plan, const DataSource &data,
-             Transport &transport, Watch &watch, int64_t firstStep,
+  /// beginning with `firstStep`. `folder`: the plan's.
+  LossLedger(const plan::Plan &plan, const std::string &folder,
+             const DataSource &data, Transport &transport, Watch &watch,
+             int64_t firstStep,
              std::function<void(int64_t, const Losses &)> done);
 
   /// Where the loss is computed: sends it to rank 0. Throws
-  /// Failure(BadNumbers) when it is not finite, which names NaN in the data.
+  /// Failure(BadNumbers) when it is not finite, which names NaN in the data and
+  /// in the weights that training begins with.
   void record(int64_t step, int64_t microbatch, float loss);
 
   /// Rank 0: takes what has arrived. Others: lets go of what has been sent.
@@ -56,6 +58,7 @@ private:
   void take(const Message &message);
 
   const plan::Plan &plan;
+  const std::string &folder;
   const DataSource &data;
   Transport &transport;
   Watch &watch;

@@ -34,7 +34,7 @@ void Session::evaluate() {
   const int64_t count = plan.training.microbatches;
   const bool loss = hasLoss(plan);
   double sum = 0;
-  LossLedger ledger(plan, *data, transport, watch, 0,
+  LossLedger ledger(plan, options.plan, *data, transport, watch, 0,
                     [&](int64_t step, const Losses &losses) {
                       for (int64_t k = 0; k < count; ++k)
                         if (step * count + k < pass.microbatches)

@@ -140,6 +140,7 @@ plan::Plan planToRun(RunOptions &options) {
     options.trainingPlan = options.plan;
     options.plan += std::string("/") + plan::kEvaluationFolder;
   }
+  readFiles(plan, options);
   if (!trains || options.evaluate) {
     checkPass(options);
     OutputLedger::checkNames(plan, options.outputs);

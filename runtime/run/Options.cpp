@@ -13,32 +13,42 @@
 namespace pipec {
 namespace {
 
+void checkForm(const std::string &option,
+               const std::vector<std::string> &arguments) {
+  for (const std::string &argument : arguments)
+    if (const size_t equals = argument.find('='); equals == std::string::npos ||
+                                                  equals == 0 ||
+                                                  equals + 1 == argument.size())
+      throw Failure(Exit::Usage,
+                    option + " " + argument + ": not NAME=FILE.npy");
+}
+
+/// Where the name of NAME=FILE.npy ends: of the longest known one, or before
+/// the first '='.
+size_t endOfName(const std::string &argument,
+                 const std::vector<std::string> &known) {
+  size_t end = 0;
+  for (const std::string &name : known)
+    if (name.size() > end && name.size() + 1 < argument.size() &&
+        argument.starts_with(name + "="))
+      end = name.size();
+  return end ? end : argument.find('=');
+}
+
 /// NAME=FILE.npy, each name once. `what`: "input".
 std::map<std::string, std::string>
 parseFiles(const std::string &option, const std::string &what,
-           const std::vector<std::string> &arguments) {
+           const std::vector<std::string> &arguments,
+           const std::vector<std::string> &known) {
   std::map<std::string, std::string> files;
   for (const std::string &argument : arguments) {
-    const size_t equals = argument.find('=');
-    if (equals == std::string::npos || equals == 0 ||
-        equals + 1 == argument.size())
-      throw Failure(Exit::Usage,
-                    option + " " + argument + ": not NAME=FILE.npy");
-    if (!files.emplace(argument.substr(0, equals), argument.substr(equals + 1))
+    const size_t end = endOfName(argument, known);
+    if (!files.emplace(argument.substr(0, end), argument.substr(end + 1))
              .second)
       throw Failure(Exit::Usage, option + " " + argument + ": the " + what +
                                      " is given twice");
   }
   return files;
-}
-
-/// Two outputs in one file would leave the last one.
-void checkFiles(const RunOptions &options) {
-  std::set<std::string> seen;
-  for (auto &[name, file] : options.outputs)
-    if (!seen.insert(file).second)
-      throw Failure(Exit::Usage, "--output " + name + "=" + file +
-                                     ": another output has this file");
 }
 
 void check(const RunOptions &options) {
@@ -77,18 +87,17 @@ std::vector<std::string> transportNames() {
 
 /// Options as they are typed, before they are read.
 struct Texts {
-  std::vector<std::string> data, outputs;
   std::string format = "text", graphs = "on";
 };
 
 /// The plan and the arrays it reads and writes.
-void addArrays(CLI::App &app, RunOptions &options, Texts &text) {
+void addArrays(CLI::App &app, RunOptions &options) {
   app.add_option("PLAN", options.plan, "the plan folder")->required();
-  takeMany(app.add_option("--data", text.data,
+  takeMany(app.add_option("--data", options.dataGiven,
                           "one array per graph input, labels included; axis 0 "
                           "counts samples; int32 will do for int64")
                ->type_name("NAME=FILE.npy"));
-  takeMany(app.add_option("--output", text.outputs,
+  takeMany(app.add_option("--output", options.outputsGiven,
                           "write a model output for every sample: of a plan "
                           "compiled with --forward-only, or with --evaluate")
                ->type_name("NAME=FILE.npy"));
@@ -150,7 +159,8 @@ void addFiles(CLI::App &app, RunOptions &options, Texts &text) {
 /// How ranks run and meet.
 void addRanks(CLI::App &app, RunOptions &options, Texts &text) {
   app.add_option("--timeout", options.timeout,
-                 "seconds after which a peer that does not answer is lost")
+                 "seconds within which the job ends when a peer does not "
+                 "answer: after half of them it is lost")
       ->type_name("SECONDS")
       ->check(aboveZero())
       ->capture_default_str();
@@ -178,7 +188,7 @@ std::optional<RunOptions> parseOptions(int argc, char **argv) {
   CLI::App app("Runs a plan that pipec has compiled: one process per rank. "
                "Missing folders of\nfiles that it writes are made.",
                "pipec-run");
-  addArrays(app, options, text);
+  addArrays(app, options);
   addTraining(app, options);
   addFiles(app, options, text);
   addRanks(app, options, text);
@@ -186,11 +196,27 @@ std::optional<RunOptions> parseOptions(int argc, char **argv) {
     return std::nullopt;
   options.json = text.format == "json";
   options.graphs = text.graphs == "on";
-  options.data = parseFiles("--data", "input", text.data);
-  options.outputs = parseFiles("--output", "output", text.outputs);
-  checkFiles(options);
+  checkForm("--data", options.dataGiven);
+  checkForm("--output", options.outputsGiven);
   check(options);
   return options;
+}
+
+void readFiles(const plan::Plan &plan, RunOptions &options) {
+  std::vector<std::string> inputs, outputs;
+  for (const plan::Input &input : plan.inputs)
+    inputs.push_back(input.name);
+  for (const plan::Output &output : plan.outputs)
+    outputs.push_back(output.name);
+  options.data = parseFiles("--data", "input", options.dataGiven, inputs);
+  options.outputs =
+      parseFiles("--output", "output", options.outputsGiven, outputs);
+  // Two outputs in one file would leave the last one.
+  std::set<std::string> seen;
+  for (auto &[name, file] : options.outputs)
+    if (!seen.insert(file).second)
+      throw Failure(Exit::Usage, "--output " + name + "=" + file +
+                                     ": another output has this file");
 }
 
 void checkTraining(const plan::Plan &plan, const RunOptions &options) {

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace pipec {
 
@@ -15,7 +16,9 @@ namespace pipec {
 constexpr const char *kNccl = "nccl";
 
 struct RunOptions {
-  std::string plan;                           ///< the plan folder
+  std::string plan; ///< the plan folder
+  /// NAME=FILE.npy as they are typed: where a name ends, its plan knows.
+  std::vector<std::string> dataGiven, outputsGiven;
   std::map<std::string, std::string> data;    ///< graph input -> .npy file
   std::map<std::string, std::string> outputs; ///< model output -> .npy file
   bool evaluate = false;
@@ -41,6 +44,10 @@ struct RunOptions {
 /// The options, or nothing when --help or --version has been answered.
 /// Failure(Usage).
 std::optional<RunOptions> parseOptions(int argc, char **argv);
+
+/// Reads the files of --data and --output for the names of the plan, which may
+/// have a '=' themselves: the longest that fits is meant. Failure(Usage).
+void readFiles(const plan::Plan &plan, RunOptions &options);
 
 /// Do the options go with a plan that trains, or with one that does not?
 /// Failure(Usage).

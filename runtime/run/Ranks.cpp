@@ -7,6 +7,7 @@
 #include "runtime/device/cuda/Links.h"
 #include "runtime/run/Session.h"
 #include "support/Cores.h"
+#include "support/Printable.h"
 
 #include <algorithm>
 #include <atomic>
@@ -34,7 +35,7 @@ std::vector<std::string> takeNotes() {
 }
 
 void sayNote(const std::string &message) {
-  std::fprintf(stderr, "pipec-run: note: %s\n", message.c_str());
+  std::fprintf(stderr, "pipec-run: note: %s\n", printable(message).c_str());
 }
 
 } // namespace

@@ -116,11 +116,8 @@ void Session::load() {
           plan, transport, watch, options.outputs, pass, *sampleLosses);
     }
     noteUnwritten();
-    if (leads() && !options.exportFile.empty())
-      checkExport(plan, options.plan, options.exportFile);
-    for (const std::string *path : {&options.trace, &options.profileOut})
-      if (leads() && !path->empty())
-        expectWritable(*path);
+    if (leads())
+      expectOutputs();
     if (leads())
       metrics = std::make_unique<Metrics>(options.metrics, firstStep);
   });
@@ -140,6 +137,17 @@ void Session::load() {
   compareClocks();
   loaded = coreUse();
   lastTime = now();
+}
+
+/// What is written at the end: that it cannot be must not cost the training.
+void Session::expectOutputs() const {
+  if (!options.checkpoint.empty())
+    expectCheckpoints(options.checkpoint);
+  if (!options.exportFile.empty())
+    checkExport(plan, options.plan, options.exportFile);
+  for (const std::string *path : {&options.trace, &options.profileOut})
+    if (!path->empty())
+      expectWritable(*path);
 }
 
 void Session::note(const std::string &text) const {
@@ -253,7 +261,7 @@ bool Session::decideToStop() {
 }
 
 void Session::trainSteps() {
-  LossLedger ledger(plan, *data, transport, watch, firstStep,
+  LossLedger ledger(plan, options.plan, *data, transport, watch, firstStep,
                     [&](int64_t step, const Losses &losses) {
                       stepDone(step, meanLoss(losses));
                     });
@@ -282,7 +290,7 @@ void Session::trainSteps() {
 }
 
 void Session::trainStream() {
-  LossLedger ledger(plan, *data, transport, watch, firstStep,
+  LossLedger ledger(plan, options.plan, *data, transport, watch, firstStep,
                     [&](int64_t step, const Losses &losses) {
                       stepDone(step, meanLoss(losses));
                     });

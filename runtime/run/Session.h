@@ -39,6 +39,7 @@ private:
   void note(const std::string &text) const;
   void noteFewSamples() const;
   void noteUnwritten() const;
+  void expectOutputs() const;
   void noteOtherData(const Checkpoint &checkpoint) const;
   void stepDone(int64_t step, double loss);
   void writeStep(int64_t step, double seconds);

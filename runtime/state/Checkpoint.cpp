@@ -295,6 +295,17 @@ void refuseToReplace(const std::string &folder, const std::string &resumed) {
                     folder + ", or give another folder");
 }
 
+void expectCheckpoints(const std::string &folder) {
+  std::error_code ignored;
+  if (!fs::exists(folder, ignored))
+    return expectWritable(folder);
+  // A name that tidy removes, should the run be killed here.
+  const std::string trial = folder + "/" + kWriting + padded(0, kDigits);
+  orCannotWrite(folder,
+                [&](auto &error) { fs::create_directory(trial, error); });
+  fs::remove(trial, ignored);
+}
+
 Checkpoint::Checkpoint(const std::string &folder, const plan::Plan &plan,
                        const std::string &planFolder,
                        const std::optional<RunIdentity> &identity)

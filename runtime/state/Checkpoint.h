@@ -36,6 +36,10 @@ void saveCheckpoint(RankState &state, Council &council,
 /// that goes on from `resumed` (empty: none does): saving would remove them.
 void refuseToReplace(const std::string &folder, const std::string &resumed);
 
+/// Said before the training: could a checkpoint be written? Leaves nothing.
+/// Failure(CannotWrite).
+void expectCheckpoints(const std::string &folder);
+
 /// The newest checkpoint in a folder.
 class Checkpoint {
 public:

@@ -1,5 +1,7 @@
 //===- Tensors.cpp - the named tensors of a rank --------------------------===//
 #include "runtime/state/Tensors.h"
+#include "runtime/data/NotANumber.h"
+#include "runtime/program/PlanCheck.h"
 #include "runtime/program/Sequence.h"
 #include "runtime/program/Sha256.h"
 #include "runtime/program/Versions.h"
@@ -108,6 +110,29 @@ void loadInitial(RankState &state, bool verifyDigests) {
             });
       }
   }
+}
+
+std::string weightWithNan(const plan::Plan &plan, const std::string &folder) {
+  constexpr int64_t kPiece = 1 << 20; // of whole elements
+  std::vector<char> piece(kPiece);
+  try {
+    for (size_t id = 0; id < plan.files.size(); ++id) {
+      const WeightFile file(plan.files[id], folder, false);
+      for (const plan::Weight &weight : plan.weights) {
+        if (weight.source.file != static_cast<int>(id))
+          continue;
+        for (int64_t at = 0; at < weight.bytes; at += kPiece) {
+          const int64_t count = std::min(kPiece, weight.bytes - at);
+          file.read(piece.data(), weight.source.offset + at, count);
+          if (firstNan(weight.dtype, piece.data(),
+                       count / plan::dtypeBytes(weight.dtype)) >= 0)
+            return weight.name;
+        }
+      }
+    }
+  } catch (const Failure &) { // it is asked for behind another failure
+  }
+  return "";
 }
 
 std::vector<Tensor> trainedTensors(RankState &state, int64_t steps) {

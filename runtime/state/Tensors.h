@@ -31,6 +31,10 @@ struct Tensor {
 /// or not the one the plan was made for.
 void loadInitial(RankState &state, bool verifyDigests);
 
+/// The first weight whose initial values have NaN, of all stages. Empty when
+/// none has, and where a file cannot be read.
+std::string weightWithNan(const plan::Plan &plan, const std::string &folder);
+
 /// Every tensor of the rank that training changes, after `steps` steps.
 std::vector<Tensor> trainedTensors(RankState &state, int64_t steps);
 

@@ -211,6 +211,9 @@ class RunTest(PipelineTest):
         self.refused(USAGE, "--steps", *self.data())
         self.refused(USAGE, "--frobnicate", *self.data(), "--steps", "1", "--frobnicate")
         self.refused(USAGE, "labels", "--data", "input=%s" % self.golden.data["input"], "--steps", "1")
+        # What a run does: a peer is lost early enough for all ranks to end in time.
+        self.assertIn("seconds within which the job ends when a peer does not answer: after half of them it is lost",
+                      " ".join(call("pipec-run", "--help").stdout.split()))
 
     def test_files(self):
         missing = self.folder / "missing.npy"
@@ -238,11 +241,17 @@ class RunTest(PipelineTest):
         write_npy(infinite, descr, shape, values.tobytes())
         run = call("pipec-run", self.plan, *self.data(input=huge), "--steps=1")
         self.check_exit(run, BAD_NUMBERS)
-        self.assertRegex(run.stderr, r"is (NaN|infinite); try a smaller learning rate or --clip-norm\n")
+        self.assertRegex(run.stderr, r"is (NaN|infinite); nothing is updated yet: the cause is in the model's "
+                                     r"weights, in what it computes or in the data \(numbers too large, say\)\n")
         run = call("pipec-run", self.plan, *self.data(input=infinite), "--steps=1")
         self.check_exit(run, BAD_NUMBERS)
         self.assertRegex(run.stderr, r"is (NaN|infinite); its data has an infinite number: value \[0, 3\] of input "
-                                     r"'input' \(.*infinite.npy\); if that is meant so, try a smaller learning rate")
+                                     r"'input' \(.*infinite.npy\); if that is meant so, nothing is updated yet: ")
+        # The first step's loss is of weights that no learning rate has touched, the others' are not.
+        plan = self.compile(self.golden.model, *self.golden.arguments("sgd:lr=1e30"), "--cpus", 1)
+        run = call("pipec-run", plan, *self.data(), "--steps=20")
+        self.check_exit(run, BAD_NUMBERS)
+        self.assertRegex(run.stderr, r"is (NaN|infinite); try a smaller learning rate or --clip-norm\n")
 
     def test_damaged_stages(self):
         whole = (self.plan / "stages" / "stage1.so").read_bytes()

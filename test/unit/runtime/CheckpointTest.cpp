@@ -440,6 +440,27 @@ TEST(Checkpoint, SaysWhereItCannotWrite) {
   }
 }
 
+/// In /proc root may write, says access, and cannot.
+TEST(Checkpoint, WhatCannotBeWrittenIsSaidBeforeTheTraining) {
+  const std::string folder = planFor("unwritable_later", "two");
+  for (const char *option :
+       {"--checkpoint", "--export", "--trace", "--profile-out"}) {
+    const Outcome run = runTool(
+        folder, {"--steps", "2", "--transport", "inproc", option, "/proc/it"});
+    EXPECT_EQ(run.code, 73) << option << run.errors;
+    EXPECT_THAT(run.errors, HasSubstr("cannot write /proc/it: "));
+    EXPECT_THAT(run.losses, testing::IsEmpty()) << option;
+  }
+  // To try leaves nothing.
+  const Outcome run = runTool(
+      folder, {"--steps", "2", "--transport", "inproc", "--checkpoint",
+               folder + "/ck", "--export", folder + "/t.onnx", "--trace",
+               folder + "/t.json", "--profile-out", "/proc/it"});
+  EXPECT_EQ(run.code, 73) << run.errors;
+  EXPECT_FALSE(anyHalfWritten(folder));
+  EXPECT_FALSE(fs::exists(folder + "/ck"));
+}
+
 TEST(Checkpoint, AStopIsACheckpointAndCode75) {
   for (const char *name : {"two", "stream_3_1"})
     for (const char *transport : {"inproc", "mpi"}) {
