@@ -136,6 +136,17 @@ struct LossBuilder {
     return ConcatOp::create(b, ValueRange{sums, counts}, 1);
   }
 
+  LogicalResult checkClasses(StringRef kind, RankedTensorType type,
+                             int64_t axis) {
+    if (type.getDimSize(axis) > 1)
+      return checkClassWeights(type.getDimSize(axis));
+    return wrongOption(
+        main.emitError("--loss ")
+        << kind << " of one class is always 0, and axis " << axis << " of "
+        << type << " has one; take --loss bce for yes or no, --loss mse for "
+        << "numbers, or another output with --logits");
+  }
+
   LogicalResult checkClassWeights(int64_t classes) {
     auto given = static_cast<int64_t>(options.classWeights.size());
     if (given == 0 || given == classes)
@@ -223,7 +234,7 @@ struct LossBuilder {
       return main.emitError(
                  "cross-entropy needs logits with a class axis, not ")
              << type;
-    if (failed(checkClassWeights(type.getDimSize(axis))) ||
+    if (failed(checkClasses(kind, type, axis)) ||
         failed(checkSamples(kind, type)))
       return failure();
     SmallVector<int64_t> rows(type.getShape());
@@ -296,7 +307,7 @@ struct LossBuilder {
       return main.emitError("--loss next-token needs logits [batch, length, "
                             "classes] and ids [batch, length], not ")
              << type << " and " << ids.getType();
-    if (failed(checkClassWeights(type.getDimSize(2))))
+    if (failed(checkClasses("next-token", type, 2)))
       return failure();
     limitLabel(name, type.getDimSize(2));
     int64_t batch = type.getDimSize(0), length = type.getDimSize(1);

@@ -5,6 +5,7 @@
 #include "report/Format.h"
 #include "report/Prediction.h"
 #include "runtime/program/Sequence.h"
+#include "support/Printable.h"
 
 #include <algorithm>
 #include <map>
@@ -144,8 +145,8 @@ std::string layers(const plan::Stage &stage, int columns) {
   if (stage.first_name == stage.last_name)
     return shorten(stage.first_name, columns);
   // Each name by itself: cut as a whole, the two would look like one.
-  const int room = columns - 3, first = width(stage.first_name),
-            last = width(stage.last_name), half = room / 2;
+  const int room = columns - 3, first = width(printable(stage.first_name)),
+            last = width(printable(stage.last_name)), half = room / 2;
   const int forFirst = std::max(half, room - last),
             forLast = room - std::min(first, forFirst);
   return shorten(stage.first_name, forFirst) + " … " +

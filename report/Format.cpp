@@ -1,5 +1,6 @@
 //===- Format.cpp - numbers and tables as people read them ---------------===//
 #include "report/Format.h"
+#include "support/Printable.h"
 
 #include <algorithm>
 #include <cmath>
@@ -167,7 +168,8 @@ static size_t byteOf(const std::string &text, int index) {
   return at;
 }
 
-std::string shorten(const std::string &text, int columns) {
+std::string shorten(const std::string &raw, int columns) {
+  const std::string text = printable(raw);
   int size = width(text);
   if (size <= columns || columns < 3)
     return text;
@@ -191,6 +193,8 @@ TextTable::TextTable(std::vector<std::string> names)
 
 void TextTable::add(std::vector<std::string> row) {
   row.resize(header.size());
+  for (std::string &cell : row)
+    cell = printable(cell);
   rows.push_back(std::move(row));
 }
 

@@ -6,6 +6,7 @@
 #include "compiler/driver/DiagnosticCollector.h"
 #include "compiler/driver/LossSettings.h"
 #include "compiler/driver/ShardedSummary.h"
+#include "compiler/driver/Untrained.h"
 #include "compiler/plan/PeakBytes.h"
 #include "compiler/target/native/Processor.h"
 #include "passes/Graph.h"
@@ -222,13 +223,16 @@ bool Compiler::import() {
       return false;
   }
   dump("import");
+  const std::vector<std::string> weights = trainedWeights(*module);
   if (!phase("attach", [&](PassManager &pm) {
         addAttachPhase(pm, loss, purpose, options.precision, fusesAttention(),
                        forGpus());
       }))
     return false;
-  if (purpose == Purpose::Train)
+  if (purpose == Purpose::Train) {
     noteLabel(options, importReport, planInputs(*module), diagnostics);
+    noteUntrained(weights, *module, options, importReport, diagnostics);
+  }
   importNotes = diagnostics.getNotes();
   return true;
 }

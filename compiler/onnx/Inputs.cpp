@@ -64,6 +64,44 @@ int64_t Importer::batchAxis(const ValueInfo &input) const {
   return -1;
 }
 
+/// What is given can be given smaller: it is blamed, unless the sizes in the
+/// file are too much alone.
+static bool reportTooLarge(const ValueInfo &input, ArrayRef<int64_t> shape,
+                           Diagnostics &diagnostics) {
+  constexpr int64_t kMost = int64_t(1) << 40;
+  const std::string why = ", more than any machine holds";
+  const auto grows = [](int64_t &elements, int64_t size) {
+    return __builtin_mul_overflow(elements, size, &elements) ||
+           elements > kMost;
+  };
+  int64_t fixed = 1;
+  for (size_t i = 0; i < shape.size(); ++i)
+    if ((*input.shape)[i].value && grows(fixed, shape[i])) {
+      diagnostics.add(Exit::BadModel,
+                      "axis " + std::to_string(i) + " of input '" + input.name +
+                          "' has size " + std::to_string(shape[i]) + why,
+                      "give the dimension a sensible size");
+      return true;
+    }
+  int64_t all = fixed;
+  size_t largest = shape.size();
+  bool tooLarge = false;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if ((*input.shape)[i].value)
+      continue;
+    tooLarge = tooLarge || grows(all, shape[i]);
+    if (largest == shape.size() || shape[i] > shape[largest])
+      largest = i;
+  }
+  if (tooLarge)
+    diagnostics.add(Exit::Usage,
+                    "--dim " + dimName(input, largest) + "=" +
+                        std::to_string(shape[largest]) + ": makes input '" +
+                        input.name + "' of shape " + shapeText(shape) + why,
+                    "give a smaller size");
+  return tooLarge;
+}
+
 std::optional<SmallVector<int64_t>> Importer::fixShape(const ValueInfo &input) {
   if (!input.shape) {
     diagnostics.add(Exit::BadModel,
@@ -73,7 +111,6 @@ std::optional<SmallVector<int64_t>> Importer::fixShape(const ValueInfo &input) {
   }
   SmallVector<int64_t> shape;
   bool known = true;
-  int64_t elements = 1;
   for (size_t i = 0; i < input.shape->size(); ++i) {
     const Dim &dim = (*input.shape)[i];
     int64_t size = dim.value.value_or(0);
@@ -88,19 +125,17 @@ std::optional<SmallVector<int64_t>> Importer::fixShape(const ValueInfo &input) {
       size = given->second;
     }
     const int64_t least = options.forwardOnly && dim.value ? 0 : 1;
-    if (size < least || __builtin_mul_overflow(elements, size, &elements) ||
-        elements > (int64_t(1) << 40)) {
+    if (size < least) {
       diagnostics.add(dim.value ? Exit::BadModel : Exit::Usage,
                       "axis " + std::to_string(i) + " of input '" + input.name +
                           "' has size " + std::to_string(size) +
-                          (size < least ? ", nothing to compute with"
-                                        : ", more than any machine holds"),
+                          ", nothing to compute with",
                       "give the dimension a sensible size");
       return std::nullopt;
     }
     shape.push_back(size);
   }
-  if (!known)
+  if (!known || reportTooLarge(input, shape, diagnostics))
     return std::nullopt;
   return shape;
 }

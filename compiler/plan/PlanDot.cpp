@@ -1,4 +1,5 @@
 #include "compiler/plan/PlanDot.h"
+#include "support/Printable.h"
 
 #include <cmath>
 #include <cstdio>
@@ -9,10 +10,10 @@ namespace {
 
 std::string escape(const std::string &text) {
   std::string out;
-  for (char c : text) {
+  for (char c : printable(text)) {
     if (c == '"' || c == '\\')
       out += '\\';
-    out += c == '\n' ? ' ' : c;
+    out += c;
   }
   return out;
 }

@@ -1,5 +1,7 @@
 // RUN: split-file %s %t
 // RUN: pipec-opt %t/rank1.mlir --nn-attach-loss -verify-diagnostics
+// RUN: pipec-opt %t/class.mlir --nn-attach-loss -verify-diagnostics
+// RUN: pipec-opt %t/tokens.mlir --nn-attach-loss=kind=next-token -verify-diagnostics
 // RUN: pipec-opt %t/kind.mlir --nn-attach-loss=kind=hinge -verify-diagnostics
 // RUN: pipec-opt %t/label.mlir --nn-attach-loss=label=x -verify-diagnostics
 // RUN: pipec-opt %t/floats.mlir --nn-attach-loss=label=x -verify-diagnostics
@@ -22,6 +24,16 @@
 // expected-error@+1 {{cross-entropy needs logits with a class axis, not 'tensor<4xf32>'}}
 func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
   return %x : tensor<4xf32>
+}
+//--- class.mlir
+// expected-error@+1 {{--loss cross-entropy of one class is always 0, and axis 1 of 'tensor<4x1xf32>' has one; take --loss bce for yes or no, --loss mse for numbers, or another output with --logits}}
+func.func @main(%x: tensor<4x1xf32> {nn.batch_axis = 0 : i64}) -> tensor<4x1xf32> {
+  return %x : tensor<4x1xf32>
+}
+//--- tokens.mlir
+// expected-error@+1 {{--loss next-token of one class is always 0, and axis 2 of 'tensor<4x3x1xf32>' has one; take --loss bce}}
+func.func @main(%ids: tensor<4x3xi64> {nn.name = "input_ids"}, %x: tensor<4x3x1xf32>) -> tensor<4x3x1xf32> {
+  return %x : tensor<4x3x1xf32>
 }
 //--- kind.mlir
 // expected-error@+1 {{unknown loss 'hinge'}}
