@@ -268,6 +268,7 @@ double IntraOp::Sweep::seconds() const {
 StageSharding IntraOp::Sweep::best() const {
   StageSharding result;
   result.degree = program.group.devices;
+  result.isExact = exact;
   result.nodes.resize(history.size());
   result.weights.assign(program.sharding.weights.size(), kWhole);
   size_t state = cheapest();

@@ -37,10 +37,8 @@ public:
     void growTo(size_t last);
     /// The least seconds of a microbatch, with what keeping bytes is worth.
     double seconds() const;
-    /// The choices of that.
+    /// The choices of that, and whether no others are better.
     StageSharding best() const;
-    /// Whether no other choices are better.
-    bool isExact() const { return exact; }
 
   private:
     /// How a state came about; `weights` of those first read at its node.

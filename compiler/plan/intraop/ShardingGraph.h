@@ -78,6 +78,7 @@ struct StageSharding {
   int degree = 1;                ///< devices in a group
   std::vector<OpSharding> nodes; ///< of the stage, in order
   std::vector<Layout> weights;   ///< of all weights; kWhole where not read
+  bool isExact = true;           ///< the search has shown that none are better
   bool isSharded() const { return degree > 1; }
   bool operator==(const StageSharding &) const = default;
 };

@@ -101,7 +101,7 @@ TEST(IntraOp, EqualsBruteForce) {
       IntraOp::Sweep sweep(program, first);
       for (size_t last = first; last < nodes; ++last) {
         sweep.growTo(last);
-        EXPECT_TRUE(sweep.isExact());
+        EXPECT_TRUE(sweep.best().isExact);
         const double best = bruteForce(graph, first, last, group);
         EXPECT_NEAR(sweep.seconds(), best, 1e-9 * best)
             << "round " << round << ", nodes " << first << "-" << last;
@@ -246,4 +246,43 @@ TEST(IntraOp, GroupsOfMoreDevicesThanThereAreFindNothing) {
   InterOperator search(request, model, {0, 1}, {16});
   EXPECT_TRUE(search.solve(false).empty());
   EXPECT_TRUE(search.solveEqual(3).empty());
+}
+
+/// Nine values that are made and read by rows or by columns, the one as good as
+/// the other, first all made and then all read: too many ways to keep.
+TEST(IntraOp, TooManyStatesAreNoProof) {
+  CostGraph graph;
+  auto sharding = std::make_shared<ShardingGraph>();
+  const size_t count = 9;
+  const int64_t bytes = 8 << 20;
+  for (size_t n = 0; n < 2 * count; ++n) {
+    CostNode node;
+    node.id = "n" + std::to_string(n);
+    node.forwardSeconds = 1e-3;
+    graph.nodes.push_back(node);
+    const bool makes = n < count;
+    const auto along = [&](int dimension) {
+      const std::vector<int> one{dimension};
+      return ShardingFactor{"d", 8, makes ? std::vector<int>{} : one, one,
+                            false};
+    };
+    ShardedOp op{{along(0), along(1)}, {}, {n}};
+    if (!makes)
+      op.operands = {{false, n - count}};
+    sharding->ops.push_back(op);
+    sharding->values.push_back({n, {8, 8}, bytes, bytes, {}});
+    if (makes)
+      sharding->values.back().readers = {n + count};
+  }
+  graph.sharding = sharding;
+  Random random(9);
+  const PlanRequest request = requestOf(graph, 4, random);
+  const IntraOp program(request.graph, groupOf(request, 4, 1));
+  IntraOp::Sweep sweep(program, 0);
+  sweep.growTo(3);
+  EXPECT_TRUE(sweep.best().isExact);
+  sweep.growTo(count - 1);
+  EXPECT_FALSE(sweep.best().isExact);
+  sweep.growTo(2 * count - 1); // what was dropped stays so
+  EXPECT_FALSE(sweep.best().isExact);
 }
