@@ -109,6 +109,11 @@ std::string shardedSummary(const CompileOptions &options,
               " of this step" + (why.empty() ? "" : " (" + why + ")") + "\n";
     }
   text += "\n" + stageTable(request, plan);
+  if (std::any_of(
+          plan.stages.begin(), plan.stages.end(),
+          [](const plan::StagePlan &stage) { return !stage.sharding.isExact; }))
+    text += "the choices of operators are the best that were kept of too many "
+            "to compare all; they are not proven to be the best\n";
   if (!rows.empty())
     text += "\n" + plan::whatIfTable(plan, rows);
   return text;
@@ -167,6 +172,7 @@ std::string shardedJson(const plan::PlanRequest &request,
          {"last_node", stage.lastNode},
          {"replicas", stage.replicas},
          {"group", stage.sharding.degree},
+         {"exact", stage.sharding.isExact},
          {"devices", devicesOf(stage)},
          {"forward_s", stage.forwardSeconds},
          {"backward_s",
