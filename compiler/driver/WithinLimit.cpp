@@ -340,6 +340,7 @@ void findOwnPlan(const CompileOptions &options, const Trial &trial, Own &own) {
     asked.memoryMargin = -more;
     try {
       const Prospect found = trial(asked);
+      own.isOver.reset(), own.refusal.reset();
       own.made.emplace(asked, found);
       return;
     } catch (const OverLimit &over) {
@@ -361,7 +362,9 @@ double freeSeconds(const CompileOptions &options, const Trial &trial) {
     return trial(asked).seconds;
   } catch (const OverLimit &over) {
     return over.seconds;
-  } catch (const plan::NoFit &) {
+  } catch (const Failure &failure) { // the plan that there is stays one
+    if (failure.code != Exit::NoFit && failure.code != Exit::Usage)
+      throw;
     return 0;
   }
 }
@@ -417,7 +420,8 @@ int automatically(const CompileOptions &options, const Attempt &attempt,
     try {
       findOwnPlan(options, trial, own);
     } catch (const Failure &) {
-      return attempt(options); // says why
+      CompileOptions asked = options;
+      return shrinking(asked, attempt); // says why
     }
   const bool isLarge = own.made && own.made->second.bytes < 0;
   if (own.made && !isLarge) {

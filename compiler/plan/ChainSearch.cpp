@@ -383,7 +383,7 @@ void ChainSearch::extendSuffixes(size_t i, Table &table) const {
     double after = allReplicas - table.replicasBefore[stage + 1];
     return total - work[end] > table.pace * after * (1 + 1e-12) + 1e-12 * total;
   };
-  const size_t least = i == 0 ? count : count > i ? count - i : 1;
+  const size_t fewest = i == 0 ? count : count > i ? count - i : 1;
   Ends ends(*this, i);
   for (size_t end = i + 1; end <= n; ++end) {
     const StageCost &cost = ends.upTo(end);
@@ -393,8 +393,8 @@ void ChainSearch::extendSuffixes(size_t i, Table &table) const {
     while (late < count && !leavesTooMuch(late, end))
       ++late;
     // Some stage count may still take a longer interval, which leaves less.
-    bool open = least <= most && least <= count - late;
-    for (size_t k = std::max(least, count - late + 1); k <= most; ++k) {
+    bool open = fewest <= most && fewest <= count - late;
+    for (size_t k = std::max(fewest, count - late + 1); k <= most; ++k) {
       const size_t stage = count - k;
       bool recompute = false;
       if (!recomputes(bytes, place.keeps[stage], limit, recompute)) {
