@@ -302,7 +302,8 @@ void addPlanning(CLI::App &app, CompileOptions &o, Texts &text) {
                  "device model's");
   app.add_option("--what-if", o.whatIf,
                  "plans again for more and less of these: devices, bandwidth, "
-                 "microbatches, memory (comma-separated)");
+                 "microbatches, memory; or by every other of the strategies "
+                 "(comma-separated)");
   app.add_option("--memory-limit", text.memoryLimit,
                  "bytes per device, as 16GiB (default: what it has)");
 }

@@ -1,4 +1,5 @@
 //===- CompilerOutput.cpp - from tasks to a plan, code or a summary -------===//
+#include "compiler/driver/Alternatives.h"
 #include "compiler/driver/Compiler.h"
 
 #include "compiler/driver/CompileFiles.h"
@@ -194,7 +195,11 @@ std::vector<plan::WhatIfRow> Compiler::whatIf() {
   plan::PlanRequest asked = decision.request;
   if (asked.trueLimit > 0)
     asked.memoryLimit = asked.trueLimit; // not what the search was given
-  return plan::whatIf(asked, decision.result, options.whatIf);
+  std::vector<plan::Alternative> strategies;
+  if (memory && memory->model && plan::comparesStrategies(options.whatIf))
+    strategies =
+        alternatives(options, memory->model->graph, memory->model->facts);
+  return plan::whatIf(asked, decision.result, options.whatIf, strategies);
 }
 
 /// A plan of groups of devices, which is not lowered.

@@ -30,6 +30,7 @@ void addWhatIf(nlohmann::ordered_json &root,
                                {"fits", row.fits},
                                {"step_s", row.stepSeconds},
                                {"samples_per_s", row.samplesPerSecond},
+                               {"peak_bytes_estimate", row.peakBytes},
                                {"replicas", row.shape},
                                {"note", row.note}});
 }

@@ -1,14 +1,14 @@
 //===- WithinLimit.cpp - plans that keep to the memory there is -----------===//
 #include "compiler/driver/WithinLimit.h"
 
+#include "compiler/driver/ClimbToLimit.h"
 #include "compiler/driver/Remedies.h"
+#include "compiler/driver/RememberedTrial.h"
 #include "compiler/driver/SmallestPlan.h"
 #include "compiler/plan/Infeasible.h"
 #include "report/Format.h"
 
 #include <exception>
-#include <limits>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -121,45 +121,6 @@ struct Steps {
   }
 };
 
-/// A trial whose outcomes are remembered: the ways to one limit cross.
-class Remembered {
-public:
-  explicit Remembered(Trial trial) : trial(std::move(trial)) {}
-
-  Prospect operator()(const CompileOptions &options) {
-    for (const auto &[asked, outcome] : *known)
-      if (asked == options)
-        return outcome.result();
-    return known->emplace_back(options, outcomeOf(options)).second.result();
-  }
-
-private:
-  struct Outcome {
-    Prospect prospect{};
-    std::exception_ptr thrown;
-    Prospect result() const {
-      if (thrown)
-        std::rethrow_exception(thrown);
-      return prospect;
-    }
-  };
-
-  Outcome outcomeOf(const CompileOptions &options) {
-    try {
-      return {trial(options), nullptr};
-    } catch (const OverLimit &) {
-      return {{}, std::current_exception()};
-    } catch (const Failure &) {
-      return {{}, std::current_exception()};
-    }
-  }
-
-  Trial trial;
-  /// Copies, as std::function makes them, remember together.
-  std::shared_ptr<std::vector<std::pair<CompileOptions, Outcome>>> known =
-      std::make_shared<std::vector<std::pair<CompileOptions, Outcome>>>();
-};
-
 /// With less and less for the planner, from what the options leave it on; what
 /// fits stays in the options. Nothing where all plans are too large, `least`
 /// the smallest of them; ends early at one as slow as a `rival` that fits: less
@@ -243,12 +204,11 @@ auto shrinking(CompileOptions &options, const Plans &plans,
 /// is the refusal of the smallest, if that is smaller than what it was. The
 /// options' own strategy goes on behind `over`, the plan that it has made.
 /// `best` is what is there before.
-std::optional<std::pair<CompileOptions, Prospect>>
+std::optional<Found>
 fitting(const CompileOptions &options, const Trial &trial, Names strategies,
         bool first, std::optional<plan::NoFit> &least,
         const std::optional<OverLimit> &over = std::nullopt,
-        Asked often = Asked::Again,
-        std::optional<std::pair<CompileOptions, Prospect>> best = {}) {
+        Asked often = Asked::Again, std::optional<Found> best = {}) {
   for (const char *strategy : strategies) {
     const bool goesOn = over && strategy == options.strategy;
     try {
@@ -296,8 +256,7 @@ bool fits(const CompileOptions &options, const Trial &trial) {
 
 /// The options of a plan that was found quickly; with the whole search where
 /// that finds a plan as fast.
-CompileOptions inEarnest(const std::pair<CompileOptions, Prospect> &found,
-                         const Trial &trial) {
+CompileOptions inEarnest(const Found &found, const Trial &trial) {
   CompileOptions asked = found.first;
   asked.quick = false;
   try {
@@ -328,7 +287,7 @@ std::optional<int> generously(CompileOptions options, const Attempt &attempt) {
 
 /// A plan that fits, or why the planner's is none.
 struct Own {
-  std::optional<std::pair<CompileOptions, Prospect>> made;
+  std::optional<Found> made;
   std::optional<OverLimit> isOver;
   std::optional<plan::NoFit> refusal;
 };
@@ -372,9 +331,8 @@ double freeSeconds(const CompileOptions &options, const Trial &trial) {
 /// `best`, or the smallest plan of 1f1b where that is faster: it fits under
 /// each limit above its need, to which the ways from these limits need not
 /// lead. Looked for only where memory costs much.
-std::pair<CompileOptions, Prospect>
-orSmallest(const std::pair<CompileOptions, Prospect> &best,
-           const CompileOptions &options, const Trial &trial) {
+Found orSmallest(const Found &best, const CompileOptions &options,
+                 const Trial &trial) {
   constexpr double kMuchSlower = 1.25;
   if (best.second.seconds <= kMuchSlower * freeSeconds(options, trial))
     return best;
@@ -387,7 +345,7 @@ orSmallest(const std::pair<CompileOptions, Prospect> &best,
   asked = found->under(asked, options.memoryLimit);
   try {
     const Prospect made = trial(asked);
-    return made.seconds < best.second.seconds ? std::pair(asked, made) : best;
+    return made.seconds < best.second.seconds ? Found(asked, made) : best;
   } catch (const OverLimit &) {
   } catch (const plan::NoFit &) {
   }
@@ -396,8 +354,8 @@ orSmallest(const std::pair<CompileOptions, Prospect> &best,
 
 /// Where the limit costs time: what the planner takes for too much may be
 /// faster than `made`, and fit.
-CompileOptions fasterThan(const std::pair<CompileOptions, Prospect> &made,
-                          const CompileOptions &options, const Trial &trial) {
+CompileOptions fasterThan(const Found &made, const CompileOptions &options,
+                          const Trial &trial) {
   constexpr double kAsFast = 1.01;
   if (made.second.seconds <= kAsFast * freeSeconds(options, trial))
     return made.first;
@@ -408,7 +366,9 @@ CompileOptions fasterThan(const std::pair<CompileOptions, Prospect> &made,
       fitting(quickly, trial, Names(kRivals).first(std::size(kRivals) - 1),
               false, least, std::nullopt, Asked::Again, made);
   const auto best = orSmallest(*fit, quickly, trial);
-  return best.first == made.first ? made.first : inEarnest(best, trial);
+  if (best.first == made.first)
+    return made.first;
+  return inEarnest(climbed(best, trial), trial);
 }
 
 /// The plan of `auto`, or else the fastest that fits; of a model too large to
@@ -448,7 +408,8 @@ int automatically(const CompileOptions &options, const Attempt &attempt,
   if (best && best->second.bytes >= 0) {
     CompileOptions asked =
         options.memoryLimit > 0
-            ? inEarnest(orSmallest(*best, quickly, trial), trial)
+            ? inEarnest(climbed(orSmallest(*best, quickly, trial), trial),
+                        trial)
             : inEarnest(*best, trial);
     return shrinking(asked, attempt);
   }
@@ -472,16 +433,36 @@ int automatically(const CompileOptions &options, const Attempt &attempt,
   return shrinking(asked, attempt);
 }
 
+/// The plan of one strategy: where a limit binds the fastest that fits of those
+/// that it makes of less and less.
+int byName(const CompileOptions &options, const Attempt &attempt,
+           const Trial &trial) {
+  CompileOptions asked = options;
+  bool binds = false;
+  if (options.memoryLimit > 0)
+    try {
+      trial(options);
+    } catch (const OverLimit &) {
+      binds = true;
+    } catch (const Failure &) { // which the attempt says as well
+    }
+  if (binds) {
+    const Prospect made = shrinking(asked, trial);
+    if (made.bytes >= 0)
+      asked = climbed({asked, made}, trial).first;
+  }
+  return shrinking(asked, attempt);
+}
+
 } // namespace
 
 int withinLimit(const CompileOptions &options, const Attempt &attempt,
                 const Trial &each, const std::string &batch) {
-  const Trial trial = Remembered(each);
+  const Trial trial = RememberedTrial(each);
   try {
     if (options.strategy == "auto")
       return automatically(options, attempt, trial);
-    CompileOptions asked = options;
-    return shrinking(asked, attempt);
+    return byName(options, attempt, trial);
   } catch (const plan::NoFit &failure) {
     const std::optional<Smallest> smallest = smallestPlan(options, trial);
     // Found on no way that the limit leads to.

@@ -1,6 +1,8 @@
 #include "compiler/plan/WhatIf.h"
 
 #include "compiler/plan/Infeasible.h"
+#include "compiler/plan/PeakBytes.h"
+#include "compiler/plan/StableOrder.h"
 #include "support/Failure.h"
 #include "support/UnknownName.h"
 
@@ -13,6 +15,8 @@ namespace pipec::plan {
 
 namespace {
 
+constexpr char kStrategies[] = "strategies";
+
 /// Replicas by stage, 2-1; of groups of devices 2x4-1x8.
 std::string shapeOf(const PlanResult &result) {
   std::string text;
@@ -21,6 +25,13 @@ std::string shapeOf(const PlanResult &result) {
     if (stage.sharding.isSharded())
       text += "x" + std::to_string(stage.sharding.degree);
   }
+  const auto again =
+      std::count_if(result.stages.begin(), result.stages.end(),
+                    [](const StagePlan &stage) { return stage.recompute; });
+  if (again == std::ssize(result.stages))
+    text += ", recompute";
+  else if (again > 0)
+    text += ", " + std::to_string(again) + " recompute";
   return text;
 }
 
@@ -35,6 +46,7 @@ void take(WhatIfRow &row, const PlanResult &result) {
   row.stepSeconds = result.stepSeconds;
   row.samplesPerSecond = result.samplesPerSecond;
   row.shape = shapeOf(result);
+  row.peakBytes = peakBytes(result.stages);
 }
 
 /// The plan that was asked for, where conditions become no worse.
@@ -45,21 +57,29 @@ WhatIfRow asAsked(const PlanResult &own) {
   return row;
 }
 
+WhatIfRow planned(const std::string &axis, const std::string &value,
+                  const std::function<PlanResult()> &plan) {
+  WhatIfRow row{axis, value, false, 0, 0, "", ""};
+  try {
+    take(row, plan());
+  } catch (const Failure &failure) {
+    if (failure.code != Exit::NoFit && failure.code != Exit::Usage)
+      throw;
+    // A compile counts what the code takes, which may be less.
+    const bool isEstimate = failure.code == Exit::NoFit &&
+                            (axis == "memory" || axis == kStrategies);
+    row.note =
+        (isEstimate ? "by the estimate: " : "") + std::string(failure.what());
+  }
+  return row;
+}
+
 /// `atLeast`: a plan that these conditions allow as well.
 const WhatIfRow &add(std::vector<WhatIfRow> &rows, const std::string &axis,
                      const std::string &value, PlanRequest request,
                      const WhatIfRow *atLeast = nullptr) {
   request.baselines = false;
-  WhatIfRow row{axis, value, false, 0, 0, "", ""};
-  try {
-    take(row, makePlan(request));
-  } catch (const Failure &failure) {
-    if (failure.code != Exit::NoFit && failure.code != Exit::Usage)
-      throw;
-    // A compile counts what the code takes, which may be less.
-    row.note = (axis == "memory" ? "by the estimate: " : "") +
-               std::string(failure.what());
-  }
+  WhatIfRow row = planned(axis, value, [&] { return makePlan(request); });
   if (atLeast && atLeast->fits &&
       (!row.fits || atLeast->samplesPerSecond > row.samplesPerSecond))
     row = *atLeast, row.axis = axis, row.value = value;
@@ -168,7 +188,18 @@ struct Axis {
 constexpr Axis kAxes[] = {{"devices", devices},
                           {"bandwidth", bandwidth},
                           {"microbatches", microbatches},
-                          {"memory", memory}};
+                          {"memory", memory},
+                          {kStrategies, nullptr}};
+
+/// The fastest first, what is refused last.
+void compare(const std::vector<Alternative> &strategies,
+             std::vector<WhatIfRow> &rows) {
+  std::vector<WhatIfRow> found;
+  for (const Alternative &strategy : strategies)
+    found.push_back(planned(kStrategies, strategy.name, strategy.plan));
+  sortBy(found, [](const WhatIfRow &row) { return -row.samplesPerSecond; });
+  rows.insert(rows.end(), found.begin(), found.end());
+}
 
 const Axis *axisNamed(const std::string &name) {
   for (const Axis &axis : kAxes)
@@ -199,11 +230,22 @@ std::vector<std::string> whatIfAxes(const std::string &axes) {
   return names;
 }
 
+bool comparesStrategies(const std::string &axes) {
+  if (axes.empty())
+    return false;
+  const std::vector<std::string> names = whatIfAxes(axes);
+  return std::find(names.begin(), names.end(), kStrategies) != names.end();
+}
+
 std::vector<WhatIfRow> whatIf(const PlanRequest &request, const PlanResult &own,
-                              const std::string &axes) {
+                              const std::string &axes,
+                              const std::vector<Alternative> &strategies) {
   std::vector<WhatIfRow> rows;
   for (const std::string &name : whatIfAxes(axes))
-    axisNamed(name)->vary(request, own, rows);
+    if (const Axis *axis = axisNamed(name); axis->vary)
+      axis->vary(request, own, rows);
+    else
+      compare(strategies, rows);
   return rows;
 }
 
@@ -218,26 +260,31 @@ std::string whatIfTable(const PlanResult &own,
                                : 0;
     return std::abs(percent) < 0.05 ? 0.0 : percent;
   };
-  std::snprintf(line, sizeof line, "%-13s %-10s %12s %12s %8s  %s\n", "what if",
-                "", "step ms", "samples/s", "", "replicas");
+  int width = 10;
+  for (const WhatIfRow &row : rows)
+    width = std::max(width, static_cast<int>(row.value.size()));
+  std::snprintf(line, sizeof line, "%-13s %-*s %12s %12s %8s %11s  %s\n",
+                "what if", width, "", "step ms", "samples/s", "", "peak, about",
+                "replicas");
   out += line;
-  auto print = [&](const std::string &axis, const std::string &value,
-                   double step, double samples, const std::string &shape) {
+  auto print = [&](const std::string &axis, const WhatIfRow &row) {
     std::snprintf(line, sizeof line,
-                  "%-13s %-10s %12.5g %12.5g %+7.1f%%  %.80s\n", axis.c_str(),
-                  value.c_str(), step * 1e3, samples, change(samples),
-                  shape.c_str());
+                  "%-13s %-*s %12.5g %12.5g %+7.1f%% %11s  %.80s\n",
+                  axis.c_str(), width, row.value.c_str(), row.stepSeconds * 1e3,
+                  row.samplesPerSecond, change(row.samplesPerSecond),
+                  formatBytes(row.peakBytes).c_str(), row.shape.c_str());
     out += line;
   };
-  print("as asked", "", own.stepSeconds, own.samplesPerSecond, shapeOf(own));
+  WhatIfRow asked;
+  take(asked, own);
+  print("as asked", asked);
   for (const WhatIfRow &row : rows) {
     if (row.fits) {
-      print(row.axis, row.value, row.stepSeconds, row.samplesPerSecond,
-            row.shape);
+      print(row.axis, row);
       continue;
     }
-    std::snprintf(line, sizeof line, "%-13s %-10s %12s %12s %8s  %.120s\n",
-                  row.axis.c_str(), row.value.c_str(), "-", "-", "",
+    std::snprintf(line, sizeof line, "%-13s %-*s %12s %12s %8s %11s  %.120s\n",
+                  row.axis.c_str(), width, row.value.c_str(), "-", "-", "", "-",
                   row.note.c_str());
     out += line;
   }

@@ -3,6 +3,7 @@
 
 #include "compiler/plan/Planner.h"
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -10,22 +11,34 @@ namespace pipec::plan {
 
 /// One changed condition, planned afresh.
 struct WhatIfRow {
-  std::string axis;  ///< "devices", "bandwidth", "microbatches" or "memory"
-  std::string value; ///< "16", "x0.5", "64", "40 GiB"
+  std::string axis;  ///< "devices", "bandwidth", "microbatches", "memory" …
+  std::string value; ///< "16", "x0.5", "64", "40 GiB", "zb-h1"
   bool fits = false;
   double stepSeconds = 0, samplesPerSecond = 0;
-  std::string shape; ///< replicas of the stages, "3-1"
-  std::string note;  ///< why not, when it does not fit
+  std::string shape;     ///< replicas of the stages, "3-1"
+  std::string note;      ///< why not, when it does not fit
+  int64_t peakBytes = 0; ///< of the fullest device, by the estimate
+};
+
+/// Another way to train the same model on the same devices.
+struct Alternative {
+  std::string name;
+  std::function<PlanResult()> plan; ///< throws as makePlan does
 };
 
 /// Plans the request with half, twice and four times the devices or
-/// microbatches, a tenth to ten times the bandwidth, half and twice the memory:
-/// one table. `axes` is a comma-separated choice of these; Failure(Exit::Usage)
-/// for another. A split or replicas given by hand are dropped where the devices
-/// change. More devices, bandwidth or memory are never worse than `own`, the
-/// request's plan: they may be left unused.
+/// microbatches, a tenth to ten times the bandwidth, half and twice the memory,
+/// and with the other `strategies`, the fastest first: one table. `axes` is a
+/// comma-separated choice of these; Failure(Exit::Usage) for another. A split
+/// or replicas given by hand are dropped where the devices change. More
+/// devices, bandwidth or memory are never worse than `own`, the request's plan:
+/// they may be left unused.
 std::vector<WhatIfRow> whatIf(const PlanRequest &request, const PlanResult &own,
-                              const std::string &axes);
+                              const std::string &axes,
+                              const std::vector<Alternative> &strategies = {});
+
+/// Whether `axes` names the strategies.
+bool comparesStrategies(const std::string &axes);
 
 /// The axes in "devices,bandwidth". Failure(Exit::Usage) for an unknown or
 /// repeated one, or none.

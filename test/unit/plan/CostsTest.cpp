@@ -352,6 +352,39 @@ TEST(WhatIf, TableFollowsTheConditions) {
   EXPECT_THROW(whatIf(r, own, ""), Failure);
 }
 
+/// Other strategies stand in the order of their speed, those that do not fit
+/// behind them with the reason.
+TEST(WhatIf, StrategiesAreThereTheFastestFirst) {
+  PlanRequest r;
+  r.graph = uniformChain(16, 1e-3, 1000, 1000);
+  r.topology = oneServer(4, 1e6, 1e-6);
+  r.strategy = strategyFacts("1f1b");
+  r.microbatches = 8;
+  r.stages = 4;
+  r.replication = false;
+  r.baselines = false;
+  const PlanResult own = makePlan(r);
+  std::vector<Alternative> others;
+  for (const char *name : {"naive", "gpipe", "zb-h1"})
+    others.push_back({name, [r, name]() mutable {
+                        r.strategy = strategyFacts(name);
+                        if (std::string(name) == "gpipe")
+                          r.memoryLimit = 1;
+                        return makePlan(r);
+                      }});
+  EXPECT_TRUE(comparesStrategies("memory,strategies"));
+  EXPECT_FALSE(comparesStrategies("memory"));
+  const auto rows = whatIf(r, own, "strategies", others);
+  ASSERT_EQ(rows.size(), 3U);
+  EXPECT_EQ(rows[0].value, "zb-h1");
+  EXPECT_EQ(rows[1].value, "naive");
+  EXPECT_LT(rows[0].stepSeconds, rows[1].stepSeconds);
+  EXPECT_GT(rows[0].peakBytes, 0);
+  EXPECT_EQ(rows[2].value, "gpipe");
+  EXPECT_FALSE(rows[2].fits);
+  EXPECT_EQ(rows[2].note.find("by the estimate: "), 0U) << rows[2].note;
+}
+
 /// A plan that leaves devices idle is one on fewer devices as well, whatever
 /// the search finds there; the devices of a group are none of them idle.
 TEST(WhatIf, FewerDevicesDoWhatTheyDoNow) {

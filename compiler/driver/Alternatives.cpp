@@ -1,0 +1,32 @@
+//===- Alternatives.cpp - the same training by other strategies -----------===//
+#include "compiler/driver/Alternatives.h"
+
+#include "compiler/strategy/Strategy.h"
+
+namespace pipec {
+
+std::vector<plan::Alternative> alternatives(const CompileOptions &options,
+                                            const plan::CostGraph &graph,
+                                            const ModelFacts &facts) {
+  std::vector<plan::Alternative> found;
+  for (const strategy::StrategyRow &row : strategy::strategies()) {
+    CompileOptions asked = options;
+    asked.strategy = row.name;
+    asked.memoryMargin = 0; // not what a search was given
+    asked.quick = asked.withoutWorkspace = asked.ofAuto = false;
+    asked.slices = 0;
+    if (!row.synchronous() || row.name == options.strategy)
+      continue;
+    if (slicesAsked(asked) > 1) { // pieces of sequences are for who wants them
+      if (!options.slices)
+        continue;
+      asked.slices = options.slices;
+    }
+    found.push_back({row.name, [asked, &graph, &facts] {
+                       return decide(asked, graph, facts).result;
+                     }});
+  }
+  return found;
+}
+
+} // namespace pipec

@@ -1,0 +1,18 @@
+//===- Alternatives.h - the same training by other strategies ---*- C++ -*-===//
+#pragma once
+
+#include "compiler/driver/Planning.h"
+#include "compiler/plan/WhatIf.h"
+
+#include <vector>
+
+namespace pipec {
+
+/// What `--strategy NAME` would be planned as in place of the options' own, for
+/// every other synchronous one. Slices of sequences only where --slices asks
+/// for them. The graph and the facts are to live as long.
+std::vector<plan::Alternative> alternatives(const CompileOptions &options,
+                                            const plan::CostGraph &graph,
+                                            const ModelFacts &facts);
+
+} // namespace pipec
