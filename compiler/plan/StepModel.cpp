@@ -1,6 +1,7 @@
 #include "compiler/plan/StepModel.h"
 
 #include "compiler/plan/Collective.h"
+#include "compiler/plan/EqualOrders.h"
 #include "compiler/plan/PeakBytes.h"
 #include "compiler/plan/ReduceOverlap.h"
 #include "compiler/plan/ScheduleCosts.h"
@@ -258,7 +259,7 @@ schedule::Schedule makeSchedule(const StrategyFacts &facts,
       request.replicas.push_back(s.replicas);
     request.devices = devicesOf(stages);
   }
-  return schedule::generate(facts.schedule, request);
+  return equalOrder(facts.schedule, request);
 }
 
 } // namespace

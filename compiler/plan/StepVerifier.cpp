@@ -1,5 +1,6 @@
 #include "compiler/plan/StepVerifier.h"
 
+#include "compiler/plan/EqualOrders.h"
 #include "compiler/plan/Expect.h"
 #include "compiler/schedule/Generator.h"
 
@@ -407,7 +408,7 @@ schedule::Schedule orderOf(const PlanRequest &request,
       wanted.devices += s.replicas;
     }
   }
-  return schedule::generate(request.strategy.schedule, wanted);
+  return equalOrder(request.strategy.schedule, wanted);
 }
 
 /// Without a barrier: every replica, link, window and core keeps up with one

@@ -1,5 +1,6 @@
 #include "compiler/plan/StrategyFacts.h"
 
+#include "compiler/plan/EqualOrders.h"
 #include "compiler/schedule/Generator.h"
 #include "support/Failure.h"
 
@@ -83,7 +84,7 @@ public:
       request.chunks = chunks > 1 ? chunks : 0;
       request.microbatches = share(p);
       request.slices = slices;
-      known.emplace(schedule::generate(schedule, request));
+      known.emplace(equalOrder(schedule, request));
     }
     return *known;
   }
