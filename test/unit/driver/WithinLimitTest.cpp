@@ -525,3 +525,31 @@ TEST(WithinLimit, TheSmallestPlanInOrderIsARivalToo) {
   EXPECT_EQ(little.run(), kMade);
   EXPECT_EQ(little.made, "auto");
 }
+
+/// The way down from a plan that is too large takes large steps: what is leapt
+/// over may fit and be faster, by name and under auto.
+TEST(WithinLimit, FasterPlansAreLookedForOnTheWayBackUp) {
+  const auto trial = [](const CompileOptions &o) -> Prospect {
+    const int64_t given = o.memoryLimit - o.memoryMargin;
+    if (o.strategy != "1f1b")
+      throw refusal(4000);
+    if (given >= 900)
+      throw OverLimit{1400, kLimit, 0, 1, 1, 900};
+    return given >= 600 ? Prospect{950, 2, 600} : Prospect{700, 5, 500};
+  };
+  for (const char *strategy : {"1f1b", "auto"}) {
+    CompileOptions options = automatic();
+    options.strategy = strategy;
+    int64_t given = 0;
+    EXPECT_EQ(withinLimit(
+                  options,
+                  [&](const CompileOptions &o) {
+                    if (trial(o).bytes <= kLimit)
+                      given = o.memoryLimit - o.memoryMargin;
+                    return kMade;
+                  },
+                  trial),
+              kMade);
+    EXPECT_GE(given, 600) << strategy;
+  }
+}
