@@ -359,12 +359,15 @@ CompileOptions fasterThan(const Found &made, const CompileOptions &options,
   constexpr double kAsFast = 1.01;
   if (made.second.seconds <= kAsFast * freeSeconds(options, trial))
     return made.first;
-  CompileOptions quickly = options;
+  CompileOptions quickly = made.first;
   quickly.quick = true;
   std::optional<plan::NoFit> least;
+  const Found own = climbed({quickly, made.second}, trial);
+  const bool isBetter = own.second.seconds < made.second.seconds;
+  quickly.memoryMargin = options.memoryMargin;
   const auto fit =
       fitting(quickly, trial, Names(kRivals).first(std::size(kRivals) - 1),
-              false, least, std::nullopt, Asked::Again, made);
+              false, least, std::nullopt, Asked::Again, isBetter ? own : made);
   const auto best = orSmallest(*fit, quickly, trial);
   if (best.first == made.first)
     return made.first;
