@@ -28,7 +28,7 @@ namespace {
 
 /// Sixtyfourths above what the planner calls the least that are given as well:
 /// its estimate orders plans of about the same size wrongly.
-constexpr int kAbove[] = {0, 1, 4, 16};
+constexpr int kAbove[] = {16, 4, 1, 0};
 /// Plans below what it calls the least that are looked for, one after the
 /// other: it has not looked at all shapes.
 constexpr int kMostBelow = 4;
@@ -38,11 +38,12 @@ struct Answer {
   int64_t bytes = 0;   ///< of a plan; 0: there is none
   int64_t planned = 0; ///< what it took the plan for, 0: not known
   int64_t need = 0;    ///< what it asks for in place of the limit, 0: nothing
+  double seconds = 0;  ///< of a plan's step
 };
 
 class Search {
 public:
-  explicit Search(const Trial &trial) : trial(trial) {}
+  Search(const Trial &trial, double faster) : trial(trial), faster(faster) {}
 
   /// All limits that follow from the options but for their own.
   void look(CompileOptions options) {
@@ -52,12 +53,13 @@ public:
     if (least == 0 || isHopeless(least))
       return;
     for (int share : kAbove)
-      ask(options, least + least / 64 * share);
+      if (ask(options, least + least / 64 * share).seconds >= faster)
+        return;
     int64_t given = least - 1;
     for (int tries = 0; tries < kMostBelow && given > 0; ++tries) {
       const Answer answer = ask(options, given);
       const int64_t next = answer.need ? answer.need : answer.planned - 1;
-      if (next >= given || next <= 0)
+      if (next >= given || next <= 0 || answer.seconds >= faster)
         return;
       given = next;
     }
@@ -78,10 +80,10 @@ private:
     try {
       const Prospect made = trial(options);
       see(options, made.bytes);
-      return {made.bytes, made.planned, 0};
+      return {made.bytes, made.planned, 0, made.seconds};
     } catch (const OverLimit &over) {
       see(options, over.bytes);
-      return {over.bytes, over.planned, 0};
+      return {over.bytes, over.planned, 0, over.seconds};
     } catch (const plan::NoFit &failure) {
       const int64_t need = needOf(failure);
       return {0, 0, need < std::numeric_limits<int64_t>::max() ? need : 0};
@@ -98,13 +100,14 @@ private:
   }
 
   const Trial &trial;
+  const double faster;
 };
 
 } // namespace
 
 std::optional<Smallest> smallestPlan(const CompileOptions &options,
-                                     const Trial &trial) {
-  Search search(trial);
+                                     const Trial &trial, double faster) {
+  Search search(trial, faster);
   const bool isAuto = options.strategy == "auto";
   std::vector<std::string> strategies = {options.strategy};
   if (isAuto) // the last one keeps least

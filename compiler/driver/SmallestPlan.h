@@ -4,6 +4,7 @@
 #include "compiler/driver/WithinLimit.h"
 #include "compiler/plan/Infeasible.h"
 
+#include <limits>
 #include <optional>
 
 namespace pipec {
@@ -31,7 +32,10 @@ struct Smallest {
 /// that keep little), whatever their limit: what is tried depends on what the
 /// planner says and on no limit, so that everyone whom it does not fit is told
 /// the same, and everyone else can have it. Nothing where there are no plans.
-std::optional<Smallest> smallestPlan(const CompileOptions &options,
-                                     const Trial &trial);
+/// Who looks for one that is `faster` than so many seconds is spared what is
+/// smaller than a plan that is not: less memory does not make it faster.
+std::optional<Smallest>
+smallestPlan(const CompileOptions &options, const Trial &trial,
+             double faster = std::numeric_limits<double>::infinity());
 
 } // namespace pipec

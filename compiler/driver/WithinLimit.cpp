@@ -339,7 +339,8 @@ Found orSmallest(const Found &best, const CompileOptions &options,
   CompileOptions asked = options;
   asked.strategy = kFrugalStrategies[0];
   asked.ofAuto = true;
-  const std::optional<Smallest> found = smallestPlan(asked, trial);
+  const std::optional<Smallest> found =
+      smallestPlan(asked, trial, best.second.seconds);
   if (!found || found->bytes < 0 || found->bytes > options.memoryLimit)
     return best;
   asked = found->under(asked, options.memoryLimit);
