@@ -1,6 +1,7 @@
 //===- AttachLoss.cpp - the loss of a microbatch --------------------------===//
 #include "dialects/nn/Build.h"
 #include "dialects/pipe/Pipe.h"
+#include "passes/ClassAxis.h"
 #include "passes/Graph.h"
 #include "passes/Passes.h"
 #include "passes/WrongOption.h"
@@ -24,6 +25,7 @@ struct LossOptions {
   double labelSmoothing;
   ArrayRef<double> classWeights; ///< empty: 1 for every class
   double posWeight;
+  int64_t classAxis; ///< -1: not said
 };
 
 constexpr StringLiteral kLabelRemedy =
@@ -66,18 +68,31 @@ struct LossBuilder {
                  << "samples of a microbatch, not " << type;
     if (samplesOn)
       error << " with the samples on axis " << samplesOn.getInt();
+    if (auto input =
+            main->getParentOp()->getAttrOfType<StringAttr>("nn.batch_second"))
+      return error << "; the samples of input '" << input.getValue()
+                   << "' seem to be on axis 1: export the model with the batch "
+                      "first (batch_first=True of recurrent layers, or a "
+                      "transpose of the input)";
     return error << "; name another with --logits"
                  << (type.getRank() == 0
                          ? ", or say --loss output if it is the loss"
                          : ", or reshape it in the model");
   }
 
-  /// The argument called `name`, added when missing.
-  Value argument(StringRef name, RankedTensorType type) {
+  /// The argument called `name`, or null.
+  Value known(StringRef name) {
     for (unsigned i = 0; i < main.getNumArguments(); ++i)
       if (auto attr = main.getArgAttrOfType<StringAttr>(i, "nn.name"))
         if (attr.getValue() == name)
           return main.getArgument(i);
+    return {};
+  }
+
+  /// The same, added when missing.
+  Value argument(StringRef name, RankedTensorType type) {
+    if (Value found = known(name))
+      return found;
     unsigned index = main.getNumArguments();
     NamedAttribute attrs[] = {
         b.getNamedAttr("nn.name", b.getStringAttr(name)),
@@ -134,6 +149,60 @@ struct LossBuilder {
                   static_cast<double>(samples);
     Value counts = of.counted ? sum(of.counted) : splatLike(b, sums, each);
     return ConcatOp::create(b, ValueRange{sums, counts}, 1);
+  }
+
+  static SmallVector<int64_t> without(ArrayRef<int64_t> shape, int64_t axis) {
+    SmallVector<int64_t> rest(shape);
+    rest.erase(rest.begin() + axis);
+    return rest;
+  }
+
+  /// ", [2, 5] or [2, 7]": what a label may be where there are two ways.
+  std::string labelShapes(RankedTensorType type) {
+    int64_t usual = usualClassAxis(type.getRank()),
+            other = otherClassAxis(type.getRank());
+    if (other < 0 || options.classAxis >= 0)
+      return "";
+    std::string text;
+    llvm::raw_string_ostream out(text);
+    for (int64_t axis : {usual, other}) {
+      out << (axis == usual ? ", [" : " or [");
+      llvm::interleaveComma(without(type.getShape(), axis), out);
+      out << "]";
+    }
+    return text;
+  }
+
+  /// The classes' axis of [batch, length, classes] and [batch, classes,
+  /// length]: a label that the model has tells the two apart. Of one that the
+  /// loss adds, the layer before may; where it does not, what is taken is said.
+  FailureOr<int64_t> classAxis(Value y, StringRef name) {
+    auto type = tensorType(y);
+    int64_t rank = type.getRank();
+    if (options.classAxis >= rank)
+      return wrongOption(main.emitError("--loss cross-entropy:axis=")
+                         << options.classAxis << " is no axis of " << type
+                         << "; its classes are on one from 1 to " << rank - 1);
+    if (options.classAxis >= 0)
+      return options.classAxis;
+    int64_t usual = usualClassAxis(rank), other = otherClassAxis(rank);
+    if (other < 0)
+      return usual;
+    Value label = known(name);
+    auto isFor = [&](int64_t axis) {
+      return label && tensorType(label).getShape() ==
+                          ArrayRef(without(type.getShape(), axis));
+    };
+    if (isFor(other) && !isFor(usual))
+      return other;
+    bool isClear =
+        isFor(usual) ? !isFor(other) : axisThatLayerMakes(y) == usual;
+    if (!isClear && (!label || isFor(usual)) && type.getDimSize(other) > 1)
+      main.emitRemark("--loss cross-entropy takes axis ")
+          << usual << " of " << type
+          << " for the classes; where they are on axis " << other
+          << ", say --loss cross-entropy:axis=" << other;
+    return usual;
   }
 
   LogicalResult checkClasses(StringRef kind, RankedTensorType type,
@@ -229,23 +298,25 @@ struct LossBuilder {
       return nextToken(y);
     if (kind != "cross-entropy")
       return main.emitError("unknown loss '") << kind << "'";
-    int64_t axis = rank == 4 ? 1 : rank - 1;
-    if (rank < 2 || type.getDimSize(axis) == 0)
+    StringRef name = labelOr("labels");
+    FailureOr<int64_t> found = rank < 2 ? -1 : classAxis(y, name);
+    if (failed(found))
+      return failure();
+    int64_t axis = *found;
+    if (axis < 0 || type.getDimSize(axis) == 0)
       return main.emitError(
                  "cross-entropy needs logits with a class axis, not ")
              << type;
     if (failed(checkClasses(kind, type, axis)) ||
         failed(checkSamples(kind, type)))
       return failure();
-    SmallVector<int64_t> rows(type.getShape());
-    rows.erase(rows.begin() + axis);
-    StringRef name = labelOr("labels");
+    SmallVector<int64_t> rows = without(type.getShape(), axis);
     Value labels = argument(name, RankedTensorType::get(rows, b.getI64Type()));
     if (tensorType(labels).getShape() != ArrayRef(rows) || isFloat(labels))
       return wrongOption(main.emitError("label '")
                          << name << "' has type " << labels.getType()
                          << ", the logits need one integer label for each of "
-                         << type << kLabelRemedy);
+                         << type << labelShapes(type) << kLabelRemedy);
     limitLabel(name, type.getDimSize(axis));
     labels = nn::cast(b, labels, b.getI64Type());
     rows.insert(rows.begin() + axis, 1);
@@ -293,11 +364,7 @@ struct LossBuilder {
   FailureOr<Terms> nextToken(Value y) {
     auto type = tensorType(y);
     StringRef name = labelOr("input_ids");
-    Value ids;
-    for (unsigned i = 0; i < main.getNumArguments(); ++i)
-      if (auto attr = main.getArgAttrOfType<StringAttr>(i, "nn.name"))
-        if (attr.getValue() == name)
-          ids = main.getArgument(i);
+    Value ids = known(name);
     if (!ids || isFloat(ids))
       return main.emitError("--loss next-token needs an integer model input '")
              << name << "'; name another with label=";
@@ -349,7 +416,8 @@ struct AttachLossPass : public pipec::impl::AttachLossBase<AttachLossPass> {
       return signalPassFailure();
     NNBuilder b(NameLoc::get(StringAttr::get(&getContext(), "loss")), ret);
     SmallVector<double> weights(classWeights.begin(), classWeights.end());
-    LossOptions options{label, ignoreIndex, labelSmoothing, weights, posWeight};
+    LossOptions options{label,   ignoreIndex, labelSmoothing,
+                        weights, posWeight,   classAxis};
     // Narrow logits are only how the model hands them over.
     Value y = ret.getOperand(index);
     if (tensorType(y).getElementTypeBitWidth() < 32)

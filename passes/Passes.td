@@ -54,6 +54,9 @@ def AttachLoss : Pass<"nn-attach-loss", "::mlir::ModuleOp"> {
               "name of the label input; empty: the kind's default">,
        Option<"ignoreIndex", "ignore-index", "int64_t", "-100",
               "label that is not counted">,
+       Option<"classAxis", "class-axis", "int64_t", "-1",
+              "axis of the logits that has the classes; -1: as the label's "
+              "shape says, else the last one, axis 1 for rank 4">,
        Option<"labelSmoothing", "label-smoothing", "double", "0.0",
               "part of the target that all classes share">,
        ListOption<"classWeights", "class-weights", "double",

@@ -23,6 +23,7 @@ static void addLoss(OpPassManager &pm, const LossChoice &loss) {
   options.logits = loss.logits;
   options.label = loss.label;
   options.ignoreIndex = loss.ignoreIndex;
+  options.classAxis = loss.classAxis;
   options.labelSmoothing = loss.labelSmoothing;
   options.posWeight = loss.posWeight;
   options.classWeights.assign(loss.classWeights.begin(),

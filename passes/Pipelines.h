@@ -18,6 +18,7 @@ struct LossChoice {
   std::string kind, logits;
   std::string label; ///< empty: the kind's default
   int64_t ignoreIndex = -100;
+  int64_t classAxis = -1; ///< of the logits; -1: ClassAxis.h, and the label
   double labelSmoothing = 0, posWeight = 1;
   std::vector<double> classWeights;
   std::string perSample; ///< output that takes the loss's place; empty: none

@@ -5,6 +5,7 @@
 #include "dialects/nn/NN.h"
 #include "dialects/pipe/Pipe.h"
 
+#include <algorithm>
 #include <iostream>
 
 using namespace mlir;
@@ -20,6 +21,25 @@ Prospect prospectOf(const CompileOptions &options) {
   MLIRContext context;
   prepare(context);
   return Compiler(options, Purpose::Train, context).prospect();
+}
+
+/// A limit of 60 bytes is one of 60 GiB whose unit was left out: where a single
+/// weight takes more, the error says so.
+static Failure withUnit(const CompileOptions &options,
+                        const CompileMemory &memory, const Failure &failure) {
+  if (failure.code != Exit::NoFit || options.limitHasUnit || !memory.model)
+    return failure;
+  int64_t largest = 0;
+  for (auto weight : (*memory.model->module).getOps<nn::ParameterOp>())
+    largest = std::max(largest, nn::byteSize(weight.getTensorType()));
+  if (options.memoryLimit >= largest)
+    return failure;
+  constexpr int64_t kMostGiB = 1024; // who has more of them means smaller ones
+  const std::string number = std::to_string(options.memoryLimit),
+                    unit = options.memoryLimit <= kMostGiB ? "GiB" : "MiB";
+  return {failure.code, failure.what() + (". --memory-limit " + number) +
+                            " is " + number + " bytes; did you mean " + number +
+                            unit + "?"};
 }
 
 /// What stops all attempts, with the notes that were kept for it.
@@ -54,9 +74,10 @@ int compileCommand(int argc, char **argv) {
     if (options.tensorParallel != "1")
       return compile(options);
     return withinLimit(options, compile, plan, memory.batch);
-  } catch (const Failure &failure) {
+  } catch (const Failure &thrown) {
+    const Failure failure = withUnit(options, memory, thrown);
     if (options.format != "json")
-      throw;
+      throw failure;
     return report(options, memory, failure);
   }
 }

@@ -20,7 +20,12 @@ std::vector<std::string> inputFiles(const CompileOptions &options) {
   std::vector<std::string> paths = {options.model, options.clusterFile,
                                     options.stageFile, options.profile};
   for (const auto &[name, path] : options.constants)
-    paths.push_back(path);
+    // The name may go on: what stands behind any '=' may be the file.
+    for (size_t at = 0; at != std::string::npos && at < path.size();) {
+      paths.push_back(path.substr(at));
+      const size_t equals = path.find('=', at);
+      at = equals == std::string::npos ? equals : equals + 1;
+    }
   if (const auto weight = options.lossOptions.find("weight");
       weight != options.lossOptions.end())
     paths.push_back(weight->second);

@@ -49,6 +49,7 @@ struct CompileMemory {
   std::optional<KnownModel> model;
   std::string batch;              ///< the dimension's name
   std::vector<std::string> notes; ///< that have been said, or will be
+  bool hasRead = false;           ///< the weights, for NaN among them
 
   /// Remembers a note; false where it was known.
   bool isNew(const std::string &note);

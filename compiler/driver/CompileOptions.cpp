@@ -43,10 +43,11 @@ int64_t parseBytes(const std::string &text, const std::string &where) {
 
 namespace {
 
-/// Splits "name=value"; `what` names the option in the error.
-std::pair<std::string, std::string> splitPair(const std::string &text,
-                                              const std::string &what) {
-  size_t at = text.find('=');
+/// Splits "name=value" at the first or the last '='; `what` names the option in
+/// the error.
+std::pair<std::string, std::string>
+splitPair(const std::string &text, const std::string &what, bool last = false) {
+  size_t at = last ? text.rfind('=') : text.find('=');
   if (at == std::string::npos || at == 0 || at + 1 == text.size())
     throw Failure(Exit::Usage, what + " takes NAME=VALUE, not '" + text + "'");
   return {text.substr(0, at), text.substr(at + 1)};
@@ -54,7 +55,8 @@ std::pair<std::string, std::string> splitPair(const std::string &text,
 
 void readDims(const std::vector<std::string> &texts, CompileOptions &options) {
   for (const std::string &text : texts) {
-    auto [name, value] = splitPair(text, "--dim");
+    // A symbol may be an equation; a size never is.
+    auto [name, value] = splitPair(text, "--dim", /*last=*/true);
     char *end = nullptr;
     errno = 0;
     long long size = std::strtoll(value.c_str(), &end, 10);
@@ -357,7 +359,7 @@ bool parseCompileOptions(int argc, char **argv, CompileOptions &o) {
   o.microbatchesGiven = app.count("--microbatches") > 0;
   readDims(text.dims, o);
   for (const std::string &constant : text.constants)
-    o.constants.insert(splitPair(constant, "--constant"));
+    o.constants.push_back(splitPair(constant, "--constant"));
   readLoss(text.loss, o);
   size_t colon = text.optimizer.find(':');
   o.optimizer = text.optimizer.substr(0, colon);
@@ -365,6 +367,8 @@ bool parseCompileOptions(int argc, char **argv, CompileOptions &o) {
     o.optimizerSettings = text.optimizer.substr(colon + 1);
   if (!text.memoryLimit.empty())
     o.memoryLimit = parseBytes(text.memoryLimit, "--memory-limit: ");
+  o.limitHasUnit =
+      text.memoryLimit.find_first_not_of("0123456789.") != std::string::npos;
   o.tie = text.tie == "auto";
   check(o);
   if (o.forwardOnly)

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace pipec {
@@ -14,7 +15,9 @@ struct CompileOptions {
   std::string gpus, cpus, clusterFile, device;
   // Shapes and inputs
   std::map<std::string, int64_t> dims;
-  std::map<std::string, std::string> constants;
+  /// Name and file, as far as that can be told without the model: a name may
+  /// have a '=' in it.
+  std::vector<std::pair<std::string, std::string>> constants;
   // Training
   bool forwardOnly = false;
   int microbatches = 1;
@@ -43,6 +46,7 @@ struct CompileOptions {
   std::string profile; ///< file of measured times
   std::string whatIf;  ///< axes of the table, empty: none
   int64_t memoryLimit = 0;
+  bool limitHasUnit = true; ///< as it was typed
   /// Of the limit, what the planner leaves free: more than it counts (no flag:
   /// compileCommand raises it).
   int64_t memoryMargin = 0;

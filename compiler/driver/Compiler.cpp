@@ -5,6 +5,7 @@
 #include "compiler/driver/CostModel.h"
 #include "compiler/driver/DiagnosticCollector.h"
 #include "compiler/driver/LossSettings.h"
+#include "compiler/driver/OddWeights.h"
 #include "compiler/driver/ShardedSummary.h"
 #include "compiler/driver/Untrained.h"
 #include "compiler/plan/PeakBytes.h"
@@ -19,6 +20,7 @@
 #include "mlir/Pass/PassManager.h"
 
 #include <iostream>
+#include <utility>
 
 using namespace mlir;
 
@@ -49,6 +51,7 @@ int Compiler::run() {
     return report();
   if (options.emit == "pipe")
     return emitCode({text()});
+  noteOddWeights();
   return generate();
 }
 
@@ -113,6 +116,16 @@ void Compiler::noteFewMicrobatches() {
                      std::to_string(devices) +
                      " devices cannot share well: --microbatches " +
                      std::to_string(4 * devices) + ", say");
+}
+
+/// Only of a plan that is written, for which all weights are read anyhow.
+void Compiler::noteOddWeights() {
+  if (!options.emit.empty() || !memory || std::exchange(memory->hasRead, true))
+    return;
+  if (const std::string odd = oddWeight(*original); !odd.empty())
+    diagnostics.note(odd + ": what is computed from it is no number either, "
+                           "and the run ends with the first such loss; export "
+                           "the model with sound weights");
 }
 
 void Compiler::noteLimitAboveDevice() {

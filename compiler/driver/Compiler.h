@@ -42,6 +42,7 @@ private:
   void checkEmit();
   void noteFewMicrobatches();
   void noteLimitAboveDevice();
+  void noteOddWeights();
   void sayNotes();
   int report();
   bool forGpus() const { return facts.topology.device.kind != "cpu"; }

@@ -33,6 +33,8 @@ DiagnosticCollector::DiagnosticCollector(MLIRContext &context, Diagnostics &out)
     : handler(&context, [&out](mlir::Diagnostic &d) {
         if (d.getSeverity() == DiagnosticSeverity::Error)
           out.add(problemOf(d));
+        else if (d.getSeverity() == DiagnosticSeverity::Remark)
+          out.note(d.str());
         return success();
       }) {}
 

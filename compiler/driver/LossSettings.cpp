@@ -56,6 +56,14 @@ public:
     return value;
   }
 
+  /// Of at least `low`, where it is given.
+  int64_t count(const std::string &key, int64_t otherwise, int64_t low) const {
+    const int64_t value = integer(key, otherwise);
+    if (find(key) && value < low)
+      bad(key, "not an integer of at least " + std::to_string(low));
+    return value;
+  }
+
   /// A vector of numbers in a file.
   std::vector<double> numbers(const std::string &key) const {
     std::vector<double> values;
@@ -217,6 +225,7 @@ LossChoice lossChoice(const CompileOptions &options) {
   if (const std::string *label = settings.find("label"))
     choice.label = *label;
   choice.ignoreIndex = settings.integer("ignore_index", choice.ignoreIndex);
+  choice.classAxis = settings.count("axis", choice.classAxis, 1);
   choice.labelSmoothing = settings.number("label_smoothing", 0, 0, 1);
   choice.posWeight = settings.number("pos_weight", 1, 0, HUGE_VAL);
   choice.classWeights = settings.numbers("weight");

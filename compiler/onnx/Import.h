@@ -23,6 +23,7 @@
 
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace pipec::onnx {
@@ -38,8 +39,10 @@ enum class BatchNorm {
 struct ImportOptions {
   /// Symbolic dimension (or INPUT.AXIS for one without a name) to size.
   std::map<std::string, int64_t> dims;
-  /// Graph input to the .npy file whose array it becomes.
-  std::map<std::string, std::string> constants;
+  /// Graph input and the .npy file whose array it becomes. Where the two are
+  /// joined by a '=' and the input's name has one, the name may end there: the
+  /// longest name of an input counts.
+  std::vector<std::pair<std::string, std::string>> constants;
   /// Extended regular expressions over initializer names, found anywhere in
   /// them. With `trainOnly`, what none of them matches is frozen.
   std::vector<std::string> freeze, trainOnly;

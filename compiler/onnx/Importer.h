@@ -29,6 +29,9 @@ public:
 
   const ImportOptions &getOptions() const { return options; }
   void note(const std::string &text) { diagnostics.note(text); }
+  /// Tells an operator that has the samples of `x` on axis 1, by its name: the
+  /// note is due where x comes straight from an input whose axis 0 counts them.
+  void samplesOnSecondAxis(mlir::Value x, const std::string &who);
 
   /// Runs a subgraph of the node being imported, inputs bound to `arguments`.
   /// Throws NodeError when a node in it cannot be imported.
@@ -44,8 +47,11 @@ private:
   std::optional<llvm::SmallVector<int64_t>> fixShape(const ValueInfo &input);
   std::string batchSymbol() const;
   int64_t batchAxis(const ValueInfo &input) const;
+  void noteBatchNamedSecond();
+  void noteBatchSecond(const std::string &input, const std::string &why);
   bool countsSamplesToo(const ValueInfo &input, const std::string &batch) const;
   bool constantInput(const ValueInfo &input, Scope &scope);
+  void readConstants();
   void reportUnknownOptions();
 
   /// `results`: names that are read after the nodes.
@@ -66,6 +72,7 @@ private:
   void problem(const Node &node, const Scope &scope, const NodeError &error);
 
   bool makeOutputs(const Scope &scope);
+  void noteOtherShapes(llvm::ArrayRef<mlir::Value> values);
   void widenNarrowOps();
   void signUnsignedOps();
   llvm::DenseSet<mlir::Value> valuesThatCountSamples();
@@ -100,6 +107,7 @@ private:
   int64_t nodesImported = 0;
   std::map<std::string, std::vector<std::string>> missingDims;
   std::set<std::string> knownSymbols;
+  std::map<std::string, std::string> constants; ///< of the options, to files
   /// Merged tensors that are split, to whether a place has the original.
   std::map<const Initializer *, bool> merged;
   /// By the name of an initializer: names that it stands for, which are its own

@@ -64,6 +64,54 @@ int64_t Importer::batchAxis(const ValueInfo &input) const {
   return -1;
 }
 
+//===----------------------------------------------------------------------===//
+// Samples on another axis than the first
+//===----------------------------------------------------------------------===//
+
+/// PyTorch's recurrent layers take [length, batch, features] unless they are
+/// told otherwise: the program would take every step for a sample. The loss
+/// reads the attribute where an output does not fit.
+void Importer::noteBatchSecond(const std::string &input,
+                               const std::string &why) {
+  (*module)->setAttr("nn.batch_second", StringAttr::get(&context, input));
+  note("axis 0 of input '" + input + "' is taken for the samples, but " + why +
+       ": where they are on axis 1, export the model with the batch first "
+       "(batch_first=True of recurrent layers, or a transpose of the input)");
+}
+
+static bool isCalledBatch(const Dim &dim) {
+  return StringRef(dim.symbol).contains_insensitive("batch");
+}
+
+void Importer::noteBatchNamedSecond() {
+  for (const ValueInfo *input : inputs)
+    if (input->shape->size() > 1 && batchAxis(*input) == 0 &&
+        !isCalledBatch((*input->shape)[0]) &&
+        isCalledBatch((*input->shape)[1])) {
+      noteBatchSecond(input->name, "the file calls axis 1 '" +
+                                       (*input->shape)[1].symbol + "'");
+      return;
+    }
+}
+
+void Importer::samplesOnSecondAxis(Value x, const std::string &who) {
+  while (Operation *def = x ? x.getDefiningOp() : nullptr) {
+    auto gather = dyn_cast<nn::GatherOp>(def);
+    if (gather && gather.getAxis() == 0) // an embedding
+      x = gather.getIndices();
+    else if (isa<nn::CastOp>(def))
+      x = def->getOperand(0);
+    else
+      return;
+  }
+  const auto argument = dyn_cast_if_present<BlockArgument>(x);
+  if (!argument || (*module)->hasAttr("nn.batch_second"))
+    return;
+  const ValueInfo &input = *inputs[argument.getArgNumber()];
+  if (batchAxis(input) == 0)
+    noteBatchSecond(input.name, who + " has its steps there");
+}
+
 /// What is given can be given smaller: it is blamed, unless the sizes in the
 /// file are too much alone.
 static bool reportTooLarge(const ValueInfo &input, ArrayRef<int64_t> shape,
@@ -140,9 +188,28 @@ std::optional<SmallVector<int64_t>> Importer::fixShape(const ValueInfo &input) {
   return shape;
 }
 
+/// NAME=FILE.npy with the names of this model.
+void Importer::readConstants() {
+  for (auto [name, file] : options.constants) {
+    const std::string whole = name + "=" + file;
+    size_t end = 0;
+    for (const ValueInfo &input : model.graph.inputs)
+      if (const size_t size = input.name.size();
+          size > end && size + 1 < whole.size() &&
+          whole.starts_with(input.name + "="))
+        end = size;
+    if (end > 0)
+      name = whole.substr(0, end), file = whole.substr(end + 1);
+    if (!constants.emplace(name, file).second)
+      diagnostics.add(Exit::Usage,
+                      "--constant " + whole + ": the input is given twice",
+                      "leave one of the two out");
+  }
+}
+
 bool Importer::constantInput(const ValueInfo &input, Scope &scope) {
-  const auto given = options.constants.find(input.name);
-  if (given == options.constants.end())
+  const auto given = constants.find(input.name);
+  if (given == constants.end())
     return false;
   const TensorData array = readNpy(given->second);
   const auto bad = [&](const std::string &why, const std::string &remedy) {
@@ -212,7 +279,7 @@ void Importer::reportUnknownOptions() {
                       dims.empty()
                           ? sizesAreFixed(model.graph)
                           : "its symbolic dimensions: " + listed(dims));
-  for (const auto &[name, file] : options.constants)
+  for (const auto &[name, file] : constants)
     if (!names.count(name))
       diagnostics.add(
           Exit::Usage,
@@ -225,6 +292,7 @@ bool Importer::makeInputs(Scope &scope) {
   std::set<std::string> initialized;
   for (const TensorData &t : model.graph.initializers)
     initialized.insert(t.name);
+  readConstants();
   reportUnknownOptions();
   SmallVector<Type> types;
   std::vector<const ValueInfo *> data;
@@ -274,6 +342,7 @@ bool Importer::makeInputs(Scope &scope) {
         NameLoc::get(b.getStringAttr(input.name)));
     scope.values[input.name] = Val(Value(function.getArgument(i)));
   }
+  noteBatchNamedSecond();
   return true;
 }
 

@@ -52,6 +52,7 @@ bool Importer::makeOutputs(const Scope &scope) {
   }
   if (!ok)
     return false;
+  noteOtherShapes(values);
   func::ReturnOp::create(b, function.getLoc(), values);
   SmallVector<Type> types(
       llvm::map_range(values, [](Value v) { return v.getType(); }));
@@ -68,6 +69,42 @@ bool Importer::makeOutputs(const Scope &scope) {
       function.setResultAttr(i, "nn.samples_on", b.getI64IntegerAttr(other));
   }
   return true;
+}
+
+/// Whether a shape contradicts what the file declares: another rank, or another
+/// size where it names one. What it leaves open may be any size.
+static bool contradicts(const std::vector<Dim> &declared,
+                        ArrayRef<int64_t> computed) {
+  if (declared.size() != computed.size())
+    return true;
+  for (size_t i = 0; i < declared.size(); ++i)
+    if (declared[i].value && *declared[i].value != computed[i])
+      return true;
+  return false;
+}
+
+/// "[batch,10]"
+static std::string declaredText(const std::vector<Dim> &dims) {
+  std::string text;
+  for (const Dim &dim : dims)
+    text += (text.empty() ? "" : ",") + (dim.value ? std::to_string(*dim.value)
+                                         : dim.symbol.empty() ? "?"
+                                                              : dim.symbol);
+  return "[" + text + "]";
+}
+
+/// Exporters write a wrong shape at times, which changes nothing of what the
+/// nodes compute. Whoever wrote the model by hand may have meant another one.
+void Importer::noteOtherShapes(ArrayRef<Value> values) {
+  for (auto [output, value] : llvm::zip_equal(model.graph.outputs, values)) {
+    const ArrayRef<int64_t> computed = nn::tensorType(value).getShape();
+    if (output.shape && contradicts(*output.shape, computed))
+      note("the file declares output '" + output.name + "' as " +
+           declaredText(*output.shape) + ", but its nodes compute " +
+           shapeText(computed) +
+           ", which is what the program takes: where that is not what you "
+           "mean, check the model and --dim, or export it again");
+  }
 }
 
 /// The axis, if it is not the first, that the file calls as it calls the one of

@@ -1,5 +1,6 @@
 """Everything that is wrong with a model in one report: node, source, cause and remedy, as text and as JSON."""
 import json
+import math
 import os
 import subprocess
 import unittest
@@ -151,6 +152,27 @@ class DiagnosticsTest(PipelineTest):
         path.write_bytes(onnx.model(nodes, [onnx.tensor("w", onnx.FLOAT, (3, 3), range(9))],
                                     [onnx.value("x", onnx.FLOAT, (2, 3))], [onnx.value("y", onnx.FLOAT, (2, 3))]))
         return call("pipec", path, "--cpus", "1", "--dry-run", "--format", "json")
+
+    def test_weights_that_are_no_numbers(self):
+        """Said where a plan is written; masks may be infinite, and types are the file's own."""
+        sound, broken, infinite = [1.0] * 9, [1.0] * 5 + [math.nan] + [1.0] * 3, [1.0] * 8 + [-math.inf]
+        for kind, values, mask, text in (
+                (onnx.FLOAT, sound, -math.inf, ""), (onnx.FLOAT, broken, 0.0, "weight 'w' holds NaN, first at [1, 2]"),
+                (onnx.FLOAT, infinite, 0.0, "weight 'w' is infinite, first at [2, 2]"),
+                (onnx.FLOAT16, broken, 0.0, "weight 'w' holds NaN, first at [1, 2]")):
+            path, floats = self.fresh(".onnx"), onnx.value("x", kind, (2, 3))
+            path.write_bytes(onnx.model(
+                [onnx.node("MatMul", ["x", "w"], ["a"]), onnx.node("Add", ["a", "m"], ["y"])],
+                [onnx.tensor("w", kind, (3, 3), values), onnx.tensor("m", kind, (1, 3), [0.0, 0.0, mask])],
+                [floats], [onnx.value("y", kind, (2, 3))]))
+            words = [path, "--cpus", 1, "--train-only", "^w$"]
+            made = call("pipec", *words, "-o", self.fresh(".plan"))
+            self.check_exit(made, 0)
+            notes = [line for line in made.stderr.splitlines() if "weight '" in line]
+            self.assertEqual(len(notes), 1 if text else 0, made.stderr)
+            if text:
+                self.assertTrue(notes[0].startswith("pipec: note: " + text + ": what is computed from it"), notes)
+            self.assertNotIn("weight 'w'", call("pipec", *words, "--dry-run").stderr)
 
     def test_a_loss_without_slope_trains_nothing(self):
         answer = self.after_weights("Hardmax", ["a"])

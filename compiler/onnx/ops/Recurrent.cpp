@@ -5,6 +5,7 @@
 // product with the state.
 //
 //===----------------------------------------------------------------------===//
+#include "compiler/onnx/Importer.h"
 #include "compiler/onnx/ops/Ops.h"
 
 using namespace mlir;
@@ -195,6 +196,8 @@ void Recurrence::run(size_t states, ArrayRef<size_t> initialInputs,
   readShapes();
   const Type i64 = IntegerType::get(e.getContext(), 64);
   const Val x = batchFirst ? e.transpose(c.in(0), {1, 0, 2}) : c.in(0);
+  if (!batchFirst && steps > 1)
+    c.importer.samplesOnSecondAxis(x.value, c.node.op);
   const auto tensor =
       RankedTensorType::get({batch, hidden}, x.getElementType());
   Val lengths; // [batch, 1], unless every sequence is whole

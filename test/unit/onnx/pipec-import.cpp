@@ -56,7 +56,7 @@ static Arguments parse(int argc, char **argv) {
       const auto [name, size] = split(value());
       a.options.dims[name] = std::stoll(size);
     } else if (flag == "--constant") {
-      a.options.constants.insert(split(value()));
+      a.options.constants.push_back(split(value()));
     } else if (flag == "--freeze") {
       a.options.freeze.push_back(value());
     } else if (flag == "--train-only") {
