@@ -25,11 +25,28 @@ std::string fileName(const std::string &path) {
   return path.substr(path.find_last_of('/') + 1);
 }
 
+std::string deviceKind(const plan::Cluster &cluster) {
+  return cluster.kind == "cpu" ? "CPU rank" : cluster.device + " device";
+}
+
 /// "4 CPU ranks", "8 h100-sxm devices".
 std::string deviceText(const plan::Cluster &cluster) {
-  const std::string kind =
-      cluster.kind == "cpu" ? "CPU rank" : cluster.device + " device";
-  return plural(cluster.devices_per_server, kind);
+  return plural(cluster.devices_per_server, deviceKind(cluster));
+}
+
+/// "2 servers of 4 CPU ranks", or all levels as the cluster file calls them: "2
+/// servers of 2 sockets of 4 CPU ranks".
+std::string clusterText(const plan::Cluster &c) {
+  if (c.levels.empty())
+    return plural(c.servers, "server") + " of " + deviceText(c);
+  std::string text;
+  for (size_t i = 0; i + 1 < c.levels.size(); ++i) {
+    const auto &[name, count] = c.levels[i];
+    const bool isNamed = !name.starts_with("level "); // Topology calls it so
+    text += (isNamed ? plural(count, printable(name)) : std::to_string(count)) +
+            " of ";
+  }
+  return text + plural(c.levels.back().second, deviceKind(c));
 }
 
 template <class Map> std::string settings(const Map &map) {
@@ -126,11 +143,11 @@ std::string trainingLine(const plan::Plan &plan) {
 
 std::string planLine(const plan::Plan &plan) {
   const plan::Cluster &c = plan.cluster;
-  std::string text =
-      plan.strategy.name + " · " +
-      plural(static_cast<int64_t>(plan.stages.size()), "stage") + " on " +
-      plural(static_cast<int64_t>(plan.ranks.size()), "rank") + " · " +
-      plural(c.servers, "server") + " of " + deviceText(c);
+  std::string text = plan.strategy.name + " · " +
+                     plural(static_cast<int64_t>(plan.stages.size()), "stage") +
+                     " on " +
+                     plural(static_cast<int64_t>(plan.ranks.size()), "rank") +
+                     " · " + clusterText(c);
   if (plan.strategy.slices > 1)
     text += " · sequences in " + std::to_string(plan.strategy.slices) +
             " pieces, stages for each";

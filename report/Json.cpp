@@ -38,6 +38,16 @@ Json trainingJson(const plan::Plan &plan) {
           {"precision", t.precision}};
 }
 
+Json clusterJson(const plan::Cluster &cluster) {
+  Json json = {{"kind", cluster.kind},
+               {"device", cluster.device},
+               {"servers", cluster.servers},
+               {"devices_per_server", cluster.devices_per_server}};
+  if (!cluster.levels.empty())
+    json["levels"] = cluster.levels;
+  return json;
+}
+
 Json stagesJson(const plan::Plan &plan) {
   Json list = Json::array();
   for (const plan::Stage &s : plan.stages)
@@ -122,11 +132,7 @@ std::string inspectJson(const plan::Plan &plan) {
                {"pipec_version", plan.pipec_version},
                {"model", modelJson(plan)},
                {"training", trainingJson(plan)},
-               {"cluster",
-                {{"kind", plan.cluster.kind},
-                 {"device", plan.cluster.device},
-                 {"servers", plan.cluster.servers},
-                 {"devices_per_server", plan.cluster.devices_per_server}}},
+               {"cluster", clusterJson(plan.cluster)},
                {"strategy", plan.strategy.name},
                {"schedule", plan.schedule},
                {"synchronous", plan.strategy.synchronous},

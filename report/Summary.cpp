@@ -136,14 +136,40 @@ std::string tensorTable(const plan::Plan &plan) {
   return table.text();
 }
 
+/// What each microbatch sends over the cuts. A gradient is named by the node
+/// whose backward makes it.
 std::string transferTable(const plan::Plan &plan) {
-  TextTable table({"edge", "value", "direction", ">from", ">to", ">bytes"});
+  TextTable table({"edge", "made by", "what", ">from", ">to", ">bytes"});
   for (const plan::Edge &edge : plan.edges)
     table.add({std::to_string(edge.id), edge.value,
                edge.backward ? "gradient" : "activation",
                std::to_string(edge.from_stage), std::to_string(edge.to_stage),
                bytes(edge.bytes)});
   return table.text();
+}
+
+/// Weights of several stages, whose gradients are no edges: no task makes the
+/// sum.
+std::string tiedTable(const plan::Plan &plan) {
+  const std::string when = plan.strategy.update == "round"
+                               ? "added up before every update"
+                               : "added up once a step";
+  TextTable table({"tied weight", ">bytes", "stages", "gradients"});
+  bool any = false;
+  auto stages = stagesOfWeights(plan);
+  // Pieces of a sequence use the weights that their stage has anyhow.
+  const auto whole =
+      static_cast<int>(plan.stages.size()) / std::max(1, plan.strategy.slices);
+  for (size_t w = 0; w < plan.weights.size(); ++w) {
+    const plan::Weight &weight = plan.weights[w];
+    std::erase_if(stages[w], [&](int stage) { return stage >= whole; });
+    if (weight.role != "weight" || stages[w].size() < 2)
+      continue;
+    any = true;
+    table.add({weight.name, bytes(weight.bytes), ranges(stages[w]),
+               when + ", between these stages"});
+  }
+  return any ? "\n" + table.text() : "";
 }
 
 std::string inputTable(const plan::Plan &plan) {
@@ -177,6 +203,8 @@ std::string inspectText(const plan::Plan &plan, const TextOptions &options) {
   text += "\n" + inputTable(plan);
   if (!plan.edges.empty())
     text += "\n" + transferTable(plan);
+  if (!plan::forwardOnly(plan))
+    text += tiedTable(plan);
   return text + "\n" + tensorTable(plan);
 }
 

@@ -2,6 +2,7 @@
 #include "support/ErrorText.h"
 
 #include "support/Diagnostics.h"
+#include "support/Printable.h"
 
 #include <string_view>
 
@@ -25,7 +26,7 @@ std::string errorText(const std::string &program, const Failure &failure,
                       const std::string &input, bool json,
                       const std::vector<std::string> &notes) {
   if (!json)
-    return program + ": error: " + failure.what() + "\n";
+    return program + ": error: " + printable(failure.what()) + "\n";
   Diagnostics diagnostics;
   for (const std::string &note : notes)
     diagnostics.note(note);

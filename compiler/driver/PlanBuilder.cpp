@@ -140,6 +140,9 @@ private:
     plan.cluster.devices_per_server = devicesPerServer();
     plan.cluster.servers =
         in.request.topology.devices() / plan.cluster.devices_per_server;
+    if (in.request.topology.levels.size() > 2)
+      for (const plan::Level &level : in.request.topology.levels)
+        plan.cluster.levels.emplace_back(level.name, level.count);
     plan.strategy = {in.strategy.name,
                      in.strategy.schedule,
                      strategy::toString(in.strategy.versions),

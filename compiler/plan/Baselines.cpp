@@ -126,8 +126,13 @@ std::vector<Baseline> priceBaselines(const PlanRequest &request,
     int each = std::max(1, std::min(used / columns, pipelines));
     plain.assign(static_cast<size_t>(columns), each);
   }
-  all.push_back(price(request, "gpipe", strategyFacts("gpipe"), pipelines,
-                      {{}, plain, {}, false}, per));
+  // A gpipe plan is what gpipe gives, cut more carefully than a row would be.
+  if (stages > 1 && request.strategy.name == "gpipe")
+    all.push_back({"gpipe", true, chosen.stepSeconds, peakBytes(chosen.stages),
+                   "this plan"});
+  else
+    all.push_back(price(request, "gpipe", strategyFacts("gpipe"), pipelines,
+                        {{}, plain, {}, false}, per));
   all.push_back(price(request, "one device", strategyFacts("dp"),
                       request.microbatches, {{0}, {1}, {}, false}, ""));
   return all;

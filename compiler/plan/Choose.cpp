@@ -239,8 +239,21 @@ void choose(StrategyChoice &choice, Candidate best, const PlanRequest &first,
 }
 
 void nameRunnerUp(StrategyChoice &choice) {
-  if (const SeenPlan *plan = runnerUpOf(choice.seen, choice.own))
-    choice.result.runnerUp = describe(*plan, choice.own);
+  const SeenPlan *plan = runnerUpOf(choice.seen, choice.own);
+  if (!plan)
+    return;
+  choice.result.runnerUp = describe(*plan, choice.own);
+  // A row of the same strategy has stages like the plan's: of the same shape it
+  // is second place, whose time was searched for; of another it says so.
+  const std::vector<int> &replicas = choice.own.replicas;
+  for (Baseline &row : choice.result.baselines) {
+    if (row.name != plan->strategy || !row.fits || replicas.size() < 2)
+      continue;
+    if (plan->replicas == replicas)
+      row.stepSeconds = plan->seconds * choice.request.microbatches;
+    else if (row.note.empty())
+      row.note = std::to_string(replicas.size()) + " stages, as the plan";
+  }
 }
 
 } // namespace

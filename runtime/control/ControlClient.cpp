@@ -1,6 +1,8 @@
 //===- ControlClient.cpp - a rank's line to who watches it ----------------===//
 #include "runtime/control/ControlClient.h"
 #include "runtime/control/Stop.h"
+#include "support/CommandLine.h"
+#include "support/ErrorText.h"
 
 #include <algorithm>
 #include <chrono>
@@ -130,7 +132,10 @@ void ControlClient::handle(const std::string &line) {
 /// The rank's own thread does not come back from what it does.
 void ControlClient::leave() {
   if (alarm.code() == Exit::PeerLost && watch.speaks())
-    std::fprintf(stderr, "pipec-run: error: %s\n", watch.explain().c_str());
+    std::fputs(errorText("pipec-run", {Exit::PeerLost, watch.explain()},
+                         invocation().input, invocation().json)
+                   .c_str(),
+               stderr);
   std::fflush(nullptr);
   done(alarm.code());
   _exit(static_cast<int>(alarm.code()));

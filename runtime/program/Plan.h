@@ -250,6 +250,9 @@ struct Cluster {
   std::string kind; ///< "cpu" or "cuda"
   std::string device;
   int servers = 1, devices_per_server = 1;
+  /// Names and counts, outermost first, of a cluster file that has more than
+  /// servers and devices in them; else none, and not in the file.
+  std::vector<std::pair<std::string, int>> levels = {};
 };
 
 struct Plan {

@@ -129,6 +129,7 @@ template <class IO> void fields(IO &io, Model &m) {
 template <class IO> void fields(IO &io, Cluster &c) {
   io("kind", c.kind), io("device", c.device), io("servers", c.servers);
   io("devices_per_server", c.devices_per_server);
+  io.list("levels", c.levels);
 }
 template <class IO> void fields(IO &io, Plan &p) {
   io("version", p.version), io("pipec_version", p.pipec_version);
@@ -153,6 +154,11 @@ struct Writer {
 
   template <class T> void operator()(const char *key, T &value) {
     object[key] = write(value);
+  }
+  /// One that is left out where it is empty.
+  template <class T> void list(const char *key, std::vector<T> &values) {
+    if (!values.empty())
+      object[key] = write(values);
   }
   template <Scalar T> static Json write(const T &value) { return value; }
   template <class A, class B> static Json write(std::pair<A, B> &pair) {
@@ -220,6 +226,10 @@ struct Reader {
     if (found == object.end())
       fail(name, "is missing");
     read(*found, name, value);
+  }
+  template <class T> void list(const char *key, std::vector<T> &values) {
+    if (object.contains(key))
+      (*this)(key, values);
   }
   static void read(const Json &json, const std::string &path, bool &value) {
     if (!json.is_boolean())

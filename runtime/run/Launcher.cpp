@@ -163,7 +163,7 @@ int pipecRun(int argc, char **argv) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
     const plan::Plan plan = planToRun(*options);
     const int code = endOfOutput(static_cast<int>(start(plan, *options, argv)));
-    sayRemarks();
+    sayRemarks(static_cast<Exit>(code));
     return code;
   } catch (const Failure &failure) {
     complainOnce(failure);

@@ -55,9 +55,14 @@ void remark(const std::string &message) {
   keptNotes.push_back(message);
 }
 
-void sayRemarks() {
+void sayRemarks(Exit code) {
+  // The error, with its notes, was said by another process, as one object that
+  // is all there is on stderr: whoever reads it as JSON finds no text behind.
+  const bool isObject =
+      invocation().json && code != Exit::Ok && code != Exit::Stopped;
   for (const std::string &note : takeNotes())
-    sayNote(note);
+    if (!isObject)
+      sayNote(note);
 }
 
 void tellEnd(const Failure &agreed) {
@@ -239,7 +244,7 @@ struct JoinedRank {
     if (server)
       waitForOthers(*server, 2);
     server.reset();
-    sayRemarks();
+    sayRemarks(code);
     std::fflush(nullptr);
     _exit(static_cast<int>(code));
   }

@@ -39,8 +39,9 @@ void complain(const Failure &failure);
 /// "pipec-run: note: MESSAGE" on stderr. Where JSON was asked for it waits: for
 /// complain(), whose object has it, or for sayRemarks().
 void remark(const std::string &message);
-/// Remarks that no error has followed.
-void sayRemarks();
+/// Remarks that no error of this process has followed. Not where JSON was asked
+/// for and `code` is that of an error, which another one has said.
+void sayRemarks(Exit code);
 /// What all ranks have agreed on, which may be to stop as they were asked.
 void tellEnd(const Failure &agreed);
 /// What a process finds wrong before it has met the others, all of its server

@@ -9,6 +9,7 @@
 #include "runtime/run/Ranks.h"
 #include "runtime/run/Results.h"
 #include "runtime/state/Tensors.h"
+#include "support/Printable.h"
 
 #include <algorithm>
 #include <cmath>
@@ -118,7 +119,7 @@ void verify(const plan::Plan &plan, const RunOptions &options,
                 "promised %.3g",
                 report::plural(steps, "step").c_str(), loss.value,
                 loss.name.c_str(), tensor.value, tensor.name.c_str(), promised);
-  std::printf("%s\n", text);
+  std::printf("%s\n", printable(text).c_str());
   std::fflush(stdout);
   if (!(loss.value <= promised && tensor.value <= promised))
     throw Failure(Exit::BadNumbers, text);

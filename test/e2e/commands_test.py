@@ -343,6 +343,17 @@ class ShowTest(PipelineTest):
                          [rank["peak_bytes"] for rank in read_plan(plan)["ranks"]])
         self.check_exit(call("pipec", "inspect", self.folder), NO_INPUT)
 
+    def test_inspect_shows_every_level(self):
+        golden, file = Golden("mlp"), self.folder / "cluster.json"
+        file.write_text(json.dumps({"device": "cpu", "levels": [
+            {"name": name, "count": count, "bandwidth_GBps": 1} for name, count in
+            (("server", 1), ("socket", 2), ("core", 1))]}))
+        plan = self.compile(golden.model, *golden.arguments(), "--cluster", file)
+        self.assertEqual(read_plan(plan)["cluster"]["levels"], [["server", 1], ["socket", 2], ["core", 1]])
+        self.assertIn(" · 1 server of 2 sockets of 1 CPU rank\n", call("pipec", "inspect", plan).stdout)
+        shown = json.loads(call("pipec", "inspect", plan, "--format", "json").stdout)
+        self.assertEqual(shown["cluster"]["levels"], [["server", 1], ["socket", 2], ["core", 1]])
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -36,6 +36,20 @@ class FullDiskTest(PipelineTest):
                            "%s=%s" % (golden.logits["name"], file))
             self.check_refused(process, ("pipec-run", "rank 0 (stage 0): "), file)
 
+    def test_what_a_training_writes(self):
+        """Also where a checkpoint or the timeline does not fit any more: one error, and nothing half-written."""
+        self.mount("24k")
+        golden = Golden("gpt")
+        plan = self.compile(golden.model, *golden.arguments(), "--cpus", 2, "--stages", 2)
+        data = [word for name, file in golden.data.items() for word in ("--data", "%s=%s" % (name, file))]
+        for transport in ("inproc", "mpi"):
+            for option, name in (("--checkpoint", "saved"), ("--trace", "t.json"), ("--export", "m.onnx")):
+                process = call("pipec-run", plan, *data, "--steps", 4, "--transport", transport, option, self.disk / name)
+                self.check_exit(process, CANNOT_WRITE)
+                self.assertRegex(process.stderr, r"^pipec-run: error: (rank \d \(stage \d\): )?cannot write %s\S*: %s$" %
+                                 (self.disk / name, WHY))
+                self.assertEqual([path for path in self.disk.rglob("*") if not path.is_dir()], [])
+
     def test_a_plan_with_its_weights(self):
         self.mount("1m")
         source = SOURCE / "examples" / "gpt2" / "model.onnx"  # of 3.6 MB
@@ -57,6 +71,29 @@ class FullOutputTest(PipelineTest):
         self.assertIn('"cause": "cannot write to standard output"' if "json" in arguments else
                       program + ": error: cannot write to standard output; where it goes to a file, free "
                       "some space there or choose another place\n", process.stderr)
+
+    def test_every_file_of_a_run(self):
+        golden = Golden("gpt")
+        words = [golden.model, *golden.arguments(), "--cpus", 2, "--stages", 2]
+        plan = self.compile(*words)
+        data = [word for name, file in golden.data.items() for word in ("--data", "%s=%s" % (name, file))]
+        why = "cannot write /dev/full: " + WHY
+        for transport in ("inproc", "mpi"):
+            for option in ("--metrics", "--trace", "--profile-out", "--export"):
+                process = call("pipec-run", plan, *data, "--steps", 1, "--transport", transport, option, "/dev/full")
+                self.check_exit(process, CANNOT_WRITE)
+                self.assertRegex(process.stderr, "^pipec-run: error: (rank 0 .stage 0.: )?%s$" % why)
+            process = call("pipec-run", plan, *data, "--steps", 1, "--transport", transport, "--checkpoint", "/dev/full")
+            self.check_exit(process, CANNOT_WRITE)
+            self.assertEqual(process.stderr, "pipec-run: error: cannot write /dev/full: Not a directory; choose another "
+                             "place\n")
+        order = ["schedule", "1f1b", "--stages", 2, "--microbatches", 4]
+        for command in ([*words, "--dry-run", "--dot", "/dev/full"], [*words, "--emit", "nn", "-o", "/dev/full"],
+                        [*order, "-o", "/dev/full"], [*order, "--html", "/dev/full"],
+                        [*order, "--perfetto", "/dev/full"]):
+            process = call("pipec", *command)
+            self.check_exit(process, CANNOT_WRITE)
+            self.assertEqual(process.stderr.splitlines(True)[-1], "pipec: error: " + why)
 
     def test_results_that_cannot_be_printed(self):
         golden = Golden("mlp")

@@ -477,6 +477,22 @@ TEST(Planner, GPipeBesideOneStageHasAsManyAsDevices) {
   EXPECT_NEAR(gpipe.stepSeconds / alone.stepSeconds, 11.0 / 32, 1e-2);
 }
 
+/// One strategy has one time: the row of a gpipe plan is that plan.
+TEST(Planner, GPipeBesideItselfIsThePlan) {
+  Random random(11);
+  for (int round = 0; round < 8; ++round) {
+    PlanRequest r = requestFor(randomGraph(random, 24), "gpipe", 4, 8);
+    r.stages = 3;
+    const PlanResult result = makePlan(r);
+    ASSERT_EQ(result.stages.size(), 3u);
+    const Baseline &gpipe = result.baselines[2];
+    EXPECT_EQ(gpipe.name, "gpipe");
+    EXPECT_TRUE(gpipe.fits);
+    EXPECT_EQ(gpipe.stepSeconds, result.stepSeconds);
+    EXPECT_EQ(gpipe.note, "this plan");
+  }
+}
+
 TEST(Planner, DataParallelAndUsageErrors) {
   PlanRequest r = requestFor(uniformChain(4, 1e-3, 100, 1000), "dp", 4, 8);
   PlanResult result = makePlan(r);

@@ -120,6 +120,39 @@ std::vector<PlanRequest> under(const PlanRequest &request,
 }
 } // namespace
 
+/// Second place and the row beside the plan are of one strategy: they say one
+/// time, or why there are two.
+TEST(Strategies, SecondPlaceAndItsRowAgree) {
+  PlanRequest r;
+  r.graph = uniformChain(8, 1e-3, 1000, 1000);
+  r.topology = oneServer(4, 1e9, 1e-6);
+  r.microbatches = 8;
+  for (const std::vector<int> &shape :
+       {std::vector<int>{1, 1}, std::vector<int>{1, 1, 1}}) {
+    StrategyChoice choice = chooseStrategy(
+        under(r, {strategyFacts("1f1b"), strategyFacts("gpipe")}),
+        [&](size_t i, const PlanRequest &asked) {
+          PlanRequest shaped = asked;
+          shaped.replicas = i ? shape : std::vector<int>{1, 1};
+          OrderedPlan made{shaped, makePlan(shaped)};
+          made.result.stepSeconds = i ? 2 : 1;
+          return made;
+        });
+    ASSERT_EQ(choice.chosen, 0u);
+    EXPECT_EQ(choice.result.runnerUp.find("gpipe, "), 0u);
+    ASSERT_EQ(choice.result.baselines.size(), 4u);
+    const Baseline &row = choice.result.baselines[2];
+    ASSERT_EQ(row.name, "gpipe");
+    if (shape.size() == 2) {
+      EXPECT_DOUBLE_EQ(row.stepSeconds, 2);
+      EXPECT_EQ(row.note, "");
+    } else {
+      EXPECT_NE(row.stepSeconds, 2);
+      EXPECT_EQ(row.note, "2 stages, as the plan");
+    }
+  }
+}
+
 /// The choice is the fastest of what each strategy gives alone, and at least as
 /// fast as data parallelism whenever that fits.
 TEST(Strategies, ChooseTakesTheFastest) {

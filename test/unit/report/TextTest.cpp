@@ -80,6 +80,40 @@ TEST(Inspect, ListsTensorsAndTransfers) {
   EXPECT_THAT(text, Not(HasSubstr("pipec inspect shows them")));
 }
 
+/// A weight of several stages sends gradients that are no edge.
+TEST(Inspect, SaysWhereTiedGradientsMeet) {
+  plan::Plan plan = samplePlan();
+  EXPECT_THAT(inspectText(plan), Not(HasSubstr("tied weight")));
+  plan.stages[3].weights.push_back(plan.stages[0].weights.back());
+  const std::string name =
+      plan.weights[plan.stages[0].weights.back().weight].name;
+  EXPECT_EQ(name, "layer0.weight");
+  EXPECT_THAT(
+      inspectText(plan),
+      HasSubstr("\n\ntied weight       bytes  stages  gradients\n"
+                "layer0.weight  1.00 KiB  0,3     added up once a step, "
+                "between these stages\n\ntensor"));
+  plan.strategy.update = "round";
+  EXPECT_THAT(inspectText(plan), HasSubstr("added up before every update"));
+  // Pieces of a sequence share what their stage has.
+  plan.strategy.slices = 2;
+  for (plan::Stage &stage : plan.stages)
+    stage.cost = {}; // their order would be another one
+  EXPECT_THAT(inspectText(plan), Not(HasSubstr("tied weight")));
+}
+
+/// As the cluster file calls them.
+TEST(Summary, ShowsAllLevelsOfACluster) {
+  plan::Plan plan = samplePlan();
+  plan.cluster = {"cpu", "cpu", 2, 4};
+  EXPECT_THAT(summary(plan), HasSubstr("· 2 servers of 4 CPU ranks"));
+  plan.cluster.levels = {{"server", 2}, {"soc\x1bket", 2}, {"core", 2}};
+  EXPECT_THAT(summary(plan),
+              HasSubstr("· 2 servers of 2 soc\\x1bkets of 2 CPU ranks"));
+  plan.cluster.levels = {{"level 0", 2}, {"level 1", 2}, {"level 2", 2}};
+  EXPECT_THAT(summary(plan), HasSubstr("· 2 of 2 of 2 CPU ranks"));
+}
+
 TEST(Inspect, JsonAgreesWithThePlan) {
   plan::Plan plan = samplePlan();
   auto json = nlohmann::json::parse(inspectJson(plan));

@@ -167,6 +167,24 @@ TEST(Tool, NotesAreInTheJsonOfAnError) {
               testing::StartsWith("RANK=0 means nothing without WORLD_SIZE"));
 }
 
+/// The first process has a remark, a rank of another one the error: stderr is
+/// one object all the same.
+TEST(Tool, NoTextBesideTheJsonOfAnotherProcess) {
+  const std::string plan = planFor("two");
+  std::vector<std::string> command = dataArguments(plan);
+  command.insert(command.begin(), {PIPEC_RUN, plan});
+  command.insert(command.end(), {"--steps", "1", "--transport", "auto"});
+  fs::remove(plan + "/model.onnx");
+  Outcome run = Process(command, plan, {"RANK=0"}).wait();
+  EXPECT_NE(run.code, 0);
+  EXPECT_THAT(run.errors, HasSubstr("pipec-run: note: RANK=0 means nothing"));
+  command.insert(command.end(), {"--format", "json"});
+  run = Process(command, plan, {"RANK=0"}).wait();
+  const json report = json::parse(run.errors, nullptr, false);
+  ASSERT_TRUE(report.is_object()) << run.errors;
+  EXPECT_EQ(report["exit"], run.code);
+}
+
 TEST(Tool, NothingThatIsReadIsWritten) {
   const std::string plan = planFor("two");
   const std::string data = dataArguments(plan)[1];
