@@ -2,6 +2,7 @@
 #include "compiler/driver/Launch.h"
 
 #include "support/OutputFile.h"
+#include "support/ShellWord.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -46,14 +47,16 @@ std::string serverOfRanks(const plan::Plan &plan) {
   return text;
 }
 
+/// Names come from the model: each is a word of the shell that reads it, and
+/// ends no line.
 std::string dataFlags(const plan::Plan &plan, const std::string &separator,
                       const std::string &folder) {
   std::string text;
   for (size_t i = 0; i < plan.inputs.size(); ++i)
     if (const plan::Input &input = plan.inputs[i];
         plan.reads(static_cast<int>(i)))
-      text += (text.empty() ? "" : separator) + "--data " + input.name + "=" +
-              folder + input.name + ".npy";
+      text += (text.empty() ? "" : separator) + "--data " +
+              shellWord(input.name + "=" + folder + input.name + ".npy");
   return text;
 }
 

@@ -168,6 +168,19 @@ TEST(Launch, KeepsTheServerOfEveryRank) {
   EXPECT_THAT(kubernetesManifest(twoServers()), HasSubstr("replicas: 2\n"));
 }
 
+/// What a model calls its inputs is no command, and ends no comment.
+TEST(Launch, NamesAreWordsOfTheShell) {
+  plan::Plan plan = samplePlan();
+  plan.inputs[0].name = "a\nrm b";
+  const std::string word = "--data $'a\\x0arm b=a\\x0arm b.npy'";
+  EXPECT_THAT(mpirunScript(plan), testing::HasSubstr(word));
+  EXPECT_THAT(slurmScript(plan), testing::HasSubstr(word));
+  plan.inputs[0].name = "a;b";
+  EXPECT_THAT(kubernetesManifest(plan),
+              testing::HasSubstr("\n                  --data "
+                                 "'a;b=/data/a;b.npy'\n"));
+}
+
 TEST(Launch, AsksForGpusOnlyWhereThePlanHasThem) {
   plan::Plan plan = twoServers();
   EXPECT_THAT(slurmScript(plan), Not(HasSubstr("gpus")));
