@@ -5,13 +5,14 @@
 // one component and not in another, and the search is from the end of the model
 // on over the devices that are used, not over the machines.
 //
+// Fewer devices and machines behind a stage are never worse. With plans as good
+// as equal up to a time that nothing is below, and none wanted above a little
+// more, hardly more than one number of devices is left for each of machines.
+//
 //===----------------------------------------------------------------------===//
 #pragma once
 
-#include "compiler/plan/published/RowWithin.h"
-
-#include <compare>
-#include <map>
+#include "compiler/plan/published/EveryComponents.h"
 
 namespace pipec::published {
 
@@ -20,88 +21,49 @@ class EveryPlan {
 public:
   explicit EveryPlan(EverySearch &search);
 
-  /// The fastest plan of at most `cap` seconds; none where there is none, or
-  /// where it was not found before the effort was spent, which is below zero
-  /// then.
+  /// A plan of the search's cap at most, none faster than that or the floor;
+  /// none where there is none, or where it was not found before the effort was
+  /// spent, which is below zero then.
   PipeDreamPlan solve();
 
 private:
   static constexpr double none = std::numeric_limits<double>::infinity();
-  /// The components of a level that end at a state.
-  struct Place {
-    size_t level, end;
-    int copies, after; ///< devices behind
-    auto operator<=>(const Place &) const = default;
-  };
-  /// The stage that an entry begins with: its end and machines, the devices
-  /// that are used of each, and the component's machines behind it.
-  struct From {
-    uint32_t end = 0;
-    int machines = 0, devices = 0, behind = 0;
-  };
-  /// From every state on, the best seconds on at most so many machines and
-  /// devices: of stages behind others of their component, of whole components.
-  struct Table {
+  /// From a state to the end on so many of the outermost machines, and as many
+  /// devices that are used: the first of these stages, on some of them, each
+  /// with so many devices, and the entry behind it.
+  struct Entry {
+    double seconds;
     int machines, devices;
-    std::vector<double> rest, first;
-    std::vector<From> restFrom, firstFrom;
-    size_t at(size_t state, int m, int d) const {
-      return (state * (static_cast<size_t>(machines) + 1) +
-              static_cast<size_t>(m)) *
-                 (static_cast<size_t>(devices) + 1) +
-             static_cast<size_t>(d);
-    }
-    size_t at(size_t state, int d) const {
-      return state * (static_cast<size_t>(devices) + 1) +
-             static_cast<size_t>(d);
-    }
+    uint32_t end;
+    int used, inEach;
+    uint32_t behind;
   };
-  /// Whole components of a place, from every state on with at most so many
-  /// devices.
-  struct Components {
-    const std::vector<double> *known;
-    const RowWithin *row;
-    size_t width, lowest;
-    double best(size_t start, int devices) const {
-      return known ? (*known)[start * width + static_cast<size_t>(devices)]
-                   : row->best(start, devices);
-    }
+  /// Entries with the same devices, of growing machines.
+  struct Equal {
+    const Entry *begin, *end;
+    int devices() const { return begin->devices; }
   };
-
-  bool isTop(const Place &place) const {
-    return place.level + 1 == search.levels.size();
+  std::vector<Entry> &offered(size_t state, int machines) {
+    return offers[state * (static_cast<size_t>(outer.machines) + 1) +
+                  static_cast<size_t>(machines)];
   }
-  Table emptyTable(const Place &place) const;
-  Table tabulate(const Place &place);
-  void expand(const Place &place, Table &table, size_t i);
-  void beginStages(const Place &place, Table &table, size_t i, int d, int used);
-  void close(const Place &place, Table &table, size_t k) const;
-  bool leavesEnough(size_t k, int machines, int devices) const;
-  Place inside(const Place &place, size_t end, int machines, int behind) const {
-    return {place.level - 1, end, place.copies * machines,
-            place.after + place.copies * behind};
-  }
-  Components components(const Place &place, double reach);
-  std::vector<PipeDreamGroup> stages(const Place &place, size_t start,
-                                     int devices);
-  std::vector<PipeDreamGroup> stages(const Place &place, const Table &table,
-                                     size_t start, int devices);
+  void collect(size_t state);
+  void expand(size_t state);
+  void beginStages(size_t state, Equal behind, int used);
+  void offer(size_t state, const Entry &entry);
+  bool leavesEnough(size_t state, int machines, int devices) const;
+  AskedComponents asked(size_t end, int devices, int used) const;
+  std::vector<PipeDreamGroup> stages(const Entry &entry);
 
   EverySearch &search;
-  const int each; ///< devices of a machine of the outermost level
-  RowWithin row;
-  std::vector<double> share; ///< sums of 1/n
-  /// The last of the level below the outermost, of which each is asked for
-  /// once; those of the levels below it.
-  std::vector<double> once;
-  std::map<Place, std::vector<double>> known;
-  size_t entries = 0; ///< of these
+  const PipeDreamLevel outer;
+  const int each; ///< devices of an outermost machine
+  const int
+      inAStage; ///< machines that the first stage's exchange is divided by
+  EveryComponents components;
+  std::vector<std::vector<Entry>> offers; ///< of a state and machines
+  std::vector<std::vector<Entry>> fronts; ///< of a state
+  std::vector<double> least; ///< seconds with at most so many devices
 };
-
-/// The fastest plan of the published space under a limit, with any machines
-/// idle, of at most `cap` seconds.
-PipeDreamPlan searchEvery(const CutStates &states,
-                          const std::vector<PipeDreamLevel> &levels,
-                          double limit, double cap, SearchEffort &effort);
 
 } // namespace pipec::published

@@ -1,6 +1,7 @@
 #include "compiler/plan/Infeasible.h"
 #include "compiler/plan/Topology.h"
 #include "compiler/plan/published/Partition.h"
+#include "compiler/plan/published/PipeDreamMemory.h"
 #include "compiler/plan/published/PipeDreamRow.h"
 #include "compiler/plan/published/PipeDreamWithin.h"
 #include "compiler/plan/published/PublishedVerifier.h"
@@ -18,6 +19,8 @@ namespace pipec::published {
 namespace {
 
 constexpr size_t kMostStates = 4000;
+/// States at a time for what only asks whether there are plans that fit.
+constexpr size_t kFewWithin = 400;
 
 /// Innermost first.
 std::vector<PipeDreamLevel> levelsFor(const PartitionOptions &options) {
@@ -50,38 +53,35 @@ struct Search {
   Search(const CutStates &states, const std::vector<PipeDreamLevel> &levels,
          bool straddles)
       : states(states), levels(levels),
-        straddles(straddles && levels.size() > 1) {}
+        straddles(straddles && levels.size() > 1) {
+    constexpr double kAll = 1e18;
+    if (levels.size() == 1)
+      effort.left = kAll;
+  }
 
   int devices() const { return devicesBelow(levels, levels.size()); }
-  /// States at a time. Two levels are solved once for every cut and number of
-  /// servers, under a limit also of servers behind; straddling plans are
-  /// tabulated for every pair of device counts.
-  size_t few(double limit) const {
-    constexpr size_t kFewWithin = 400;
+  /// States at a time without a limit. Two levels are solved once for every cut
+  /// and number of servers; straddling plans are tabulated for every pair of
+  /// device counts.
+  size_t few() const {
     size_t most = states.complete ? kMostStates : kMostStates / 2;
-    if (levels.size() == 2 && limit > 0)
-      most = kFewWithin;
     if (levels.size() == 2 && devices() > 32)
       most = std::min(
           most, std::max<size_t>(38'400 / static_cast<size_t>(devices()), 96));
     if (levels.size() > 2)
-      most = std::min(most, fewDeep(limit));
+      most = std::min(most, fewDeep());
     return most;
   }
   /// Components of every level but the outermost are solved from every cut to
-  /// every other, under a limit for all copies and devices behind, too: all
-  /// cuts together where they are few, else some at a time.
-  size_t fewDeep(double limit) const {
-    double entries = 0, places = 1;
+  /// every other: all cuts together where they are few, else some at a time.
+  size_t fewDeep() const {
+    double entries = 0;
     for (size_t l = 0; l + 1 < levels.size(); ++l)
       entries += levels[l].machines * levels[l].machines + 8;
-    for (size_t l = 1; l < levels.size() && limit > 0; ++l)
-      places *= levels[l].machines;
     auto most = [&](double effort) {
-      return static_cast<size_t>(std::cbrt(effort / (entries * places)));
+      return static_cast<size_t>(std::cbrt(effort / entries));
     };
-    const double kWhole = limit > 0 ? 4e9 : 1.2e9;
-    const double kRound = limit > 0 ? 3e8 : 1e8;
+    constexpr double kWhole = 1.2e9, kRound = 1e8;
     constexpr size_t kLeast = 32;
     const size_t whole = most(kWhole);
     return std::max(states.size() <= whole ? whole : most(kRound), kLeast);
@@ -92,13 +92,15 @@ struct Search {
         kMostStates);
   }
   bool complete(double limit) const {
-    return states.complete && states.size() <= few(limit) && effort.isEvery &&
+    return states.complete &&
+           (limit > 0 ? effort.isEvery : states.size() <= few()) &&
            (!straddles || states.size() <= fewStraddling());
   }
   /// What is found over the cuts that are looked at first, of the published
   /// space.
   PipeDreamPlan
-  nested(const std::function<PipeDreamPlan(const CutStates &)> &find) const;
+  nested(size_t most,
+         const std::function<PipeDreamPlan(const CutStates &)> &find) const;
   /// Whether there are plans that fit, to stay below.
   bool findSome(double limit);
   /// What the plan of the space that is searched keeps that keeps least.
@@ -107,12 +109,13 @@ struct Search {
 };
 
 PipeDreamPlan Search::nested(
+    size_t most,
     const std::function<PipeDreamPlan(const CutStates &)> &find) const {
   std::vector<size_t> chosen(states.size());
   std::iota(chosen.begin(), chosen.end(), size_t{0});
-  if (levels.size() > 1 && states.size() > few(1)) {
+  if (levels.size() > 1 && states.size() > most) {
     // Where a plan that keeps to no servers is cut, and all over the model.
-    chosen = spread(states, few(1));
+    chosen = spread(states, most);
     for (const PipeDreamStage &stage : leastPlan(states, devices()).stages)
       chosen.push_back(stage.after);
     std::sort(chosen.begin(), chosen.end());
@@ -126,10 +129,13 @@ PipeDreamPlan Search::nested(
   return plan;
 }
 
+/// Few states often do.
 bool Search::findSome(double limit) {
-  someNested = nested([&](const CutStates &chosen) {
-    return planWithin(chosen, levels, limit);
-  });
+  for (size_t most : {kFewWithin / 8, kFewWithin})
+    if (someNested.stages.empty())
+      someNested = nested(most, [&](const CutStates &chosen) {
+        return planWithin(chosen, levels, limit);
+      });
   if (straddles)
     someStraddling = planWithin(states, limit, devices());
   if (!someStraddling.stages.empty())
@@ -138,27 +144,28 @@ bool Search::findSome(double limit) {
 }
 
 double Search::leastBytes() const {
-  PipeDreamPlan plan = straddles ? leastPlan(states, devices())
-                                 : nested([&](const CutStates &chosen) {
-                                     return leastPlan(chosen, levels);
-                                   });
+  PipeDreamPlan plan = straddles
+                           ? leastPlan(states, devices())
+                           : nested(kFewWithin, [&](const CutStates &chosen) {
+                               return leastPlan(chosen, levels);
+                             });
   return mostBytes(states, plan);
 }
 
 /// Under a limit what was found that fits is to stay below.
 PipeDreamPlan Search::within(double limit) {
-  PipeDreamPlan plan = searchThinned(
-      states, few(limit), someNested,
-      [&](const CutStates &some, double incumbent) {
-        // Of some states a part, which leaves as much for the next ones.
-        const bool isAll = some.size() == states.size();
-        SearchEffort part{isAll ? effort.left : effort.left / 4};
-        const double given = part.left;
-        PipeDreamPlan found =
-            searchPipeDream(some, levels, limit, incumbent, &part);
-        effort = {effort.left - (given - part.left), part.isEvery};
-        return found;
-      });
+  PipeDreamPlan plan =
+      limit > 0
+          ? searchGrowing(states, someNested, effort,
+                          [&](const CutStates &some, double incumbent,
+                              SearchEffort &part) {
+                            return searchPipeDream(some, levels, limit,
+                                                   incumbent, &part);
+                          })
+          : searchThinned(states, few(), someNested,
+                          [&](const CutStates &some, double incumbent) {
+                            return searchPipeDream(some, levels, 0, incumbent);
+                          });
   if (!straddles)
     return plan;
   const double nested = plan.seconds;

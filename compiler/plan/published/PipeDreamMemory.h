@@ -22,15 +22,6 @@ inline double stageBytes(const CutStates &states, size_t before, size_t after,
          ((devicesFromHere + replicas - 1) / replicas);
 }
 
-/// The limit for a row of machines that is there `copies` times, with `after`
-/// devices behind it; none where `limit` is 0.
-struct StageBytes {
-  double limit = 0;
-  int copies = 1, after = 0;
-  /// Devices from a stage on, with `machines` of the row from it on.
-  int behind(int machines) const { return after + copies * machines; }
-};
-
 /// The most that any stage of the plan keeps on a device.
 double mostBytes(const CutStates &states, const PipeDreamPlan &plan);
 

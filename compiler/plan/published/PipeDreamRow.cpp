@@ -92,7 +92,7 @@ void Row::relax(size_t k, size_t j, double seconds, Range before, double cap) {
     for (int m = used + before.low;
          m <= std::min(machines_, used + before.high); ++m) {
       double t = std::max(prefix[m - used - 1], stage);
-      if (t < mine[m - 1] && fits(k, j, m - used, used)) {
+      if (t < mine[m - 1]) {
         mine[m - 1] = t;
         mineFrom[m - 1] = {static_cast<uint32_t>(k), used};
       }
@@ -118,13 +118,7 @@ void Row::findEnds(size_t start) {
     const double least = work / (machines_ * devices);
     if (least > cap_ * (1 + 1e-9))
       break;
-    if (least + exchange_ * weights > cap_ * (1 + 1e-9) ||
-        (above_ &&
-         !above_->hasUse(start == 0 || above_->above_, weights, least)))
-      continue;
-    // Each of at most as many stages as machines keeps its bytes once.
-    if (kept.limit > 0 &&
-        states.kept[j] - states.kept[start] > kept.limit * machines_ * devices)
+    if (above_ && !above_->hasUse(start == 0 || above_->above_, weights, least))
       continue;
     ends_.push_back(j);
     isEnd_[j] = 1;
@@ -146,7 +140,7 @@ void Row::solve(size_t start, double cap, double reach,
       double weights = states.weights[j] - states.weights[start];
       double t =
           (compute_[j] + 4 * (m - 1) * weights / (bandwidth * m) / within) / m;
-      value[index(j, m)] = t <= cap && fits(start, j, 0, m) ? t : inf;
+      value[index(j, m)] = t <= cap ? t : inf;
       origin[index(j, m)] = {static_cast<uint32_t>(start), m};
     }
   for (uint32_t k : ends_) {

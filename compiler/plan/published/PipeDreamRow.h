@@ -1,7 +1,6 @@
 //===- PipeDreamRow.h - one row of PipeDream's dynamic program --*- C++ -*-===//
 #pragma once
 
-#include "compiler/plan/published/PipeDreamMemory.h"
 #include "compiler/plan/published/PipeDreamSearch.h"
 
 #include <functional>
@@ -15,21 +14,11 @@ namespace pipec::published {
 /// least `reach` seconds of work. A machine covers at most cap * its devices
 /// seconds, so an entry that leaves too much for the machines it leaves is
 /// dropped: near the optimum few entries stay.
-///
-/// Under a memory limit an idle machine counts as if it held minibatches, so
-/// that what is found fits.
 class Row {
 public:
   /// The row of one component of a level.
   Row(const CutStates &states, const std::vector<PipeDreamLevel> &levels,
       size_t level);
-
-  /// Stages must fit from now on.
-  void limit(const StageBytes &bytes) { kept = bytes; }
-
-  /// What the level above exchanges for a byte of weights, in seconds:
-  /// intervals that it leaves too little time for are dropped from now on.
-  void exchangeAbove(double secondsPerByte) { exchange_ = secondsPerByte; }
 
   /// The component is there in as many copies as an entry's seconds ask for, at
   /// most so many; all devices together can do the work in `cap` and have so
@@ -86,11 +75,6 @@ private:
   bool hasUse(bool isFirst, double weights, double compute) const;
   void findEnds(size_t start);
   void relax(size_t k, size_t j, double seconds, Range before, double cap);
-  bool fits(size_t k, size_t j, int before, int used) const {
-    return kept.limit <= 0 ||
-           stageBytes(states, k, j, kept.behind(machines_ - before),
-                      kept.copies * used) <= kept.limit;
-  }
   void leaveIdle(size_t end);
 
   const CutStates &states;
@@ -98,7 +82,7 @@ private:
   const double bandwidth;
   const int within;     ///< machines in a component of the level below
   const double devices; ///< in a machine
-  double cap_ = 0, exchange_ = 0;
+  double cap_ = 0;
   int copies_ = 0; ///< 0: known to be one, or whatever the cap is for
   double planCap_ = 0, spare_ = 0;
   double least_ = 1; ///< copies, from the row's start
@@ -109,7 +93,6 @@ private:
   std::vector<double> value;
   std::vector<From> origin;
   std::vector<double> compute_;
-  StageBytes kept;
 };
 
 /// At least so many machines do the work within the cap.

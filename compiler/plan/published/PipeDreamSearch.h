@@ -62,13 +62,15 @@ levelsOf(const std::vector<PipeDreamLevel> &outermostFirst);
 /// Devices in one machine of a level; of all levels together at their number.
 int devicesBelow(const std::vector<PipeDreamLevel> &levels, size_t level);
 
-/// What a search under a limit may still do beyond plans of which every machine
-/// keeps copies for all that is behind it, in stages that it tries (1e8 of them
-/// take about a third of a second); and whether it looked at all plans of its
-/// states.
+/// What a search under a limit may still do, in entries and stages that it
+/// tries (1e8 of them take about a second); whether it looked at all plans of
+/// its states; whether what it is to stay below is near its result, and whether
+/// a plan near the best is enough.
 struct SearchEffort {
   double left = 1e8;
   bool isEvery = true;
+  bool isNear = false;
+  bool isRough = false;
 };
 
 /// The published search space and objective. With a limit above 0 the fastest
@@ -88,6 +90,14 @@ searchPipeDream(const CutStates &states,
 PipeDreamPlan searchThinned(
     const CutStates &states, size_t few, PipeDreamPlan best,
     const std::function<PipeDreamPlan(const CutStates &, double)> &search);
+
+/// A search over more and more states until it is over all or the effort is
+/// spent, and then next to the cuts of the best plan so far, `best` to begin
+/// with. `search` as above, and it is told of what is left to it.
+PipeDreamPlan
+searchGrowing(const CutStates &states, PipeDreamPlan best, SearchEffort &effort,
+              const std::function<PipeDreamPlan(const CutStates &, double,
+                                                SearchEffort &)> &search);
 
 /// From states that were chosen back to those that they were chosen from.
 void renumber(PipeDreamPlan &plan, const std::vector<size_t> &chosen);

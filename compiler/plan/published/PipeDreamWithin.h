@@ -5,9 +5,6 @@
 
 namespace pipec::published {
 
-/// Of two levels with more servers than these not all plans are looked at.
-constexpr int kFewServers = 16;
-
 /// The fastest plan of the published space, over all numbers of machines, whose
 /// stages keep at most `limit` bytes on a device (PipeDreamMemory.h); infinite
 /// seconds where there is none of at most `incumbent`.

@@ -1,5 +1,6 @@
 #include "BruteForce.h"
 #include "RandomGraphs.h"
+#include "compiler/plan/published/PipeDreamMemory.h"
 #include "compiler/plan/published/PipeDreamRow.h"
 #include "compiler/plan/published/PublishedVerifier.h"
 #include "compiler/plan/published/StraddleSearch.h"
@@ -470,6 +471,59 @@ TEST(PipeDreamSearch, ManyServersUnderALimit) {
     const std::clock_t began = std::clock();
     EXPECT_LE(on(60), few * (1 + 1e-9)) << round;
     EXPECT_LT(double(std::clock() - began) / CLOCKS_PER_SEC, 5) << round;
+  }
+}
+
+/// Plans that are as good as equal are one, so that a search of long chains on
+/// many devices under a limit comes to its end soon.
+TEST(PipeDreamSearch, LongChainsUnderALimitAreSearchedWhole) {
+  Random random(30);
+  const std::vector<std::vector<PipeDreamLevel>> clusters{
+      {{8, 1e10}, {16, 1.25e9}},
+      {{4, 1e10}, {32, 1.25e9}},
+      {{4, 3e10}, {4, 1e10}, {2, 1.25e9}},
+      {{128, 1e10}}};
+  for (const std::vector<PipeDreamLevel> &levels : clusters) {
+    PipeDreamProfile profile = randomChain(random, 160);
+    CutStates states = cutStates(profile, 4000, true);
+    const double limit =
+        std::floor(0.6 * mostBytes(states, searchPipeDream(states, levels)));
+    SearchEffort effort;
+    PipeDreamPlan plan = searchPipeDream(states, levels, limit, inf, &effort);
+    ASSERT_TRUE(std::isfinite(plan.seconds)) << levels.size();
+    EXPECT_TRUE(effort.isEvery) << levels.size();
+    EXPECT_GT(effort.left, 5e7) << levels.size();
+    verifyPipeDream(profile, states, levels, plan, false, limit);
+  }
+}
+
+/// What is searched over more and more states is as fast as over all of them,
+/// and where the effort does not last for all nearly so.
+TEST(PipeDreamSearch, GrowingSearchesLoseLittle) {
+  Random random(31);
+  for (int round = 0; round < rounds(3); ++round) {
+    PipeDreamProfile profile = randomChain(random, 200);
+    const std::vector<PipeDreamLevel> levels{{4, 1e10}, {8, 1.25e9}};
+    CutStates states = cutStates(profile, 4000, true);
+    const double limit =
+        std::floor(0.6 * mostBytes(states, searchPipeDream(states, levels)));
+    const double best = searchPipeDream(states, levels, limit).seconds;
+    auto grown = [&](SearchEffort &effort) {
+      PipeDreamPlan plan = searchGrowing(
+          states, {}, effort,
+          [&](const CutStates &some, double incumbent, SearchEffort &part) {
+            return searchPipeDream(some, levels, limit, incumbent, &part);
+          });
+      EXPECT_TRUE(std::isfinite(plan.seconds)) << round;
+      verifyPipeDream(profile, states, levels, plan, false, limit);
+      return plan.seconds;
+    };
+    SearchEffort enough, little;
+    little.left = 5e5;
+    EXPECT_NEAR(grown(enough), best, 1e-9 * best) << round;
+    EXPECT_TRUE(enough.isEvery) << round;
+    EXPECT_LE(grown(little), 1.1 * best) << round;
+    EXPECT_FALSE(little.isEvery) << round;
   }
 }
 
