@@ -2,6 +2,7 @@
 
 #include "compiler/plan/command/PartitionOutput.h"
 #include "support/CommandLine.h"
+#include "support/Diagnostics.h"
 #include "support/Failure.h"
 #include "support/OptionChecks.h"
 #include "support/OutputFile.h"
@@ -144,18 +145,52 @@ PartitionOptions interpret(const Arguments &a) {
   return o;
 }
 
+/// Links of 100 bytes per second are some of 100GB/s whose unit was left out;
+/// nobody sends within a machine of a level that has one alone.
+std::string noteOnUnits(const std::string &typed,
+                        const PartitionOptions &options) {
+  constexpr double kSlow = 1e4;
+  const std::vector<std::string> texts = split(typed, ',');
+  for (size_t l = 0; l < texts.size(); ++l) {
+    const bool isAlone =
+        options.devices.size() == texts.size() && options.devices[l] == 1;
+    if (!isAlone && options.bandwidths[l] < kSlow &&
+        texts[l].find_first_not_of("0123456789.") == std::string::npos)
+      return "--bandwidth " + texts[l] + " is " + texts[l] +
+             " bytes per second; did you mean " + texts[l] + "GB/s?";
+  }
+  return "";
+}
+
+/// Models begin with the version of their format, or say it in their name.
+bool isModel(const PartitionOptions &options) {
+  return options.path.ends_with(".onnx") ||
+         (options.text.starts_with("\x08") &&
+          options.text.find('\0') != std::string::npos);
+}
+
 /// A file that cannot be read may be of another format than it was taken for.
 published::Partition partitionOf(const PartitionOptions &options) try {
   return published::partitionGraph(options);
 } catch (const Failure &failure) {
-  if (options.format || failure.code != Exit::BadModel)
+  if (failure.code != Exit::BadModel)
+    throw;
+  if (isModel(options))
+    throw Failure(failure.code,
+                  options.path +
+                      " is a model; pipec partition takes cost graphs "
+                      "(PipeDream profiles, dnn-partitioning and Piper "
+                      "graphs): 'pipec " +
+                      options.path + " --dry-run' plans a model");
+  if (options.format)
     throw;
   const GraphFormat guess = published::guessFormat(options.text, options.path);
   throw Failure(failure.code, failure.what() +
                                   std::string("; by its looks it was taken "
                                               "for a ") +
                                   published::formatName(guess) +
-                                  " graph: --graph-format says what it is");
+                                  " graph: --graph-format says what it is "
+                                  "(pipedream, placement or piper)");
 }
 
 } // namespace
@@ -211,6 +246,9 @@ int partitionCommand(int argc, char **argv) {
     return *done;
   PartitionOptions options = interpret(a);
   expectOther("--dot", a.dot, a.graph);
+  if (const std::string note = noteOnUnits(a.bandwidth, options);
+      !note.empty() && !a.quiet)
+    std::cerr << noteLine(note);
   published::Partition result = partitionOf(options);
   if (!a.dot.empty())
     writeFile(a.dot, partitionDot(result));

@@ -29,7 +29,8 @@ std::vector<PipeDreamLevel> levelsFor(const PartitionOptions &options) {
     missing = "--devices NxM or M";
   if (options.bandwidths.empty())
     missing += std::string(missing.empty() ? "" : " and ") +
-               "--bandwidth INTER,INTRA in bytes/s";
+               "--bandwidth INTER,INTRA in bytes/s, or with units, as "
+               "1.25GB/s,12GB/s";
   if (!missing.empty())
     throw Failure(Exit::Usage, "a PipeDream profile needs " + missing);
   const std::vector<double> bandwidths =
@@ -214,11 +215,10 @@ std::string bindingOf(size_t stage, double compute, double objective) {
 void expectSearched(const PartitionOptions &options) {
   const int64_t devices = devicesOf(options);
   if (devices > 1024)
-    throw Failure(
-        Exit::Usage,
-        "PipeDream's objective uses every device and is searched for at "
-        "most 1024; --objective step plans up to " +
-            std::to_string(plan::kMostDevices));
+    throw Failure(Exit::Usage,
+                  "PipeDream's objective is searched for at most 1024 devices; "
+                  "--objective step plans up to " +
+                      std::to_string(plan::kMostDevices));
   if (options.straddle && devices > 256)
     throw Failure(Exit::Usage,
                   "--straddle on is searched for at most 256 devices");

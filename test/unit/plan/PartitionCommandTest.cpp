@@ -422,7 +422,7 @@ TEST_F(PartitionCommand, MistakesHaveTheirCodes) {
   expect(65, {path("bad.txt"), "--devices", "2", "--bandwidth", "1e9"},
          "bad.txt:1: a PipeDream profile has 'id -- description -- times and "
          "sizes' here; by its looks it was taken for a pipedream graph: "
-         "--graph-format says what it is");
+         "--graph-format says what it is (pipedream, placement or piper)");
   EXPECT_EQ(run({path("bad.txt"), "--devices", "2", "--bandwidth", "1e9",
                  "--graph-format", "pipedream"})
                 .find("--graph-format"),
@@ -442,6 +442,47 @@ TEST_F(PartitionCommand, MistakesHaveTheirCodes) {
       79,
       {vgg, "--devices", "2", "--bandwidth", "1e9", "--memory-limit", "1000"},
       "--memory-limit");
+}
+
+/// Not a profile that has lost its way.
+TEST_F(PartitionCommand, ModelsAreSentToTheirCommand) {
+  const std::string bytes("\x08\x08\x12\x07pytorch\x00\x3a", 14);
+  write("model.onnx", bytes);
+  write("model", bytes);
+  for (const char *name : {"model.onnx", "model"}) {
+    for (const std::vector<std::string> &more :
+         {std::vector<std::string>{}, {"--graph-format", "pipedream"}}) {
+      std::vector<std::string> args{path(name)};
+      args.insert(args.end(), more.begin(), more.end());
+      const std::string error = run(args);
+      EXPECT_EQ(code, 65) << error;
+      EXPECT_NE(error.find(" is a model; pipec partition takes cost graphs"),
+                std::string::npos)
+          << error;
+      EXPECT_NE(error.find("'pipec " + path(name) + " --dry-run' plans"),
+                std::string::npos)
+          << error;
+    }
+  }
+}
+
+/// A number alone is bytes per second, which few links are as slow as.
+TEST_F(PartitionCommand, UnitsOfBandwidthsAreAskedFor) {
+  auto noted = [&](const std::vector<std::string> &more) {
+    std::vector<std::string> args{path("vgg.txt")};
+    args.insert(args.end(), more.begin(), more.end());
+    ::testing::internal::CaptureStderr();
+    run(args);
+    EXPECT_EQ(code, 0);
+    return ::testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(noted({"--devices", "2x2", "--bandwidth", "1e9,100"}),
+            "pipec: note: --bandwidth 100 is 100 bytes per second; did you "
+            "mean 100GB/s?\n");
+  EXPECT_EQ(noted({"--devices", "4", "--bandwidth", "100B/s"}), "");
+  EXPECT_EQ(noted({"--devices", "4", "--bandwidth", "100GB/s"}), "");
+  EXPECT_EQ(noted({"--devices", "1x4", "--bandwidth", "1,1e9"}), "");
+  EXPECT_EQ(noted({"--devices", "4", "--bandwidth", "100", "--quiet"}), "");
 }
 
 TEST_F(PartitionCommand, MistakesInFilesHaveTheirLines) {
@@ -666,7 +707,8 @@ TEST_F(PartitionCommand, MoreDevicesThanAStepIsPlannedFor) {
   expect(onProfile("8192", "step"), "513 microbatches on 8192 devices");
   std::vector<std::string> words = onProfile("1025", "pipedream");
   words.resize(words.size() - 2);
-  expect(words, "at most 1024; --objective step plans up to 8192");
+  expect(words, "objective is searched for at most 1024 devices; --objective "
+                "step plans up to 8192");
   for (const char *devices : {"8193", "1000000000"}) {
     json graph = json::parse(piper);
     graph["maxDevices"] = std::stoi(devices);
