@@ -37,8 +37,10 @@ struct Range {
   bool (*holds)(double);
 };
 
+static bool isFlag(StringRef key) { return key == "nesterov"; }
+
 static Range rangeOf(StringRef key) {
-  if (key == "nesterov")
+  if (isFlag(key))
     return {"true or false", [](double v) { return v == 0 || v == 1; }};
   // What is remembered fades.
   if (key == "momentum" || key.starts_with("beta"))
@@ -47,7 +49,7 @@ static Range rangeOf(StringRef key) {
 }
 
 static bool parseNumber(StringRef key, StringRef text, double &value) {
-  if (key == "nesterov" && (text == "true" || text == "false")) {
+  if (isFlag(key) && (text == "true" || text == "false")) {
     value = text == "true";
     return true;
   }
@@ -81,13 +83,15 @@ bool parseSettings(const OptimizerRow &row, StringRef text,
               .str();
       return false;
     }
-    if (!parseNumber(key, value, it->second)) {
+    const Range range = rangeOf(key);
+    const bool number = parseNumber(key, value, it->second);
+    if (!number && !isFlag(key)) {
       error = ("setting " + key + " of optimizer '" + row.name +
                "' is not a finite number: '" + value + "'")
                   .str();
       return false;
     }
-    if (const Range range = rangeOf(key); !range.holds(it->second)) {
+    if (!number || !range.holds(it->second)) {
       error = ("setting " + key + " of optimizer '" + row.name + "' must be " +
                range.text + ", not " + value)
                   .str();

@@ -113,7 +113,7 @@ void Importer::samplesOnSecondAxis(Value x, const std::string &who) {
 }
 
 /// What is given can be given smaller: it is blamed, unless the sizes in the
-/// file are too much alone.
+/// file are too much alone. Of several, the largest is.
 static bool reportTooLarge(const ValueInfo &input, ArrayRef<int64_t> shape,
                            Diagnostics &diagnostics) {
   constexpr int64_t kMost = int64_t(1) << 40;
@@ -123,14 +123,23 @@ static bool reportTooLarge(const ValueInfo &input, ArrayRef<int64_t> shape,
            elements > kMost;
   };
   int64_t fixed = 1;
-  for (size_t i = 0; i < shape.size(); ++i)
-    if ((*input.shape)[i].value && grows(fixed, shape[i])) {
-      diagnostics.add(Exit::BadModel,
-                      "axis " + std::to_string(i) + " of input '" + input.name +
-                          "' has size " + std::to_string(shape[i]) + why,
-                      "give the dimension a sensible size");
-      return true;
-    }
+  size_t wide = shape.size();
+  bool tooWide = false;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (!(*input.shape)[i].value)
+      continue;
+    tooWide = tooWide || grows(fixed, shape[i]);
+    if (wide == shape.size() || shape[i] > shape[wide])
+      wide = i;
+  }
+  if (tooWide) {
+    diagnostics.add(Exit::BadModel,
+                    "axis " + std::to_string(wide) + " of input '" +
+                        input.name + "' has size " +
+                        std::to_string(shape[wide]) + why,
+                    "give the dimension a sensible size");
+    return true;
+  }
   int64_t all = fixed;
   size_t largest = shape.size();
   bool tooLarge = false;

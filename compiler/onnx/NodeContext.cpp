@@ -58,6 +58,34 @@ nn::Literal NodeContext::known(size_t i, const char *what) const {
   fail(std::string("its ") + what + " is not known at compile time", remedy);
 }
 
+void NodeContext::limitLengths(size_t i, int64_t longest) const {
+  const Val &lengths = in(i);
+  if (lengths.isKnown()) {
+    for (const int64_t n : e.literal(lengths).integers())
+      if (n < 0 || n > longest)
+        fail("its length " + std::to_string(n) + " is not one from 0 to " +
+             std::to_string(longest));
+    return;
+  }
+  Value origin = lengths.value;
+  while (origin &&
+         isa_and_nonnull<nn::ReshapeOp, nn::CastOp>(origin.getDefiningOp()))
+    origin = origin.getDefiningOp()->getOperand(0);
+  const auto argument = dyn_cast_or_null<BlockArgument>(origin);
+  if (!argument || nn::holdsFloats(nn::tensorType(argument).getElementType()))
+    return;
+  auto function = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());
+  if (!function)
+    return;
+  // Of several that read the same input, the strictest counts.
+  const unsigned number = argument.getArgNumber();
+  int64_t upper = longest + 1;
+  if (auto other = function.getArgAttrOfType<IntegerAttr>(number, "nn.upper"))
+    upper = std::min(upper, other.getInt());
+  function.setArgAttr(number, "nn.upper",
+                      Builder(function).getI64IntegerAttr(upper));
+}
+
 std::vector<int64_t> NodeContext::ints(size_t i, const char *what) const {
   const nn::Literal literal = known(i, what);
   if (literal.isFloat())

@@ -45,6 +45,9 @@ public:
   double scalar(size_t i, const char *what) const;
   /// The elements of such an input.
   nn::Literal known(size_t i, const char *what) const;
+  /// Input `i` has lengths from 0 to `longest`: fails for others that are known
+  /// here; those in an array of data are for the runtime to check.
+  void limitLengths(size_t i, int64_t longest) const;
 
   //===--- Attributes
   //-------------------------------------------------------===//

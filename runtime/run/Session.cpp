@@ -198,9 +198,11 @@ void Session::loadCheckpoint() {
     throw Failure(Exit::Usage, "--resume " + options.resume +
                                    ": the checkpoint is of step " +
                                    std::to_string(checkpoint.steps) +
-                                   ", behind --steps " +
+                                   ", past --steps " +
                                    std::to_string(options.steps) +
-                                   "; steps count from the very first");
+                                   "; steps count from the very first: give "
+                                   "more than " +
+                                   std::to_string(checkpoint.steps));
   if (!checkpoint.precision.empty() &&
       checkpoint.precision != plan.training.precision)
     note("the checkpoint was trained with --precision " + checkpoint.precision +

@@ -268,10 +268,12 @@ void checkIdentity(const std::string &path, const Json &record,
                    const RunIdentity &identity) {
   const Json shuffle =
       identity.shuffle ? Json(*identity.shuffle) : Json(nullptr);
-  if (record.at("shuffle") != shuffle)
-    throw Failure(Exit::Usage, path + ": was trained with --shuffle " +
-                                   record.at("shuffle").dump() +
-                                   ", go on with the same");
+  if (const Json &trained = record.at("shuffle"); trained != shuffle)
+    throw Failure(Exit::Usage,
+                  path + (trained.is_null()
+                              ? ": was trained without --shuffle, leave it out"
+                              : ": was trained with --shuffle " +
+                                    trained.dump() + ", go on with the same"));
   if (record.at("seed").get<uint64_t>() != identity.seed)
     throw Failure(Exit::Usage, path + ": was trained with --seed " +
                                    record.at("seed").dump() +

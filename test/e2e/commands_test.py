@@ -338,7 +338,13 @@ class ShowTest(PipelineTest):
         process = call("pipec", "inspect", plan)
         self.check_exit(process, 0)
         self.assertIn("stem.weight", process.stdout)
-        shown = json.loads(call("pipec", "inspect", plan, "--format", "json").stdout)
+        text = call("pipec", "inspect", plan, "--format", "json").stdout
+        shown = json.loads(text)
+        # As docs/plan-format.md has it: what a compile shows is this, not plan.json.
+        self.assertNotIn("edges", shown)
+        flags = [golden.model, *golden.arguments(), "--cpus", "1x2", "--stages", "2", "--format", "json"]
+        self.assertEqual(call("pipec", *flags, "--dry-run").stdout, text)
+        self.assertEqual(call("pipec", *flags, "-o", self.folder / "again.plan").stdout, text)
         self.assertEqual([rank["peak_bytes"] for rank in shown["ranks"]],
                          [rank["peak_bytes"] for rank in read_plan(plan)["ranks"]])
         self.check_exit(call("pipec", "inspect", self.folder), NO_INPUT)

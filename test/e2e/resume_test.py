@@ -89,7 +89,11 @@ class ResumeTest(PipelineTest):
         self.assertFalse((self.folder / "profile.json").exists())  # it would be one of zeros
         early = call("pipec-run", plan, *flags, "--resume", checkpoint, "--steps", 3)
         self.check_exit(early, USAGE)
-        self.assertIn("the checkpoint is of step 4, behind --steps 3", early.stderr)
+        self.assertIn("the checkpoint is of step 4, past --steps 3; steps count from the very first: give more than 4\n",
+                      early.stderr)
+        shuffled = call("pipec-run", plan, *flags, "--resume", checkpoint, "--steps", 6, "--shuffle", 3)
+        self.check_exit(shuffled, USAGE)
+        self.assertIn("commit.json: was trained without --shuffle, leave it out\n", shuffled.stderr)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@
 // RUN: not pipec-opt %s --pipe-attach-optimizer=settings=lr=-1 2>&1 | FileCheck %s --check-prefix=RANGE
 // RUN: not pipec-opt %s --pipe-attach-optimizer="kind=adam settings=beta1=1.5" 2>&1 | FileCheck %s --check-prefix=BETA
 // RUN: not pipec-opt %s --pipe-attach-optimizer=settings=nesterov=5 2>&1 | FileCheck %s --check-prefix=FLAG
+// RUN: not pipec-opt %s --pipe-attach-optimizer=settings=nesterov=yes 2>&1 | FileCheck %s --check-prefix=YES
 // RUN: not pipec-opt %s --pipe-attach-optimizer=settings=nesterov=true 2>&1 | FileCheck %s --check-prefix=NESTEROV
 // RUN: not pipec-opt %s --pipe-attach-optimizer=settings=momentum=1.5 2>&1 | FileCheck %s --check-prefix=MOMENTUM
 // RUN: not pipec-opt %s --pipe-attach-optimizer=settings=lr=true 2>&1 | FileCheck %s --check-prefix=WORD
@@ -17,6 +18,7 @@
 // RANGE: error: setting lr of optimizer 'sgd' must be at least 0, not -1
 // BETA: error: setting beta1 of optimizer 'adam' must be at least 0 and below 1, not 1.5
 // FLAG: error: setting nesterov of optimizer 'sgd' must be true or false, not 5
+// YES: error: setting nesterov of optimizer 'sgd' must be true or false, not yes
 // NESTEROV: error: nesterov of optimizer 'sgd' needs a momentum above 0
 // MOMENTUM: error: setting momentum of optimizer 'sgd' must be at least 0 and below 1, not 1.5
 // WORD: error: setting lr of optimizer 'sgd' is not a finite number: 'true'

@@ -170,8 +170,10 @@ void AttentionNode::run() {
   }
   if (const Val allowed = positionMask())
     combine(allowed);
-  if (c.has(6))
+  if (c.has(6)) {
+    c.limitLengths(6, k.dim(2));
     combine(lessThanLength(c.in(6)));
+  }
   const int64_t times = q.dim(1) / k.dim(1);
   const Val keys = repeatHeads(k, times), values = repeatHeads(v, times);
   const double scale = c.attribute("scale")

@@ -211,6 +211,7 @@ void importReverseSequence(NodeContext &c) {
                 batch = c.axis(c.intAttr("batch_axis", 1), x.getRank());
   if (time == batch || c.in(1).getShape() != ArrayRef<int64_t>({x.dim(batch)}))
     c.fail("its lengths do not fit its input");
+  c.limitLengths(1, x.dim(time));
   SmallVector<int64_t> row(x.getRank(), 1);
   row[batch] = x.dim(batch);
   const RankedTensorType type = RankedTensorType::get(x.getShape(), i64(c));

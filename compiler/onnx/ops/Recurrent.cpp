@@ -202,6 +202,7 @@ void Recurrence::run(size_t states, ArrayRef<size_t> initialInputs,
       RankedTensorType::get({batch, hidden}, x.getElementType());
   Val lengths; // [batch, 1], unless every sequence is whole
   if (c.has(4)) {
+    c.limitLengths(4, steps);
     lengths = e.reshape(e.cast(c.in(4), i64), {batch, 1});
     if (lengths.isKnown() &&
         llvm::all_of(e.literal(lengths).integers(),

@@ -316,6 +316,21 @@ TEST(DataSource, SaysWhatNumbersBelowZeroMean) {
   EXPECT_EQ(open().countsFromEnd(), "");
 }
 
+TEST(DataSource, SaysWhichLengthIsWrong) {
+  OneInput input(2, 1);
+  writeArray(input.file, dictionary("<i4", "(4,)"),
+             raw(std::vector<int32_t>{5, 0, -1, 2}));
+  plan::Input &lengths = input.plan.inputs[0];
+  lengths.name = "lengths", lengths.dtype = "int32";
+  lengths.shape = {2}, lengths.bytes = 8, lengths.upper = 6;
+  EXPECT_EQ(failure([&] {
+              DataSource(input.plan, {{"lengths", input.file}}, std::nullopt)
+                  .checkValues(0);
+            }).second,
+            input.file +
+                ": value -1 at [2] is outside [0, 6) of input 'lengths'");
+}
+
 TEST(AtomicFile, TwoWritersDoNotMeet) {
   const std::string folder = freshFolder("writers"), path = folder + "/a.json";
   {

@@ -521,6 +521,13 @@ TEST(Tool, AnotherPrecisionIsNoted) {
   EXPECT_THAT(Process(resumed, folder).wait().errors,
               HasSubstr("note: the checkpoint was trained with --precision "
                         "fp32, the plan goes on with bf16"));
+  command.back() = resumed.back() = folder + "/rounded";
+  ASSERT_EQ(Process(command, folder).wait().code, 0);
+  plan.training.precision = "fp32";
+  std::ofstream(folder + "/plan.json") << plan::toJson(plan);
+  EXPECT_THAT(Process(resumed, folder).wait().errors,
+              HasSubstr("note: the checkpoint was trained with --precision "
+                        "bf16, the plan goes on with fp32"));
 }
 
 TEST(Tool, RanksShareTheCores) {
