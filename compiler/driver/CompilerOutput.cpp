@@ -195,11 +195,18 @@ std::vector<plan::WhatIfRow> Compiler::whatIf() {
   plan::PlanRequest asked = decision.request;
   if (asked.trueLimit > 0)
     asked.memoryLimit = asked.trueLimit; // not what the search was given
+  if (!memory || !memory->model || purpose != Purpose::Train)
+    return plan::whatIf(asked, decision.result, options.whatIf);
+  const plan::CostGraph &graph = memory->model->graph;
+  const ModelFacts &all = memory->model->facts;
+  asked.topology = all.topology; // of which the plan may use a part
   std::vector<plan::Alternative> strategies;
-  if (memory && memory->model && plan::comparesStrategies(options.whatIf))
-    strategies =
-        alternatives(options, memory->model->graph, memory->model->facts);
-  return plan::whatIf(asked, decision.result, options.whatIf, strategies);
+  if (plan::comparesStrategies(options.whatIf))
+    strategies = alternatives(options, graph, all);
+  return plan::whatIf(asked, decision.result, options.whatIf, strategies,
+                      [&](const plan::PlanRequest &changed) {
+                        return planAgain(options, graph, all, changed);
+                      });
 }
 
 /// A plan of groups of devices, which is not lowered.

@@ -120,6 +120,7 @@ static plan::StrategyFacts factsOf(const strategy::StrategyRow &row,
                                    const plan::PlanRequest &request,
                                    int slices = 1) {
   plan::StrategyFacts facts = plan::strategyFacts(schedule, 0, slices);
+  facts.name = row.name; // the schedule's may be nobody's word for it
   facts.barrier = row.update != strategy::Update::Validated ||
                   request.topology.device.kind != "cpu";
   return facts;
@@ -318,6 +319,12 @@ static Decision decideNamed(const CompileOptions &o,
                   "strategy " + o.strategy +
                       " updates after every microbatch: a step is one "
                       "microbatch, so leave --microbatches at 1");
+  if (!row.synchronous() && o.clipNorm > 0)
+    throw Failure(Exit::Usage,
+                  "strategy " + o.strategy +
+                      " updates each stage by itself and never has the norm "
+                      "of all gradients: leave --clip-norm out, or take "
+                      "another strategy");
   Decision d = askFor(row, o, graph, facts, recompute);
   findRepeats(o, facts, d.recompute, d.request.graph);
   d.request.explainNoFit = explainNoFit;
@@ -534,6 +541,27 @@ Decision decide(const CompileOptions &o, const plan::CostGraph &graph,
   if (orderFileOf(o.strategy))
     noteIdleDevices(facts, d);
   return d;
+}
+
+plan::PlanResult planAgain(const CompileOptions &o,
+                           const plan::CostGraph &graph,
+                           const ModelFacts &facts,
+                           const plan::PlanRequest &changed) {
+  CompileOptions asked = o;
+  asked.microbatches = changed.microbatches;
+  asked.memoryLimit = changed.memoryLimit;
+  asked.memoryMargin = 0; // not what a search was given
+  asked.quick = asked.withoutWorkspace = asked.ofAuto = false;
+  ModelFacts others = facts;
+  others.topology = changed.topology;
+  if (changed.topology.devices() != facts.topology.devices()) {
+    const bool isFree =
+        o.stages == "auto" && o.replicas.empty() && o.stageFile.empty();
+    asked.stageFile = asked.replicas = "";
+    asked.stages = isFree || !changed.stages ? std::string("auto")
+                                             : std::to_string(*changed.stages);
+  }
+  return decide(asked, graph, others).result;
 }
 
 /// The step that the profile's stages were measured in, if the planner can

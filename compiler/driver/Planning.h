@@ -58,6 +58,14 @@ int64_t deviceLimit(const CompileOptions &options,
 Decision decide(const CompileOptions &options, const plan::CostGraph &graph,
                 const ModelFacts &facts);
 
+/// What these options would be planned as with the microbatches, the limit and
+/// the devices of `changed`; stages by hand are dropped where the devices
+/// change. Throws as decide().
+plan::PlanResult planAgain(const CompileOptions &options,
+                           const plan::CostGraph &graph,
+                           const ModelFacts &facts,
+                           const plan::PlanRequest &changed);
+
 /// Replaces the graph's times by those of --profile, if given, and the
 /// topology's turns and messages by what fits the profile's step where that had
 /// as many devices; a note where the times are from ranks of other threads.

@@ -83,6 +83,7 @@ OrderedPlan orderForCosts(const std::string &schedule, const PlanRequest &asked,
     OrderedPlan other{plan.request, {}};
     other.request.strategy = factsOfOrder(schedule::generate(schedule, wanted));
     other.request.strategy.barrier = asked.strategy.barrier;
+    other.request.strategy.name = asked.strategy.name;
     other.result = makePlan(other.request);
     if (plan.result.stages.empty() ||
         other.result.stepSeconds < plan.result.stepSeconds)

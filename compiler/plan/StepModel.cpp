@@ -478,6 +478,17 @@ double StepModel::stepSeconds(const Split &split) const {
 
 namespace {
 
+/// Devices that have the stage's weights: its replicas, or the copies of a
+/// pipeline that goes both ways.
+int holders(const PlanRequest &request, const std::vector<StagePlan> &stages,
+            const StagePlan &stage) {
+  const auto number = static_cast<size_t>(&stage - stages.data());
+  if (request.strategy.order)
+    return static_cast<int>(
+        request.strategy.order->placement.at(number).size());
+  return stage.replicas * std::max(1, request.strategy.copies);
+}
+
 /// Bytes all links together carry in a step.
 int64_t communicationBytes(const PlanRequest &request,
                            const std::vector<StagePlan> &stages) {
@@ -490,8 +501,8 @@ int64_t communicationBytes(const PlanRequest &request,
     double rings = request.strategy.synchronous
                        ? 1.0
                        : static_cast<double>(request.microbatches) / s.replicas;
-    bytes +=
-        rings * 2.0 * (s.replicas - 1) * static_cast<double>(s.parameterBytes);
+    bytes += rings * 2.0 * (holders(request, stages, s) - 1) *
+             static_cast<double>(s.parameterBytes);
   }
   // Copies of a weight in several stages sum their gradients.
   for (const CostWeight &weight : request.graph.weights) {

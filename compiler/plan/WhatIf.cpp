@@ -74,17 +74,23 @@ WhatIfRow planned(const std::string &axis, const std::string &value,
   return row;
 }
 
+/// What has been planned, and how it is.
+struct Table {
+  const PlanAgain &plan;
+  std::vector<WhatIfRow> rows = {};
+};
+
 /// `atLeast`: a plan that these conditions allow as well.
-const WhatIfRow &add(std::vector<WhatIfRow> &rows, const std::string &axis,
+const WhatIfRow &add(Table &table, const std::string &axis,
                      const std::string &value, PlanRequest request,
                      const WhatIfRow *atLeast = nullptr) {
   request.baselines = false;
-  WhatIfRow row = planned(axis, value, [&] { return makePlan(request); });
+  WhatIfRow row = planned(axis, value, [&] { return table.plan(request); });
   if (atLeast && atLeast->fits &&
       (!row.fits || atLeast->samplesPerSecond > row.samplesPerSecond))
     row = *atLeast, row.axis = axis, row.value = value;
-  rows.push_back(std::move(row));
-  return rows.back();
+  table.rows.push_back(std::move(row));
+  return table.rows.back();
 }
 
 /// The same kind of cluster with `factor` as many devices: the outermost level
@@ -113,8 +119,7 @@ bool keepsToFirst(const PlanResult &own, int devices) {
 }
 
 /// More devices may always be left idle.
-void devices(const PlanRequest &request, const PlanResult &own,
-             std::vector<WhatIfRow> &rows) {
+void devices(const PlanRequest &request, const PlanResult &own, Table &table) {
   int before = request.topology.devices();
   // One stage for each device stays one for each.
   bool straight =
@@ -130,15 +135,15 @@ void devices(const PlanRequest &request, const PlanResult &own,
       asked.stages = asked.topology.devices() * request.strategy.chunks;
     const std::string count = std::to_string(asked.topology.devices());
     if (factor < 1)
-      add(rows, "devices", count, asked,
+      add(table, "devices", count, asked,
           keepsToFirst(own, asked.topology.devices()) ? &fewer : nullptr);
     else
-      fewer = add(rows, "devices", count, asked, &fewer);
+      fewer = add(table, "devices", count, asked, &fewer);
   }
 }
 
 void bandwidth(const PlanRequest &request, const PlanResult &own,
-               std::vector<WhatIfRow> &rows) {
+               Table &table) {
   // A plan is no slower over faster links, nor is the one that was asked for.
   WhatIfRow slower;
   for (double factor : {0.1, 0.5, 2.0, 10.0}) {
@@ -147,12 +152,12 @@ void bandwidth(const PlanRequest &request, const PlanResult &own,
       level.bandwidth *= factor;
     if (factor > 1 && own.samplesPerSecond >= slower.samplesPerSecond)
       slower = asAsked(own);
-    slower = add(rows, "bandwidth", times(factor), asked, &slower);
+    slower = add(table, "bandwidth", times(factor), asked, &slower);
   }
 }
 
 void microbatches(const PlanRequest &request, const PlanResult &own,
-                  std::vector<WhatIfRow> &rows) {
+                  Table &table) {
   if (!request.strategy.synchronous)
     return; // a step is one microbatch
   for (double factor : {0.5, 2.0, 4.0}) {
@@ -161,12 +166,11 @@ void microbatches(const PlanRequest &request, const PlanResult &own,
       continue;
     PlanRequest asked = request;
     asked.microbatches = static_cast<int>(count);
-    add(rows, "microbatches", std::to_string(asked.microbatches), asked);
+    add(table, "microbatches", std::to_string(asked.microbatches), asked);
   }
 }
 
-void memory(const PlanRequest &request, const PlanResult &own,
-            std::vector<WhatIfRow> &rows) {
+void memory(const PlanRequest &request, const PlanResult &own, Table &table) {
   if (memoryLimitOf(request) == INT64_MAX)
     return;
   const WhatIfRow same = asAsked(own);
@@ -174,15 +178,14 @@ void memory(const PlanRequest &request, const PlanResult &own,
     PlanRequest asked = request;
     asked.memoryLimit = static_cast<int64_t>(
         factor * static_cast<double>(memoryLimitOf(request)));
-    add(rows, "memory", formatBytes(asked.memoryLimit), asked,
+    add(table, "memory", formatBytes(asked.memoryLimit), asked,
         factor > 1 ? &same : nullptr);
   }
 }
 
 struct Axis {
   const char *name;
-  void (*vary)(const PlanRequest &, const PlanResult &,
-               std::vector<WhatIfRow> &);
+  void (*vary)(const PlanRequest &, const PlanResult &, Table &);
 };
 
 constexpr Axis kAxes[] = {{"devices", devices},
@@ -239,14 +242,15 @@ bool comparesStrategies(const std::string &axes) {
 
 std::vector<WhatIfRow> whatIf(const PlanRequest &request, const PlanResult &own,
                               const std::string &axes,
-                              const std::vector<Alternative> &strategies) {
-  std::vector<WhatIfRow> rows;
+                              const std::vector<Alternative> &strategies,
+                              const PlanAgain &plan) {
+  Table table{plan};
   for (const std::string &name : whatIfAxes(axes))
     if (const Axis *axis = axisNamed(name); axis->vary)
-      axis->vary(request, own, rows);
+      axis->vary(request, own, table);
     else
-      compare(strategies, rows);
-  return rows;
+      compare(strategies, table.rows);
+  return std::move(table.rows);
 }
 
 std::string whatIfTable(const PlanResult &own,

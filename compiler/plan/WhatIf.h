@@ -26,6 +26,10 @@ struct Alternative {
   std::function<PlanResult()> plan; ///< throws as makePlan does
 };
 
+/// Plans a request whose conditions are others: where more than the request
+/// decides, as about an order that was found for one.
+using PlanAgain = std::function<PlanResult(const PlanRequest &)>;
+
 /// Plans the request with half, twice and four times the devices or
 /// microbatches, a tenth to ten times the bandwidth, half and twice the memory,
 /// and with the other `strategies`, the fastest first: one table. `axes` is a
@@ -35,7 +39,8 @@ struct Alternative {
 /// they may be left unused.
 std::vector<WhatIfRow> whatIf(const PlanRequest &request, const PlanResult &own,
                               const std::string &axes,
-                              const std::vector<Alternative> &strategies = {});
+                              const std::vector<Alternative> &strategies = {},
+                              const PlanAgain &plan = makePlan);
 
 /// Whether `axes` names the strategies.
 bool comparesStrategies(const std::string &axes);
