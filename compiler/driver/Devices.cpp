@@ -94,7 +94,8 @@ std::vector<int> groupSizes(const std::string &text,
   if (size > server || server % size != 0)
     throw Failure(Exit::Usage, "--tensor-parallel " + text + ": a server's " +
                                    report::plural(server, "device") +
-                                   " form no groups of " + text +
+                                   (server == 1 ? " forms" : " form") +
+                                   " no groups of " + text +
                                    "; give a divisor of their number, or auto");
   return {size};
 }

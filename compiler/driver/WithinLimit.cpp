@@ -353,6 +353,31 @@ Found orSmallest(const Found &best, const CompileOptions &options,
   return best;
 }
 
+/// `best`, or a faster plan that `auto` makes of a little less than there is:
+/// orders that are searched for under one limit may be slower than those of a
+/// smaller one. The sizes are parts of powers of two, the same for all limits
+/// between two of them, so that more memory hardly ever costs time.
+Found orOfLess(Found best, const CompileOptions &options, const Trial &trial) {
+  constexpr int kSizes = 3;
+  int64_t step = 1; // an eighth to a sixteenth of the limit
+  while (16 * step <= options.memoryLimit)
+    step *= 2;
+  CompileOptions asked = options;
+  asked.quick = true;
+  const int64_t most = options.memoryLimit / step;
+  for (int64_t size = most; size > most - kSizes && size > 0; --size)
+    try {
+      asked.memoryMargin = options.memoryLimit - size * step;
+      const Prospect made = trial(asked);
+      if (made.seconds < best.second.seconds)
+        best = {asked, made};
+    } catch (const OverLimit &) {
+    } catch (const plan::NoFit &) {
+      break;
+    }
+  return best;
+}
+
 /// Where the limit costs time: what the planner takes for too much may be
 /// faster than `made`, and fit.
 CompileOptions fasterThan(const Found &made, const CompileOptions &options,
@@ -363,7 +388,8 @@ CompileOptions fasterThan(const Found &made, const CompileOptions &options,
   CompileOptions quickly = made.first;
   quickly.quick = true;
   std::optional<plan::NoFit> least;
-  const Found own = climbed({quickly, made.second}, trial);
+  const Found own =
+      orOfLess(climbed({quickly, made.second}, trial), options, trial);
   const bool isBetter = own.second.seconds < made.second.seconds;
   quickly.memoryMargin = options.memoryMargin;
   const auto fit =
