@@ -49,3 +49,16 @@ TEST(Planning, RefusalsSayWhatToGiveInstead) {
                  "--stages, or more devices");
   }
 }
+
+/// Users know strategies, not the schedules behind them: "searched" is one
+/// whose schedule is called auto, and an order that is found for it as well.
+TEST(Planning, StrategiesHaveTheirOwnNames) {
+  Random random(1);
+  const plan::CostGraph graph = randomGraph(random, 6);
+  for (const char *name : {"searched", "zb", "gpipe-recompute", "1f1b"}) {
+    CompileOptions options = automatic(4);
+    options.strategy = name;
+    const Decision made = decide(options, graph, {oneServer(2, 1e9, 0), 1, 1});
+    EXPECT_EQ(made.request.strategy.name, name);
+  }
+}
