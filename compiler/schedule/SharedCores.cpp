@@ -36,7 +36,13 @@ public:
       : schedule(schedule), costs(costs), sharing(sharing), tail(tail),
         steps(steps), devices(schedule.devices()), state(devices),
         arrival(2ull * schedule.stages * schedule.microbatches, kNever),
-        finished(steps.count, 0) {}
+        waits(devices, 0), finished(steps.count, 0) {
+    std::map<int, std::size_t> numbers;
+    for (int d = 0; d < devices; ++d)
+      server.push_back(
+          numbers.emplace(sharing.server[d], numbers.size()).first->second);
+    load.resize(numbers.size()), rates.resize(numbers.size());
+  }
 
   SharedTimeline run() {
     line.start.resize(devices), line.end.resize(devices);
@@ -124,7 +130,10 @@ private:
     passVerdicts();
     for (int d = 0; d < devices; ++d) {
       Device &device = state[d];
-      if (device.computing || device.done || waitsUntil(d) > now)
+      if (device.computing || device.done)
+        continue;
+      waits[d] = waitsUntil(d);
+      if (waits[d] > now)
         continue;
       device.computing = true;
       if (atTail(d)) {
@@ -139,22 +148,20 @@ private:
       if (device.step == 0)
         line.start[d].push_back(now);
     }
-    load.clear();
+    std::fill(load.begin(), load.end(), 0.0);
     for (int d = 0; d < devices; ++d)
-      load[sharing.server[d]] += state[d].computing ? copies(d) : 0;
-  }
-
-  double rate(int d) const {
-    return std::min(1.0, sharing.cores / load.at(sharing.server[d]));
+      load[server[d]] += state[d].computing ? copies(d) : 0;
+    for (std::size_t s = 0; s < load.size(); ++s)
+      rates[s] = std::min(1.0, sharing.cores / load[s]);
   }
 
   double nextEvent() const {
     double next = kNever;
     for (int d = 0; d < devices; ++d) {
       if (state[d].computing)
-        next = std::min(next, now + state[d].left / rate(d));
-      else if (!state[d].done && waitsUntil(d) > now)
-        next = std::min(next, waitsUntil(d));
+        next = std::min(next, now + state[d].left / rates[server[d]]);
+      else if (!state[d].done && waits[d] > now)
+        next = std::min(next, waits[d]);
       if (!state[d].computing && gated(d))
         next = std::min(next, verdictOf(d + 1, state[d].step));
     }
@@ -164,7 +171,7 @@ private:
   void proceed(double seconds) {
     for (int d = 0; d < devices; ++d)
       if (state[d].computing) {
-        state[d].left -= seconds * rate(d);
+        state[d].left -= seconds * rates[server[d]];
         if (state[d].step == 0)
           line.busy[d] += seconds;
       }
@@ -176,7 +183,7 @@ private:
     for (int d = 0; d < devices; ++d) {
       Device &device = state[d];
       // Rounding: what is left of it would take no time.
-      if (device.computing && now + device.left / rate(d) <= now) {
+      if (device.computing && now + device.left / rates[server[d]] <= now) {
         device.computing = false;
         if (atTail(d)) {
           finished[device.step] = std::max(finished[device.step], now);
@@ -249,8 +256,12 @@ private:
   const SharedSteps &steps;
   const int devices;
   std::vector<Device> state;
-  std::vector<double> arrival; ///< by key
-  std::map<int, double> load;  ///< server -> cores that its devices ask for
+  std::vector<double> arrival;     ///< by key
+  std::vector<std::size_t> server; ///< by device, from 0
+  // By server, as begin() leaves them: the cores that its devices ask for, and
+  // what share of a core each that computes has.
+  std::vector<double> load, rates;
+  std::vector<double> waits; ///< by device: what the next action waits for
   double now = 0;
   Timeline line;
   std::vector<double> finished; ///< by step
