@@ -165,6 +165,16 @@ private:
 /// More than this many tensors in one loop no longer run faster together.
 constexpr size_t kMostStreams = 40;
 constexpr size_t kMostOps = 240;
+/// Each function becomes some forty instructions. The time to compile a kernel
+/// grows faster than their number; that of a step does not mind one more
+/// tensor in so many.
+constexpr int64_t kMostFunctions = 60;
+
+int64_t functions(const Group &group) {
+  return llvm::count_if(group.ops,
+                        llvm::IsaPred<nn::ExpOp, nn::LogOp, nn::Log1pOp,
+                                      nn::TanhOp, nn::ErfOp, nn::SigmoidOp>);
+}
 
 class Fuser {
 public:
@@ -259,6 +269,7 @@ private:
       return false;
     std::optional<Group> both = unite(groups[a], groups[b]);
     if (!both || both->ops.size() > kMostOps ||
+        functions(*both) > kMostFunctions ||
         both->maps.size() - both->ops.size() > kMostStreams || !nestOf(*both))
       return false;
     order.unite(nodeA, nodeB);
