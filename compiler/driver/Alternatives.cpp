@@ -15,7 +15,8 @@ std::vector<plan::Alternative> alternatives(const CompileOptions &options,
     asked.memoryMargin = 0; // not what a search was given
     asked.quick = asked.withoutWorkspace = asked.ofAuto = false;
     asked.slices = 0;
-    if (!row.synchronous() || row.name == options.strategy)
+    if (!row.synchronous() || row.name == options.strategy ||
+        (row.recompute && options.recompute == "none"))
       continue;
     if (slicesAsked(asked) > 1) { // pieces of sequences are for who wants them
       if (!options.slices)

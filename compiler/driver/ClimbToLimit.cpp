@@ -1,7 +1,7 @@
 //===- ClimbToLimit.cpp - the most a planner can be given -----------------===//
 #include "compiler/driver/ClimbToLimit.h"
 
-#include "compiler/plan/Infeasible.h"
+#include "support/Failure.h"
 
 #include <algorithm>
 
@@ -12,9 +12,6 @@ namespace {
 constexpr int kMostTries = 5;
 /// What is shorter than this part of the limit is no way.
 constexpr int64_t kShortest = 128;
-/// So much more than there is a planner may be given: it takes plans for too
-/// much by more than that only where another plan is as good.
-constexpr int64_t kShareTooMuch = 16;
 
 } // namespace
 
@@ -37,7 +34,9 @@ Found climbed(const Found &found, const Trial &trial) {
       over = asked.memoryMargin;
       if (isOver.planned > 0)
         over = std::max(over, limit - isOver.planned + 1);
-    } catch (const plan::NoFit &) {
+    } catch (const Failure &failure) { // the plan that there is stays one
+      if (failure.code != Exit::NoFit)
+        throw;
       fits = asked.memoryMargin;
     }
   }

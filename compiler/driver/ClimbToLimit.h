@@ -7,6 +7,10 @@
 
 namespace pipec {
 
+/// So much more than there is, as a part of it, a planner may be given: what it
+/// takes a plan for may be a little too much.
+inline constexpr int64_t kShareTooMuch = 16;
+
 /// The options of a plan that fits, and that plan.
 using Found = std::pair<CompileOptions, Prospect>;
 

@@ -61,6 +61,7 @@ int compileCommand(int argc, char **argv) {
   prepare(context);
   const Purpose purpose = options.forwardOnly ? Purpose::Infer : Purpose::Train;
   CompileMemory memory;
+  memory.asked = options;
   auto compile = [&](const CompileOptions &o) {
     return Compiler(o, purpose, context, &memory).run();
   };

@@ -45,6 +45,7 @@ struct KnownModel {
 
 /// What one compilation leaves to the next of the same model.
 struct CompileMemory {
+  CompileOptions asked; ///< as they were typed, whatever is tried for them
   std::optional<LastDecision> last;
   std::optional<KnownModel> model;
   std::string batch;              ///< the dimension's name

@@ -368,6 +368,7 @@ bool parseCompileOptions(int argc, char **argv, CompileOptions &o) {
   if (!text.memoryLimit.empty())
     o.memoryLimit = parseBytes(text.memoryLimit, "--memory-limit: ");
   o.limitHasUnit =
+      text.memoryLimit.empty() ||
       text.memoryLimit.find_first_not_of("0123456789.") != std::string::npos;
   o.tie = text.tie == "auto";
   check(o);

@@ -46,7 +46,7 @@ struct CompileOptions {
   std::string profile; ///< file of measured times
   std::string whatIf;  ///< axes of the table, empty: none
   int64_t memoryLimit = 0;
-  bool limitHasUnit = true; ///< as it was typed
+  bool limitHasUnit = true; ///< as it was typed, if it was
   /// Of the limit, what the planner leaves free: more than it counts (no flag:
   /// compileCommand raises it).
   int64_t memoryMargin = 0;

@@ -76,7 +76,8 @@ private:
   int printDryRun();
   int printSharded();
   std::vector<plan::WhatIfRow> whatIf();
-  void showPlan(const plan::Plan &plan);
+  void showPlan(const plan::Plan &plan,
+                const std::vector<plan::WhatIfRow> &rows);
 
   const CompileOptions &options;
   const Purpose purpose;

@@ -182,8 +182,9 @@ int Compiler::generate(PlanFolder &folder) {
       return evaluation.report();
   }
   writeExtras(plan, decision.schedule, folder.temporary());
+  const std::vector<plan::WhatIfRow> rows = whatIf(); // may still fail
   folder.commit();
-  showPlan(plan);
+  showPlan(plan, rows);
   if (!options.quiet && options.format == "text")
     printNext(plan, outputFolder(options));
   return 0;
@@ -197,15 +198,16 @@ std::vector<plan::WhatIfRow> Compiler::whatIf() {
     asked.memoryLimit = asked.trueLimit; // not what the search was given
   if (!memory || !memory->model || purpose != Purpose::Train)
     return plan::whatIf(asked, decision.result, options.whatIf);
+  const CompileOptions &typed = memory->asked; // not what was tried for them
   const plan::CostGraph &graph = memory->model->graph;
   const ModelFacts &all = memory->model->facts;
   asked.topology = all.topology; // of which the plan may use a part
   std::vector<plan::Alternative> strategies;
-  if (plan::comparesStrategies(options.whatIf))
-    strategies = alternatives(options, graph, all);
-  return plan::whatIf(asked, decision.result, options.whatIf, strategies,
+  if (plan::comparesStrategies(typed.whatIf))
+    strategies = alternatives(typed, graph, all);
+  return plan::whatIf(asked, decision.result, typed.whatIf, strategies,
                       [&](const plan::PlanRequest &changed) {
-                        return planAgain(options, graph, all, changed);
+                        return planAgain(typed, graph, all, changed);
                       });
 }
 
@@ -226,10 +228,10 @@ int Compiler::printSharded() {
 }
 
 /// The summary, and what was asked for beside it.
-void Compiler::showPlan(const plan::Plan &plan) {
+void Compiler::showPlan(const plan::Plan &plan,
+                        const std::vector<plan::WhatIfRow> &rows) {
   if (!options.dot.empty())
     writeFile(options.dot, planDot(decision.request.graph, decision.result));
-  const std::vector<plan::WhatIfRow> rows = whatIf();
   sayNotes();
   if (memory && options.format == "json")
     for (const std::string &note : memory->notes)
@@ -246,7 +248,7 @@ int Compiler::printDryRun() {
   std::vector<int64_t> workspace;
   if (!lowerToTasks() || !findWorkspace(workspace))
     return report();
-  showPlan(planFor(workspace));
+  showPlan(planFor(workspace), whatIf());
   return 0;
 }
 

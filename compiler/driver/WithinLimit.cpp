@@ -270,9 +270,6 @@ CompileOptions inEarnest(const Found &found, const Trial &trial) {
   return found.first;
 }
 
-/// So much more than there is `auto` is given at first.
-constexpr int64_t kShareTooMuch = 16;
-
 /// The plan of a planner that is given more than there is, where it keeps to
 /// that: what it takes a plan for may be a little too much.
 std::optional<int> generously(CompileOptions options, const Attempt &attempt) {
@@ -372,7 +369,9 @@ Found orOfLess(Found best, const CompileOptions &options, const Trial &trial) {
       if (made.seconds < best.second.seconds)
         best = {asked, made};
     } catch (const OverLimit &) {
-    } catch (const plan::NoFit &) {
+    } catch (const Failure &failure) {
+      if (failure.code != Exit::NoFit)
+        throw;
       break;
     }
   return best;

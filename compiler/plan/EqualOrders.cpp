@@ -43,10 +43,10 @@ schedule::Schedule equalOrder(const std::string &schedule,
     return it->second;
   schedule::Schedule order = schedule::generate(schedule, size);
   const size_t actions = actionsOf(order);
-  if (known.actions + actions > kMostActions)
-    known.orders.clear(), known.actions = 0;
   if (actions > kMostActions)
     return order;
+  if (known.actions + actions > kMostActions)
+    known.orders.clear(), known.actions = 0;
   known.actions += actions;
   return known.orders.emplace(std::move(key), std::move(order)).first->second;
 }

@@ -535,6 +535,8 @@ TEST(WithinLimit, FasterPlansAreLookedForOnTheWayBackUp) {
       throw refusal(4000);
     if (given >= 900)
       throw OverLimit{1400, kLimit, 0, 1, 1, 900};
+    if (given >= 850) // as where no order is found for the stages
+      throw Failure(Exit::NoFit, "no order fits");
     return given >= 600 ? Prospect{950, 2, 600} : Prospect{700, 5, 500};
   };
   for (const char *strategy : {"1f1b", "auto"}) {
@@ -552,4 +554,31 @@ TEST(WithinLimit, FasterPlansAreLookedForOnTheWayBackUp) {
               kMade);
     EXPECT_GE(given, 600) << strategy;
   }
+}
+
+/// An order that `auto` finds with a little less may be faster than what it
+/// finds with all there is.
+TEST(WithinLimit, AutoIsAskedForALittleLessToo) {
+  const auto trial = [](const CompileOptions &o) -> Prospect {
+    const int64_t given = o.memoryLimit - o.memoryMargin;
+    if (o.strategy != "auto")
+      throw refusal(4000);
+    if (given > 2 * kLimit)
+      throw OverLimit{5 * kLimit, kLimit, 0, 1, 0.5, 5 * kLimit};
+    if (given > kLimit)
+      throw OverLimit{1100, kLimit, 0, 1, 1, 1100};
+    return given > kLimit * 15 / 16   ? Prospect{800, 5}
+           : given > kLimit * 12 / 16 ? Prospect{700, 2}
+                                      : throw refusal(700);
+  };
+  int64_t given = 0;
+  EXPECT_EQ(withinLimit(
+                automatic(),
+                [&](const CompileOptions &o) {
+                  given = o.memoryLimit - o.memoryMargin;
+                  return kMade;
+                },
+                trial),
+            kMade);
+  EXPECT_LE(given, kLimit * 15 / 16);
 }
