@@ -1,6 +1,7 @@
 #include "compiler/plan/published/EveryComponents.h"
 
 #include "compiler/plan/published/PipeDreamRow.h"
+#include "support/Failure.h"
 
 #include <algorithm>
 #include <utility>
@@ -13,34 +14,55 @@ static constexpr size_t kMostKnown = 8'000'000; ///< entries of components
 void EveryComponents::solve(const AskedComponents &asked) {
   if (isRow())
     return row.solve(asked);
-  Table table = tabulate(top(), asked);
+  Table table = tabulate(top(), asked, false);
   last = {table.lowest, static_cast<size_t>(table.devices) + 1,
           std::move(table.first)};
 }
 
-EveryComponents::Table EveryComponents::emptyTable(size_t level, size_t lowest,
-                                                   size_t end) const {
-  Table table{level,
-              lowest,
-              search.levels[level].machines,
-              devicesBelow(search.levels, level + 1),
-              {},
-              {},
-              {},
-              {}};
+EveryComponents::Table EveryComponents::tableFor(size_t level,
+                                                 size_t lowest) const {
+  return {level,
+          lowest,
+          search.levels[level].machines,
+          devicesBelow(search.levels, level + 1),
+          {},
+          {},
+          {},
+          {}};
+}
+
+void EveryComponents::allocate(Table &table, size_t end, bool isUnwound) {
   table.rest.assign(table.at(end + 1, 0, 0), none);
-  table.restFrom.resize(table.rest.size());
   table.first.assign(table.at(end + 1, 0), none);
-  table.firstFrom.resize(table.first.size());
-  return table;
+  if (isUnwound) {
+    table.restFrom.resize(table.rest.size());
+    table.firstFrom.resize(table.first.size());
+  }
+}
+
+/// Charged for before it is there: a table of many machines and devices takes
+/// a megabyte and more for each state.
+bool EveryComponents::holds(const Table &table, const AskedComponents &asked,
+                            bool isUnwound) {
+  search.effort -= static_cast<double>(table.at(asked.end + 1, 0, 0)) / 8;
+  if (isCapped && held + table.bytes(asked.end, isUnwound) > search.mostHeld)
+    search.effort = -none;
+  return search.effort >= 0;
 }
 
 EveryComponents::Table EveryComponents::tabulate(size_t level,
-                                                 const AskedComponents &asked) {
+                                                 const AskedComponents &asked,
+                                                 bool isUnwound) {
   const ComponentBounds bounds(search, asked,
                                devicesBelow(search.levels, level + 1));
-  Table table = emptyTable(level, bounds.lowest(), asked.end);
-  search.effort -= static_cast<double>(table.rest.size()) / 8;
+  Table table = tableFor(level, bounds.lowest());
+  if (!holds(table, asked, isUnwound)) {
+    table.lowest = asked.end; // no starts
+    return table;
+  }
+  const size_t bytes = table.bytes(asked.end, isUnwound);
+  held += bytes;
+  allocate(table, asked.end, isUnwound);
   table.rest[table.at(asked.end, 0, 0)] = 0;
   for (size_t i = asked.end; i > bounds.lowest() && search.effort >= 0; --i) {
     if (i < asked.end)
@@ -52,8 +74,10 @@ EveryComponents::Table EveryComponents::tabulate(size_t level,
       if (const size_t at = table.at(k, d);
           table.first[at - 1] <= table.first[at]) {
         table.first[at] = table.first[at - 1];
-        table.firstFrom[at] = table.firstFrom[at - 1];
+        if (isUnwound)
+          table.firstFrom[at] = table.firstFrom[at - 1];
       }
+  held -= bytes;
   return table;
 }
 
@@ -67,7 +91,8 @@ void EveryComponents::close(Table &table, const AskedComponents &asked,
       for (size_t other : {table.at(k, m - 1, d), at - 1})
         if (table.rest[other] <= table.rest[at]) {
           table.rest[at] = table.rest[other];
-          table.restFrom[at] = table.restFrom[other];
+          if (!table.restFrom.empty())
+            table.restFrom[at] = table.restFrom[other];
         }
     }
   const double before = (search.states.seconds[k] - asked.reach) * (1 - near);
@@ -149,17 +174,20 @@ void EveryComponents::beginStages(const AskedComponents &asked,
         --search.effort;
         const double behind =
             std::max(table.rest[table.at(i, m, d)], bounds.floor());
-        auto offer = [&](double &known, From &from, double seconds) {
+        auto offer = [&](std::vector<double> &known, std::vector<From> &from,
+                         size_t at, double seconds) {
           seconds = std::max(seconds, behind);
-          if (seconds <= most && seconds < known) {
-            known = seconds;
-            from = {static_cast<uint32_t>(i), used, u, m};
+          if (seconds <= most && seconds < known[at]) {
+            known[at] = seconds;
+            if (!from.empty())
+              from[at] = {static_cast<uint32_t>(i), used, u, m};
           }
         };
-        if (const size_t at = table.at(k, devices); isStart)
-          offer(table.first[at], table.firstFrom[at], alone);
-        if (const size_t at = table.at(k, m + used, devices); k > 0)
-          offer(table.rest[at], table.restFrom[at], next);
+        if (isStart)
+          offer(table.first, table.firstFrom, table.at(k, devices), alone);
+        if (k > 0)
+          offer(table.rest, table.restFrom, table.at(k, m + used, devices),
+                next);
       }
     }
   }
@@ -175,7 +203,7 @@ EveryComponents::components(size_t level, const AskedComponents &asked,
     return best;
   best.width = static_cast<size_t>(devicesBelow(search.levels, level + 1)) + 1;
   if (level > 0) {
-    Table table = tabulate(level, asked);
+    Table table = tabulate(level, asked, false);
     best.lowest = table.lowest;
     best.seconds = std::move(table.first);
   } else {
@@ -187,7 +215,8 @@ EveryComponents::components(size_t level, const AskedComponents &asked,
         best.seconds[(k - best.lowest) * best.width + d] =
             row.best(k, static_cast<int>(d));
   }
-  if ((entries += best.seconds.size()) > kMostKnown)
+  held += best.seconds.size() * sizeof(double);
+  if ((entries += best.seconds.size()) > kMostKnown && isCapped)
     search.effort = -none;
   return best;
 }
@@ -198,14 +227,16 @@ EveryComponents::stages(const AskedComponents &asked, size_t start,
   return stages(top(), asked, start, devices);
 }
 
-/// The fastest, of starts anywhere.
+/// Of no other start.
 std::vector<PipeDreamGroup> EveryComponents::stages(size_t level,
                                                     AskedComponents asked,
                                                     size_t start, int devices) {
-  asked.floor = 0;
-  asked.reach = none;
-  if (level > 0)
-    return stages(asked, tabulate(level, asked), start, devices);
+  asked.reach = search.states.seconds[start];
+  if (level > 0) {
+    const Table table = tabulate(level, asked, true);
+    return search.effort < 0 ? std::vector<PipeDreamGroup>()
+                             : stages(asked, table, start, devices);
+  }
   row.solve(asked);
   return row.stages(start, devices);
 }
@@ -218,18 +249,24 @@ EveryComponents::stages(const AskedComponents &asked, const Table &table,
   for (size_t k = start; k != asked.end;) {
     From from;
     if (k == start) { // what it was found with
-      while (table.first[table.at(k, d - 1)] == table.first[table.at(k, d)])
+      while (d > 0 &&
+             table.first[table.at(k, d - 1)] == table.first[table.at(k, d)])
         --d;
       from = table.firstFrom[table.at(k, d)];
     } else {
       auto seconds = [&](int machines, int devices) {
         return table.rest[table.at(k, machines, devices)];
       };
-      while (seconds(m - 1, d) == seconds(m, d) ||
-             seconds(m, d - 1) == seconds(m, d))
-        --(seconds(m - 1, d) == seconds(m, d) ? m : d);
+      auto isIdle = [&](int machines, int devices) {
+        return machines >= 0 && devices >= 0 &&
+               seconds(machines, devices) == seconds(m, d);
+      };
+      while (isIdle(m - 1, d) || isIdle(m, d - 1))
+        --(isIdle(m - 1, d) ? m : d);
       from = table.restFrom[table.at(k, m, d)];
     }
+    if (from.end <= k)
+      throw Failure(Exit::Internal, "a plan's stages were not found again");
     d -= from.machines * from.devices;
     m = from.behind;
     PipeDreamGroup stage{k, from.end, from.machines, {}};

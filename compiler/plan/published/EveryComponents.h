@@ -28,9 +28,16 @@ public:
   size_t lowestStart() const {
     return isRow() ? row.lowestStart() : last.lowest;
   }
-  /// Of components as they are asked for.
+  /// Of components as they are asked for; of no use where the effort is below
+  /// zero then, because more would have to be kept than there is room for.
   std::vector<PipeDreamGroup> stages(const AskedComponents &asked, size_t start,
                                      int devices);
+  /// Forgets what it knows, and has room for all from now on.
+  void uncap() {
+    known.clear();
+    entries = held = 0;
+    isCapped = false;
+  }
 
 private:
   static constexpr double none = std::numeric_limits<double>::infinity();
@@ -73,12 +80,19 @@ private:
       return (state - lowest) * (static_cast<size_t>(devices) + 1) +
              static_cast<size_t>(d);
     }
+    size_t bytes(size_t end, bool isUnwound) const {
+      return (at(end + 1, 0, 0) + at(end + 1, 0)) *
+             (sizeof(double) + (isUnwound ? sizeof(From) : 0));
+    }
   };
 
   size_t top() const { return search.levels.size() - 2; }
   bool isRow() const { return top() == 0; }
-  Table emptyTable(size_t level, size_t lowest, size_t end) const;
-  Table tabulate(size_t level, const AskedComponents &asked);
+  Table tableFor(size_t level, size_t lowest) const;
+  static void allocate(Table &table, size_t end, bool isUnwound);
+  bool holds(const Table &table, const AskedComponents &asked, bool isUnwound);
+  /// With what its entries come from, if it is to be unwound.
+  Table tabulate(size_t level, const AskedComponents &asked, bool isUnwound);
   void close(Table &table, const AskedComponents &asked, size_t k,
              double most) const;
   void expand(const AskedComponents &asked, const ComponentBounds &bounds,
@@ -100,6 +114,8 @@ private:
   /// Of the levels below.
   std::map<Place, Best> known;
   size_t entries = 0; ///< of these
+  bool isCapped = true;
+  size_t held = 0; ///< bytes of these and of tables that are being made
 };
 
 } // namespace pipec::published

@@ -34,9 +34,15 @@ PipeDreamPlan EveryPlan::solve() {
   if (search.effort < 0 || fronts[0].empty())
     return plan;
   const double left = std::exchange(search.effort, none);
+  const double floor = std::exchange(search.floor, 0);
   search.cap = cap;
-  search.floor = 0;
   plan.groups = stages(fronts[0][0]);
+  if (search.effort < 0) { // the floor keeps it to what it was found with
+    search.effort = none;
+    search.floor = floor;
+    components.uncap();
+    plan.groups = stages(fronts[0][0]);
+  }
   search.effort = left;
   flatten(plan, search.levels);
   plan.seconds = planSeconds(search.states, search.levels, plan);

@@ -336,13 +336,6 @@ PipeDreamPlan leastPlan(const CutStates &states, int devices) {
   });
 }
 
-std::vector<int> devicesWithin(const CutStates &states, double limit,
-                               int devices) {
-  Chain chain(states);
-  chain.solve(states.size() - 1, limit, 1, 0, devices);
-  return chain.all();
-}
-
 double leastBytes(const CutStates &states, int devices) {
   return std::ceil(mostBytes(states, leastPlan(states, devices)));
 }

@@ -44,12 +44,6 @@ PipeDreamPlan leastPlan(const CutStates &states, int devices);
 PipeDreamPlan leastPlan(const CutStates &states,
                         const std::vector<PipeDreamLevel> &levels);
 
-/// From every state on the fewest devices with which all stages keep at most
-/// `limit` bytes, replicated in any way; more than `devices` where it takes
-/// more.
-std::vector<int> devicesWithin(const CutStates &states, double limit,
-                               int devices);
-
 /// The least that some stage of every plan of at most so many devices keeps on
 /// one, stages replicated in any way.
 double leastBytes(const CutStates &states, int devices);

@@ -13,6 +13,8 @@ struct EverySearch {
   double floor;  ///< plans of so many seconds and of fewer are as good
   double cap;    ///< only plans of at most so many seconds are wanted
   double effort; ///< entries and stages that may still be tried
+  /// Bytes of tables and components at a time.
+  size_t mostHeld = 128'000'000;
   /// Sums of 1/n: a stage of r replicas with n devices from it on keeps no more
   /// than r/n of the limit, and that is at most 1/n and 1/(n-1) and so on of
   /// its replicas together.

@@ -1,5 +1,6 @@
 #include "BruteForce.h"
 #include "RandomGraphs.h"
+#include "compiler/plan/published/EveryPlan.h"
 #include "compiler/plan/published/PipeDreamMemory.h"
 #include "compiler/plan/published/PipeDreamRow.h"
 #include "compiler/plan/published/PublishedVerifier.h"
@@ -495,6 +496,37 @@ TEST(PipeDreamSearch, LongChainsUnderALimitAreSearchedWhole) {
     EXPECT_GT(effort.left, 5e7) << levels.size();
     verifyPipeDream(profile, states, levels, plan, false, limit);
   }
+}
+
+/// With room for fewer tables a plan is the same or is not found, and one that
+/// is found is never lost where its stages ask for more.
+TEST(PipeDreamSearch, LittleRoomForTablesUnderALimit) {
+  Random random(32);
+  const std::vector<PipeDreamLevel> levels{{2, 3e10}, {3, 1e10}, {3, 1.25e9}};
+  int same = 0, none = 0;
+  for (int round = 0; round < rounds(10); ++round) {
+    PipeDreamProfile profile = randomChain(random, 30);
+    CutStates states = cutStates(profile, 4000, true);
+    const double limit =
+        std::floor(0.6 * mostBytes(states, searchPipeDream(states, levels)));
+    const double best = searchPipeDream(states, levels, limit).seconds;
+    for (double room = 1e4; room < 1e8; room *= 1.25) {
+      EverySearch search(states, levels, limit, 1e9);
+      search.cap = search.floor = best * (1 + 1e-9);
+      search.mostHeld = static_cast<size_t>(room);
+      PipeDreamPlan plan = EveryPlan(search).solve();
+      if (plan.seconds == inf) {
+        EXPECT_LT(search.effort, 0) << room;
+        ++none;
+        continue;
+      }
+      ASSERT_NEAR(plan.seconds, best, 1e-8 * best) << room;
+      verifyPipeDream(profile, states, levels, plan, false, limit);
+      ++same;
+    }
+  }
+  EXPECT_GT(same, 10);
+  EXPECT_GT(none, 10);
 }
 
 /// What is searched over more and more states is as fast as over all of them,
