@@ -12,8 +12,6 @@ std::vector<plan::Alternative> alternatives(const CompileOptions &options,
   for (const strategy::StrategyRow &row : strategy::strategies()) {
     CompileOptions asked = options;
     asked.strategy = row.name;
-    asked.memoryMargin = 0; // not what a search was given
-    asked.quick = asked.withoutWorkspace = asked.ofAuto = false;
     asked.slices = 0;
     if (!row.synchronous() || row.name == options.strategy ||
         (row.recompute && options.recompute == "none"))

@@ -550,8 +550,6 @@ plan::PlanResult planAgain(const CompileOptions &o,
   CompileOptions asked = o;
   asked.microbatches = changed.microbatches;
   asked.memoryLimit = changed.memoryLimit;
-  asked.memoryMargin = 0; // not what a search was given
-  asked.quick = asked.withoutWorkspace = asked.ofAuto = false;
   ModelFacts others = facts;
   others.topology = changed.topology;
   if (changed.topology.devices() != facts.topology.devices()) {

@@ -58,9 +58,9 @@ int64_t deviceLimit(const CompileOptions &options,
 Decision decide(const CompileOptions &options, const plan::CostGraph &graph,
                 const ModelFacts &facts);
 
-/// What these options would be planned as with the microbatches, the limit and
-/// the devices of `changed`; stages by hand are dropped where the devices
-/// change. Throws as decide().
+/// What these options, as the user gave them, would be planned as with the
+/// microbatches, the limit and the devices of `changed`; stages by hand are
+/// dropped where the devices change. Throws as decide().
 plan::PlanResult planAgain(const CompileOptions &options,
                            const plan::CostGraph &graph,
                            const ModelFacts &facts,

@@ -105,7 +105,8 @@ void Importer::samplesOnSecondAxis(Value x, const std::string &who) {
       return;
   }
   const auto argument = dyn_cast_if_present<BlockArgument>(x);
-  if (!argument || (*module)->hasAttr("nn.batch_second"))
+  if (!argument || !isa<func::FuncOp>(argument.getOwner()->getParentOp()) ||
+      (*module)->hasAttr("nn.batch_second"))
     return;
   const ValueInfo &input = *inputs[argument.getArgNumber()];
   if (batchAxis(input) == 0)

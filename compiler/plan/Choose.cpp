@@ -250,7 +250,7 @@ void nameRunnerUp(StrategyChoice &choice) {
     if (row.name != plan->strategy || !row.fits || replicas.size() < 2)
       continue;
     if (plan->replicas == replicas)
-      row.stepSeconds = plan->seconds * choice.request.microbatches;
+      row.stepSeconds = plan->stepSeconds;
     else if (row.note.empty())
       row.note = std::to_string(replicas.size()) + " stages, as the plan";
   }

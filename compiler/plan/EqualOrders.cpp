@@ -1,5 +1,6 @@
 #include "compiler/plan/EqualOrders.h"
 
+#include <cassert>
 #include <map>
 #include <mutex>
 #include <tuple>
@@ -34,6 +35,9 @@ size_t actionsOf(const schedule::Schedule &order) {
 
 schedule::Schedule equalOrder(const std::string &schedule,
                               const schedule::ScheduleRequest &size) {
+  // What is no size would be missing in the key.
+  assert(size.costs.forward.empty() && !size.stageCosts &&
+         size.warmup.empty() && size.groupSize == 0 && size.effort == 1);
   constexpr size_t kMostActions = size_t(1) << 21;
   Key key{schedule,    size.devices, size.microbatches,
           size.chunks, size.slices,  size.replicas};

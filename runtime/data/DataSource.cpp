@@ -129,7 +129,7 @@ std::string remedyFor(const plan::Input &input, int64_t value) {
                      " marks what is not to count (--loss's ignore_index)";
   const int64_t samples = input.shape.empty() ? 1 : input.shape[0];
   if (input.bytes == samples * plan::dtypeBytes(input.dtype))
-    return ""; // lengths of sequences
+    return ""; // one a sample, a length or an id: there is nothing to pad
   // Labels that choose rows as well.
   return "; the model looks up a row by each of them: pad with an id it has, "
          "which pipec's --loss KIND:ignore_index=ID keeps from counting";

@@ -299,14 +299,20 @@ TEST(Calibration, OperandsFarAwayCostMore) {
   EXPECT_EQ(farShare(d, 4e6), 1);
 }
 
-TEST(WhatIf, TableFollowsTheConditions) {
+/// 1F1B of 16 equal nodes on so many devices, without baselines.
+static PlanRequest equalNodes(int devices) {
   PlanRequest r;
   r.graph = uniformChain(16, 1e-3, 1000, 1000);
-  r.topology = oneServer(4, 1e6, 1e-6);
+  r.topology = oneServer(devices, 1e6, 1e-6);
   r.strategy = strategyFacts("1f1b");
   r.microbatches = 8;
-  r.memoryLimit = 30'000;
   r.baselines = false;
+  return r;
+}
+
+TEST(WhatIf, TableFollowsTheConditions) {
+  PlanRequest r = equalNodes(4);
+  r.memoryLimit = 30'000;
   PlanResult own = makePlan(r);
   auto rows = whatIf(r, own, "devices,bandwidth,microbatches,memory");
   auto step = [&](const std::string &axis, const std::string &value) {
@@ -355,14 +361,9 @@ TEST(WhatIf, TableFollowsTheConditions) {
 /// Other strategies stand in the order of their speed, those that do not fit
 /// behind them with the reason.
 TEST(WhatIf, StrategiesAreThereTheFastestFirst) {
-  PlanRequest r;
-  r.graph = uniformChain(16, 1e-3, 1000, 1000);
-  r.topology = oneServer(4, 1e6, 1e-6);
-  r.strategy = strategyFacts("1f1b");
-  r.microbatches = 8;
+  PlanRequest r = equalNodes(4);
   r.stages = 4;
   r.replication = false;
-  r.baselines = false;
   const PlanResult own = makePlan(r);
   std::vector<Alternative> others;
   for (const char *name : {"naive", "gpipe", "zb-h1"})
@@ -388,12 +389,7 @@ TEST(WhatIf, StrategiesAreThereTheFastestFirst) {
 /// A plan that leaves devices idle is one on fewer devices as well, whatever
 /// the search finds there; the devices of a group are none of them idle.
 TEST(WhatIf, FewerDevicesDoWhatTheyDoNow) {
-  PlanRequest r;
-  r.graph = uniformChain(16, 1e-3, 1000, 1000);
-  r.topology = oneServer(8, 1e6, 1e-6);
-  r.strategy = strategyFacts("1f1b");
-  r.microbatches = 8;
-  r.baselines = false;
+  PlanRequest r = equalNodes(8);
   PlanResult own = evaluatePlan(r, {0, 8}, {1, 1});
   own.stepSeconds /= 100;
   own.samplesPerSecond *= 100; // no search finds as much
