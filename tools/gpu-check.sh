@@ -4,8 +4,13 @@
 #   tools/gpu-check.sh pack DIR [GOLDENS]
 #                                  here: programs, plans and data into DIR; of
 #                                  the models in the folder GOLDENS as well
-#   DIR/gpu-check.sh run [OUT] [--only PHASE ...]
-#                                  there: runs them, in ten minutes at most
+#   DIR/gpu-check.sh run [OUT] [--minutes 9] [--bring FOLDER]
+#                    [--only PHASE ...] [--only-left RESULTS]
+#                                  there: runs them; OUT.tar.gz has all that is
+#                                  found after every phase, and is in FOLDER,
+#                                  too, with results.json and log.txt;
+#                                  --only-left: what another run's results.json
+#                                  says that there was no time for
 #   DIR/gpu-check.sh run --standin BUILD/test/standin
 #                                  here: the same on stand-ins, for plans that
 #                                  PIPEC_EMULATE=BUILD/test/bin/emulate-stages
@@ -18,7 +23,7 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 usage() {
-  sed -n '2,18s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+  sed -n '2,21s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
   exit 64
 }
 
@@ -59,12 +64,11 @@ pack() {
   cp "$build/bin/pipec-run" "$target/bin"
   libraries "$build/bin/pipec-run" | xargs cp -L -t "$target/lib"
   c_library "$build/bin/pipec-run" "$target/libc"
-  cp "$here/gpu-check.sh" "$root/test/bench/gpu_check.py" \
-    "$root/test/bench/gpu_torch.py" "$root/test/bench/large_models.py" "$target"
-  python3 "$root/test/bench/gpu_check.py" pack "$target" "$root" "$build" "${@:2}"
+  cp "$here/gpu-check.sh" "$target"
   sanitizer "$target"
+  python3 "$root/test/bench/gpu_pack.py" "$target" "$root" "$build" "${@:2}"
   # Plans repeat each other, and all of it has to be carried.
-  (cd "$target" && tar czf plans.tgz --remove-files $(ls -d plans data gpt2 resnet sanitizer 2>/dev/null))
+  (cd "$target" && tar czf plans.tgz --remove-files $(ls -d plans sums data gpt2 resnet sanitizer 2>/dev/null))
   du -sh "$target" >&2
 }
 
@@ -79,16 +83,28 @@ print(":".join(dict.fromkeys(found)))
 PYTHON
 }
 
+# What is done once, before the time of a run begins. What has carried the
+# folder may not have kept modes, and the libraries are more than a gigabyte,
+# which the first program would read from the disk in its own time.
+prepare() {
+  local folders
+  [[ -d $here/plans ]] || tar xzf "$here/plans.tgz" -C "$here"
+  chmod +x "$here"/bin/* "$here"/libc/ld-* 2>/dev/null || true
+  folders=$(nvidia_folders)
+  export GPU_CHECK_LIBRARIES=$folders
+  (IFS=: && find -H ${folders:-/nowhere} -maxdepth 1 -type f \
+    -regex '.*/lib\(cublas\|cudnn\|nccl\).*\.so.*' -print0 2>/dev/null || true) |
+    timeout 60 xargs -0 -r -P 8 -n 1 cat >/dev/null || true
+}
+
 case ${1:-} in
 pack)
   [[ $# == 2 || $# == 3 ]] || usage
   pack "${@:2}"
   ;;
 run)
-  [[ -d $here/plans ]] || tar xzf "$here/plans.tgz" -C "$here"
-  folders=$(nvidia_folders)
-  export GPU_CHECK_LIBRARIES=$folders
-  exec python3 "$here/gpu_check.py" run "$here" "${@:2}"
+  prepare
+  exec python3 "$here/gpu_check.py" "$here" "${@:2}"
   ;;
 *) usage ;;
 esac

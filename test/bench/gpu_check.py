@@ -1,221 +1,65 @@
 #!/usr/bin/env python3
-"""What tools/gpu-check.sh does: makes plans for GPUs, and runs them where there is one.
+"""What tools/gpu-check.sh does where there is a GPU: runs what gpu_pack.py has packed, and compares.
 
-Usage: gpu_check.py pack TARGET SOURCE BUILD [GOLDENS]
-       gpu_check.py run TARGET [OUT] [--standin] [--minutes 9] [--only PHASE ...]
+Usage: gpu_check.py TARGET [OUT] [--standin FOLDER] [--minutes 9] [--only PHASE ...] [--only-left RESULTS] [--bring FOLDER]
 
-`run` goes through phases, each with a share of the time; what one has not come to is done at the end or listed as left
-out. None stops another. Exit 1 where something is wrong.
+It goes through phases, each with a share of the time; what one has not come to is done at the end or listed as left out.
+None stops another. Exit 1 where something is wrong.
   first     every model on one rank, in fp32 and bf16, and one on two and four: losses beside PyTorch's, the same bits
             with and without graphs, peak memory beside the predicted one
   times     GPT-2 124M (12 layers, width 768, T = 1024) on one rank and on two that share the device, with and without
             graphs, and ResNet-50, with the share of the device's peak that they reach (MFU), beside PyTorch eager and
             compiled with the same shapes; of each a trace, a profile and the time of every kernel and library call
-  sanitizer compute-sanitizer, where there is one: memcheck, then racecheck
+  sanitizer compute-sanitizer, where there is one: memcheck, then racecheck of our own kernels
   oracles   replicas and pipedream beside the sequential oracle
+  nccl      NCCL's messages of a rank to itself, recorded as a graph as well (gpu_nccl.py); last of all, and only as a try,
+            two processes on one device, which NCCL does not support
   rest      the other strategies: the bits of one rank
-What fails is run again in other ways (without graphs, from PTX, launches one at a time ...), and it is said which of them
-work; the first that does is that of all later runs, so that they have more to say. The libraries' logs go to OUT/logs.
-All of it goes to stdout and, after every step, to OUT/results.json; OUT/machine.txt says what the machine is. At the end
-all of OUT is in OUT.tar.gz as well.
-GOLDENS has more models, each in a folder with golden.json as in test/models.
+What fails is run again as it was and in other ways (without graphs, from PTX, with the host waiting for every call ...), and
+it is said which of them work; the first that does, where the usual way does not even the second time, is that of all later
+runs, so that they have more to say. The libraries' logs go to OUT/logs. Of wrong numbers the first call that is not as
+emulated is named.
+All of it goes to stdout, in short, to OUT/log.txt and, after every step, to OUT/results.json; OUT/machine.txt says what the
+machine is. After every phase all of OUT is in OUT.tar.gz as well, and with --bring that and the results lie in FOLDER.
+--only-left takes what RESULTS, the results.json of another call, lists as left out.
 With --standin the libraries of test/standin take the GPU's place, and only small models have times.
 """
 import argparse
-import array
-import concurrent.futures
 import datetime
-import hashlib
 import json
 import math
 import os
 import pathlib
-import random
 import shutil
+import signal
+import socket
 import statistics
 import subprocess
 import sys
-import time
-import traceback
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
-MODELS = ("mlp", "cnn", "gpt", "unet", "translator")
-# (ranks, strategy): the first of a model and precision is what the others are compared with.
-CASES = ((1, "1f1b"), (2, "1f1b"), (2, "gpipe"), (2, "zb-h1"), (2, "interleaved-1f1b"), (4, "1f1b"), (4, "gpipe"))
-# What is compared with the oracle's bits: (ranks, stages, strategy, microbatches of a step or None for the model's own).
-ORACLE = (("mlp", 2, 1, "1f1b", None), ("mlp", 4, 2, "1f1b", None), ("gpt", 2, 2, "pipedream", 1))
-# How far losses may be from PyTorch's; in bf16 they part where a sum lies between two roundings.
-BOUNDS = {"fp32": 1e-4, "bf16": 1e-3}
-SIZE, COUNT, LENGTH = 4, 4, 1024  # GPT-2: microbatch, microbatches, positions
-GPT2 = dict(layers=12, width=768, heads=12, length=LENGTH, vocabulary=50257)
-STEPS = 12
+import gpu_timed
+from gpu_runs import LATE, CutShort, finish
+from gpu_timed import COUNT, IMAGE_FLOPS, LENGTH, SIZE, STEPS, TOKEN_FLOPS
+from gpu_ways import NO_EPILOGUES, Ways
+
 STANDIN_WEIGHTS = 1 << 20  # a larger model takes a stand-in hours
-IMAGES = 32  # ResNet-50: a microbatch
-# FLOPs of a step: six for each weight of a product and each token, attention's own; three passes over 4.09 GMACs.
-TOKEN_FLOPS = 6 * (12 * 12 * 768 ** 2 + 50257 * 768) + 12 * 12 * 768 * LENGTH
-IMAGE_FLOPS = 3 * 2 * 4.09e9
-# What the host's part of a stage is compiled for: it runs on another machine than this one.
-HOST = "x86-64-v3"
+# Phases, their shares of the time, and how many of their steps run at a time where there are processors for it: those of
+# small models, whose times nobody takes.
+PHASES = {"first": (0.25, 4), "times": (0.4, 1), "sanitizer": (0.2, 1), "oracles": (0.04, 4), "nccl": (0.03, 1),
+          "rest": (0.08, 4)}
+PROCESSORS = 4  # of such a step
+# The plain first, and of kernels those with most kinds of them.
+SANITIZED = ("mlp-1-1f1b-fp32", "gpt-1-1f1b-bf16", "gpt-1-1f1b-fp32", "cnn-1-1f1b-fp32")
+RACES = SANITIZED[1]
+SANITIZER_LIMIT = 120
+# Drivers answer the runtime's questions for functions that they do not have with errors, which are none of ours; library
+# kernels have races that they mean.
+SANITIZER_WORDS = {"memcheck": ["--report-api-errors", "no"],
+                   "racecheck": ["--report-api-errors", "no", "--kernel-name", "regex=^(kernel[0-9]+|pipec_[a-z]+)$"]}
 # Dense peaks, FLOP/s in fp32 and bf16, by what nvidia-smi calls the device.
 PEAKS = {"H200": (67e12, 989.4e12), "H100": (67e12, 989.4e12), "A100": (19.5e12, 312e12)}
-
-
-def write_numbers(file, count):
-    """Numbers between 2^-6 and 2^-5 of either sign, the same bits everywhere: so that the digest in the plan is right."""
-    generator = random.Random(1)
-    while count > 0:
-        part = min(count, 1 << 18)
-        fractions = int.from_bytes(b"\xff\xff\x7f\x80" * part, "little")
-        exponents = int.from_bytes(b"\x00\x00\x80\x3c" * part, "little")
-        file.write((generator.getrandbits(32 * part) & fractions | exponents).to_bytes(4 * part, "little"))
-        count -= part
-
-
-def write_weights(folder, count):
-    with open(folder / "weights.bin", "wb") as file:
-        write_numbers(file, count)
-
-
-def write_images(folder, rows):
-    """Pictures of noise and labels for them, as .npy."""
-    generator = random.Random(3)
-    for name, kind, shape, data in (("input", "<f4", (rows, 3, 224, 224), None),
-                                    ("labels", "<i8", (rows,), [generator.randrange(1000) for _ in range(rows)])):
-        header = str({"descr": kind, "fortran_order": False, "shape": shape}).ljust(117) + "\n"
-        (folder / (name + ".npy")).write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode() +
-                                               (array.array("q", data).tobytes() if data else b""))
-    with open(folder / "input.npy", "r+b") as file:
-        file.seek(128)
-        write_numbers(file, rows * 3 * 224 * 224)
-
-
-def write_tokens(path, rows):
-    """An array of `rows` sequences of tokens, as .npy."""
-    generator = random.Random(2)
-    length = GPT2["length"]
-    tokens = [[generator.randrange(GPT2["vocabulary"]) for _ in range(length)] for _ in range(rows)]
-    header = str({"descr": "<i8", "fortran_order": False, "shape": (rows, length)}).ljust(117) + "\n"
-    path.write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode() +
-                     array.array("q", sum(tokens, [])).tobytes())
-
-
-# Packing.
-
-
-def pack(target, source, build, more):
-    sys.path.insert(0, str(source / "test/e2e"))
-    os.environ["PIPEC_BIN"] = str(build / "bin")
-    import large_models
-    from pipeline import Golden
-    jobs, oracles = [], []
-    folders = sorted(path.parent for path in more.glob("*/golden.json")) if more else []
-    for golden in map(Golden, [*MODELS, *folders]):
-        name, run = golden.folder.name, golden.runs[0]
-        folder = target / "data" / name
-        folder.mkdir(parents=True, exist_ok=True)
-        for input_name, file in golden.data.items():
-            shutil.copy(file, folder / (input_name + ".npy"))
-        own = max(abs(a - b) / max(1e-6, abs(b)) for a, b in zip(run["losses_f32"], run["losses_f64"]))
-        for precision, key in (("fp32", "losses_f64"), ("bf16", "losses_bf16")):
-            # Attention of products as well: when the kernels of its own are wrong, that is known.
-            for ranks, strategy, attention in ([(*case, "auto") for case in CASES] + [(1, "1f1b", "plain")] * (name == "gpt")
-                                               if key in run else ()):
-                suffix = precision + ("" if attention == "auto" else "-" + attention)
-                case = {"name": "%s-%d-%s-%s" % (name, ranks, strategy, suffix), "model": name, "ranks": ranks,
-                        "like": name + suffix, "steps": golden.steps, "inputs": list(golden.data),
-                        "words": list(golden.run_args), "losses": run[key], "bound": max(BOUNDS[precision], 3 * own)}
-                words = ["--stages", ranks * (2 if strategy.startswith("inter") else 1), "--precision", precision,
-                         "--attention", attention]
-                jobs.append((case, (build, target / "plans" / case["name"], golden.model, ranks, strategy,
-                                    [*golden.arguments(run["optimizer"]), *words, "--self-contained"])))
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        done = list(pool.map(lambda job: compile_plan(*job[1]), jobs))
-    cases = [case for (case, _), is_done in zip(jobs, done) if is_done]
-    for name, ranks, stages, strategy, microbatches in ORACLE:
-        golden = Golden(name)
-        words = golden.arguments(golden.runs[0]["optimizer"])
-        if microbatches:
-            words[words.index("--microbatches") + 1] = str(microbatches)
-        case = "%s-%d-%d-%s-oracle" % (name, ranks, stages, strategy)
-        if compile_plan(build, target / "plans" / case, golden.model, ranks, strategy,
-                        [*words, "--stages", stages, "--self-contained"]):
-            oracles.append({"name": case, "model": name, "steps": golden.steps, "inputs": list(golden.data),
-                            "words": list(golden.run_args)})
-    gpt2 = ["--dim", "batch=%d" % SIZE, "--loss", "next-token", "--optimizer", "adamw:lr=1e-4"]
-    resnet = ["--dim", "batch=%d" % IMAGES, "--loss", "cross-entropy", "--optimizer", "sgd:lr=1e-4,momentum=0.9"]
-    times = pack_times(target / "gpt2", build, large_models.gpt3(**GPT2), gpt2, (1, 2))
-    if IMAGES:
-        times += pack_times(target / "resnet", build, large_models.resnet50(), resnet, (1,))
-    share_equal_files(target)
-    version = subprocess.run(["git", "-C", source, "describe", "--always", "--dirty"], capture_output=True, text=True)
-    (target / "cases.json").write_text(json.dumps({"build": version.stdout.strip(), "cases": cases, "oracles": oracles,
-                                                   "times": times}, indent=1))
-
-
-def pack_times(folder, build, model, words, ranks):
-    """Plans whose weights are made where they run: the folder, weights, and name, precision and ranks of each."""
-    model.save(folder)
-    elements = (folder / "weights.bin").stat().st_size // 4
-    write_weights(folder, elements)
-    plans = [(precision, number) for precision in reversed(BOUNDS) for number in ranks
-             if compile_plan(build, folder / ("%s-%d" % (precision, number)), folder / "model.onnx", number, "1f1b",
-                             [*words, "--microbatches", COUNT, "--stages", number, "--precision", precision])]
-    (folder / "weights.bin").unlink()
-    return [{"model": folder.name, "weights": elements, "plans": plans}]
-
-
-def share_equal_files(folder):
-    """Plans of a model have its weights and most of its stages in common: an archive has each once."""
-    known = {}
-    for path in sorted(folder.glob("**/*")):
-        if path.is_file() and not path.is_symlink():
-            first = known.setdefault(hashlib.sha256(path.read_bytes()).digest(), path)
-            if first != path and os.access(first, os.X_OK) == os.access(path, os.X_OK):
-                path.unlink()
-                path.hardlink_to(first)
-
-
-def compile_plan(build, plan, model, ranks, strategy, words):
-    start = time.monotonic()
-    process = subprocess.run([build / "bin/pipec", model, *map(str, words), "--gpus", "1x%d" % ranks, "--strategy",
-                              strategy, "--target-cpu", HOST, "--quiet", "-o", plan, *dump(plan)],
-                             capture_output=True, text=True)
-    if process.returncode:
-        print("not packed: %s: %s" % (plan.name, process.stderr.strip()), file=sys.stderr)
-        return False
-    emulate = os.environ.get("PIPEC_EMULATE")
-    if emulate:
-        ir = pathlib.Path(str(plan) + ".ir")
-        subprocess.run([emulate, sorted(ir.glob("*.mlir"))[-1], plan.parent / "code"], check=True)
-        shutil.rmtree(ir)
-    shutil.rmtree(plan / "evaluation", ignore_errors=True)
-    if sys.stderr.isatty():
-        print("packed %s in %.1f s" % (plan.name, time.monotonic() - start), file=sys.stderr)
-    return True
-
-
-def dump(plan):
-    """PIPEC_EMULATE (emulate-stages) makes the kernels that the stand-in needs."""
-    return ["--dump-ir", str(plan) + ".ir"] if os.environ.get("PIPEC_EMULATE") else []
-
-
-# Running.
-
-# Phases, and their shares of the time.
-SANITIZED = ("gpt-1-1f1b-bf16", "cnn-1-1f1b-fp32", "gpt-1-1f1b-fp32")
-PHASES = {"first": 0.3, "times": 0.45, "sanitizer": 0.1, "oracles": 0.05, "rest": 0.1}
-NO_EPILOGUES = {"PIPEC_EPILOGUES": "off"}
-# Other ways to run what has failed: name, words, environment, and what it means when that works.
-WAYS = (("--graphs off", ["--graphs", "off"], {}, "recording a step is at fault: docs/gpu.md, 'capture'"),
-        ("CUDA_FORCE_PTX_JIT=1", [], {"CUDA_FORCE_PTX_JIT": "1"}, "the machine code is: docs/gpu.md, 'first load'"),
-        ("CUDA_MODULE_LOADING=EAGER", [], {"CUDA_MODULE_LOADING": "EAGER"}, "lazy loading is: docs/gpu.md"),
-        ("CUDA_LAUNCH_BLOCKING=1", ["--graphs", "off"], {"CUDA_LAUNCH_BLOCKING": "1"},
-         "the order of streams is: an event is missing"),
-        ("PIPEC_EPILOGUES=off", [], NO_EPILOGUES, "the biases that cuBLASLt adds are: docs/gpu.md, 'Running'"),
-        ("NVIDIA_TF32_OVERRIDE=0", [], {"NVIDIA_TF32_OVERRIDE": "0"}, "TF32 is: docs/gpu.md, 'Running'"))
-# Every library's log of a run that fails.
-LOGS = {"CUBLASLT_LOG_LEVEL": "5", "CUBLASLT_LOG_FILE": "%s-cublaslt.log", "CUDNN_LOGLEVEL_DBG": "3",
-        "CUDNN_LOGDEST_DBG": "%s-cudnn.log", "NCCL_DEBUG": "INFO", "NCCL_DEBUG_FILE": "%s-nccl-%%p.log"}
-MOST_DIAGNOSES = 3
 # What is asked of the machine once.
 QUESTIONS = (["nvidia-smi", "-q"], ["nvidia-smi", "topo", "-m"], ["nvidia-smi"], ["uname", "-a"], ["lscpu"],
              ["free", "-g"], ["nvcc", "--version"], ["sh", "-c", "which compute-sanitizer nsys ncu ptxas cuobjdump mpirun"],
@@ -223,6 +67,9 @@ QUESTIONS = (["nvidia-smi", "-q"], ["nvidia-smi", "topo", "-m"], ["nvidia-smi"],
              ["sh", "-c", "for d in $(echo $GPU_CHECK_LIBRARIES | tr : ' '); do ls -d $d/lib*.so*; done"],
              ["python3", "-c", "import torch; print(torch.__version__, torch.version.cuda, torch.cuda.nccl.version(), "
                                "torch.backends.cudnn.version(), torch.cuda.get_device_properties(0))"])
+# Done when all else is, for which that many seconds are kept.
+LAST = 35
+TRY = "NCCL between two processes on one device"
 
 
 def device_name():
@@ -234,64 +81,7 @@ def device_name():
         return "an unknown device (no nvidia-smi)"
 
 
-class Check:
-    def __init__(self, target, out, standin, minutes):
-        self.target, self.out, self.standin = target, out, standin
-        self.begun = time.monotonic()
-        self.until = self.end = self.begun + 60 * minutes
-        self.wrong, self.results = [], {}
-        self.way = ((), {})  # more words and environment of all runs, since those without have failed
-        self.runs = self.diagnoses = 0
-        self.diagnosed = set()  # what was wrong
-        self.logs = out / "logs"
-        # What pipec-run alone needs: other programs of this machine have their own.
-        folders = [self.standin, self.target / "lib", *map(os.environ.get, ("GPU_CHECK_LIBRARIES", "LD_LIBRARY_PATH"))]
-        self.libraries = ":".join(str(folder) for folder in folders if folder)
-        self.program = self.starting()
-
-    def starting(self):
-        """The words that start pipec-run: a system that is older than its C library gets that one, too."""
-        program, loader = self.target / "bin/pipec-run", self.target / "libc/ld-linux-x86-64.so.2"
-        try:
-            environment = dict(os.environ, LD_LIBRARY_PATH=self.libraries)
-            process = subprocess.run([program, "--help"], capture_output=True, env=environment)
-            if process.returncode == 0 or not loader.exists():
-                return [program]
-        except OSError:
-            pass
-        return [loader, "--library-path", "%s:%s" % (loader.parent, self.libraries), program]
-
-    def say(self, text):
-        print(text, flush=True)
-
-    def expect(self, condition, text):
-        if not condition:
-            self.wrong.append(text)
-            self.say("WRONG: " + text)
-
-    def left(self):
-        return self.until - time.monotonic()
-
-    def step(self, what, work, *arguments, needs=20):
-        """Does one thing; what goes wrong with it goes no further. False when there is no time for it."""
-        if self.left() < needs:
-            return False
-        start = time.monotonic()
-        try:
-            work(*arguments)
-        except Exception:
-            self.expect(False, "%s: %s" % (what, traceback.format_exc().strip()[-1500:]))
-        self.results.setdefault("seconds", {})[what] = round(time.monotonic() - start, 1)
-        self.save()
-        return True
-
-    def save(self):
-        """After every step: whatever ends this, what is known stays."""
-        self.results["wrong"] = self.wrong
-        part = self.out / "results.part"
-        part.write_text(json.dumps(self.results, indent=1) + "\n")
-        part.rename(self.out / "results.json")
-
+class Check(Ways):
     def machine(self):
         """All that tells this machine from another."""
         with open(self.out / "machine.txt", "w") as file:
@@ -303,79 +93,12 @@ class Check:
                     text = str(error)
                 file.write("$ %s\n%s\n" % (" ".join(question), text))
 
-    def diagnose(self, plan, inputs, data, steps, words, good):
-        """Which other ways of the same run are good, and the libraries' logs of it. `good`: of losses. True when the
-        first of them has become that of all runs."""
-        why = self.wrong[-1].partition(": ")[2]
-        if why in self.diagnosed or self.diagnoses >= MOST_DIAGNOSES or self.left() < 60:
-            return
-        self.diagnosed.add(why)
-        self.diagnoses += 1
-        self.logs.mkdir(exist_ok=True)
-        stem = str(self.logs / ("%d-%s" % (self.diagnoses, plan.name)))
-        environment = {key: value % stem if "%" in value else value for key, value in LOGS.items()}
-        self.quietly(plan, inputs, data, min(2, steps), words, environment, stem + ".txt")
-        found = {}
-        way = None
-        for name, more, environment, meaning in WAYS:
-            if self.left() < 40:
-                break
-            losses = self.quietly(plan, inputs, data, steps, [*words, *more], environment, "%s-%s.txt" % (
-                stem, name.replace(" ", "-")))
-            found[name] = bool(losses) and good(losses)
-            self.say("    with %s it is %s" % (name, "right: " + meaning if found[name] else "wrong, too"))
-            if found[name] and self.way == ((), {}):
-                way = way or (more, environment)
-        self.results.setdefault("diagnoses", {})[plan.name] = found
-        if way:
-            self.way = way
-            self.results["way"] = self.way
-            self.say("    so are all runs from here on")
-        return bool(way)
-
-    def quietly(self, plan, inputs, data, steps, words, environment, log):
-        """The losses of a run whose failure is no news; what it says goes to a file."""
-        before, self.wrong, say, self.say = self.wrong, [], self.say, lambda text: None
-        try:
-            done = self.run(plan, inputs, data, steps, *words, environment=environment, limit=40)
-            pathlib.Path(log).write_text("\n".join(self.wrong) or "runs\n")
-            return done and done[0]
-        finally:
-            self.wrong, self.say = before, say
-
-    def run(self, plan, inputs, data, steps, *words, before=(), limit=90, environment=None):
-        """(losses, seconds of each step, summary), or None after a failure."""
-        self.runs += 1
-        name = plan.name if plan.parent.name == "plans" else "%s-%s" % (plan.parent.name, plan.name)
-        metrics = self.out / ("metrics-%d.jsonl" % self.runs)
-        flags = [word for name in inputs for word in ("--data", "%s=%s" % (name, data / (name + ".npy")))]
-        more, settings = self.way
-        if more[:1] == ["--graphs"] and "--graphs" in words:
-            more = []
-        command = [*before, *self.program, plan, *flags, "--steps", steps, "--metrics", metrics,
-                   "--quiet", *words, *more]
-        environment = {**os.environ, "LD_LIBRARY_PATH": self.libraries, **settings, **(environment or {})}
-        if self.standin:
-            environment["PIPEC_STANDIN_CODE"] = str(plan.parent / "code")
-            environment["PIPEC_STANDIN_DEVICES"] = "1"
-        try:
-            process = subprocess.run([str(word) for word in command], capture_output=True, text=True, env=environment,
-                                     timeout=max(5, min(limit, self.left())))
-        except subprocess.TimeoutExpired:
-            self.expect(False, "%s: did not end" % name)
-            return None
-        if process.returncode:
-            self.expect(False, "%s: exit %d: %s" % (name, process.returncode,
-                                                    (process.stderr + process.stdout).strip()[-1500:]))
-            return None
-        lines = [json.loads(line) for line in metrics.read_text().splitlines()]
-        metrics.unlink()
-        return ([line["loss"] for line in lines if "loss" in line],
-                [line["seconds"] for line in lines if "loss" in line], lines[-1]["summary"])
+    # Numbers.
 
     def losses(self, case, references):
-        plan, data = self.target / "plans" / case["name"], self.target / "data" / case["model"]
-        arguments = plan, case["inputs"], data, case["steps"]
+        name, way = case["name"], self.way
+        arguments = self.target / "plans" / name, case["inputs"], self.target / "data" / case["model"], case["steps"]
+        sums = self.target / "sums" / (name + ".jsonl")
 
         def distance(losses):
             return max(abs(got - want) / max(1e-6, abs(want)) if math.isfinite(got) else math.inf
@@ -383,29 +106,42 @@ class Check:
 
         def good(losses):
             return len(losses) == len(case["losses"]) and distance(losses) <= case["bound"]
-        done = self.run(*arguments, *case["words"])
-        if not done:
-            if self.diagnose(*arguments, case["words"], good):
-                self.losses(case, references)
-            return
-        losses, _, summary = done
-        worst = distance(losses)
-        self.results.setdefault("losses", {})[case["name"]] = {"worst": worst, "ranks": summary["ranks"],
-                                                               "first": losses[:3]}
-        self.expect(good(losses), "%s: a loss is %.2g from PyTorch's" % (case["name"], worst))
-        if not good(losses):
-            self.diagnose(*arguments, case["words"], good)
-        reference = references.setdefault(case["like"], losses)
-        self.expect(losses == reference, "%s: other bits than the first of its kind: %r, %r" % (
-            case["name"], losses, reference))
+
+        # Some ways mean other numbers.
+        like = " ".join([case["like"], *way[1]])
+
+        def right(losses):
+            return good(losses) and losses == references.get(like, losses)
+        losses, _, summary, fault = self.attempt(*arguments, *case["words"])
+        if not fault:
+            worst = distance(losses)
+            self.note("losses", name, {"worst": worst, "ranks": summary["ranks"], "first": losses[:3]})
+            if not good(losses):
+                fault = "a loss is %.2g from PyTorch's" % worst
+            else:
+                with self.lock:
+                    reference = references.setdefault(like, losses)
+                if losses != reference:
+                    fault = "other bits than the first of its kind: %r, %r" % (losses, reference)
+        self.expect(not fault, "%s: %s" % (name, fault))
+        if fault and self.diagnose(fault, arguments, case["words"], right, way, sums if sums.exists() else None):
+            return self.losses(case, references)
+        if losses is None:
+            return None
         for rank in summary["ranks"]:
-            self.expect(rank["peak_bytes"] == rank["predicted_peak_bytes"], case["name"] + ": peak is not the predicted")
+            self.expect(rank["peak_bytes"] == rank["predicted_peak_bytes"], name + ": peak is not the predicted")
         again = self.recorded() and self.run(*arguments, *case["words"], "--graphs", "off")
         if again:
-            self.expect(again[0] == losses, case["name"] + ": other bits without graphs")
+            self.expect(again.losses == losses, name + ": other bits without graphs")
         if case["model"] == "gpt" and case["ranks"] == 1:
             self.biases(case, arguments, losses, good)
-        self.say("%-28s worst loss %.2g from PyTorch's" % (case["name"], worst))
+        return self.say("%-28s worst loss %.2g from PyTorch's%s" % (name, worst, self.code_of(summary)))
+
+    @staticmethod
+    def code_of(summary):
+        """What a summary says of how it came about: nothing is wrong with another way, and all times are of it."""
+        found = [", %s %s" % (key, summary[key]) for key in ("code", "biases_added", "biases_refused") if key in summary]
+        return "".join(found)
 
     def recorded(self):
         """Whether steps are recorded as graphs."""
@@ -415,10 +151,21 @@ class Check:
         """Of a run in which no library adds biases: the same bits in f32, where the algorithms are the same."""
         done = self.run(*arguments, *case["words"], environment=NO_EPILOGUES)
         if done:
-            same = done[0] == losses
-            self.results["losses"][case["name"]]["biases apart"] = "same bits" if same else done[0][:3]
-            self.expect(same if case["name"].endswith("fp32") else good(done[0]), case["name"] + ": others without "
-                        "epilogues: %r, %r" % (done[0], losses))
+            same = done.losses == losses
+            self.note("losses", case["name"], "biases apart", "same bits" if same else done.losses[:3])
+            self.expect(same if case["name"].endswith("fp32") else good(done.losses), case["name"] + ": others without "
+                        "epilogues: %r, %r" % (done.losses, losses))
+
+    def oracle(self, case):
+        """Replicas, and weights of several versions: the bits of a run without a pipeline."""
+        plan, data = self.target / "plans" / case["name"], self.target / "data" / case["model"]
+        runs = [self.run(plan, case["inputs"], data, case["steps"], *case["words"], *words) for words in ((), ("--oracle",))]
+        if all(runs):
+            self.expect(runs[0].losses == runs[1].losses, "%s: other bits than the oracle: %r, %r" % (
+                case["name"], runs[0].losses, runs[1].losses))
+            self.say("%-28s as the oracle" % case["name"])
+
+    # compute-sanitizer.
 
     def sanitizer_program(self):
         """The machine's, else the one that was packed, else None. Of a stand-in only one that was put there."""
@@ -427,173 +174,273 @@ class Check:
         found = map(shutil.which, ("compute-sanitizer", *others))
         return next(filter(None, found), None)
 
-    def sanitizer(self, case, tools):
-        program = self.sanitizer_program()
+    def sanitizer(self, tool, case):
+        """What it finds is wrong. That it does not end says nothing but that it is slow: it is left out."""
+        program, name = self.sanitizer_program(), "%s of %s" % (tool, case["name"])
         if not program:
+            self.note("sanitizer", name, "no compute-sanitizer here")
             return self.say("no compute-sanitizer here")
-        for tool in tools:
-            name = "%s of %s" % (tool, case["name"])
-            log = self.out / ("sanitizer-%s-%s.txt" % (tool, case["name"]))
-            done = self.run(self.target / "plans" / case["name"], case["inputs"], self.target / "data" / case["model"],
-                            2, "--graphs", "off", "--timeout", 600, limit=min(120, self.left() / 2),
-                            before=[program, "--tool", tool, "--log-file", log, "--error-exitcode", "99"])
-            self.results.setdefault("sanitizer", {})[name] = bool(done)
-            self.say("compute-sanitizer, %s: %s" % (name, "clean" if done else "see " + log.name))
+        had = self.results.get("too slow", {}).get(name, 0)
+        limit = min(2 * had or SANITIZER_LIMIT, self.left() - 1)
+        if had and limit < 1.5 * had:
+            raise CutShort(name + ": there is no more time than before")
+        log = self.out / ("sanitizer-%s-%s.txt" % (tool, case["name"]))
+        done = self.attempt(self.target / "plans" / case["name"], case["inputs"], self.target / "data" / case["model"],
+                            2, "--graphs", "off", "--timeout", 600, limit=limit, before=[
+                                program, "--tool", tool, "--log-file", log, "--error-exitcode", "99",
+                                *SANITIZER_WORDS[tool]])
+        if done.error and done.error.startswith(LATE):
+            self.note("too slow", name, limit)
+            raise CutShort("%s: %s" % (name, done.error))
+        said = (log.read_text(errors="replace") if log.exists() else "") + (done.error or "")
+        if done.error and "Device not supported" in said:
+            self.note("sanitizer", name, "it does not support this device")
+            return self.say("compute-sanitizer, %s: it does not support this device" % name)
+        self.note("sanitizer", name, done.error is None)
+        self.expect(done.error is None, "%s: %s" % (name, done.error))
+        return self.say("compute-sanitizer, %s: %s" % (name, "see " + log.name if done.error else "clean"))
 
-    def oracle(self, case):
-        """Replicas, and weights of several versions: the bits of a run without a pipeline."""
-        plan, data = self.target / "plans" / case["name"], self.target / "data" / case["model"]
-        runs = [self.run(plan, case["inputs"], data, case["steps"], *case["words"], *words) for words in ((), ("--oracle",))]
-        if all(runs):
-            self.expect(runs[0][0] == runs[1][0], "%s: other bits than the oracle: %r, %r" % (
-                case["name"], runs[0][0], runs[1][0]))
-            self.say("%-28s as the oracle" % case["name"])
+    # Times.
 
-    def times(self, model, elements, plans):
-        folder = self.target / model
-        write_weights(folder, elements)
-        gpt2 = model == "gpt2"
-        if gpt2:
-            inputs = ["input_ids"]
-            write_tokens(folder / "input_ids.npy", 64)
-        else:
-            inputs = ["input", "labels"]
-            write_images(folder, 4 * IMAGES)
-        items, flops = (SIZE * COUNT * LENGTH, TOKEN_FLOPS) if gpt2 else (IMAGES * COUNT, IMAGE_FLOPS)
-        for precision in dict.fromkeys(precision for precision, _ in plans):
-            ranks = [number for known, number in plans if known == precision]
-            self.times_of(model, precision, ranks, inputs, items, flops)
-            self.save()
-            for compiled in (False, True):
-                name = "%s %s PyTorch %s" % (model, precision, "compile" if compiled else "eager")
-                step = self.left() > 60 and self.torch(model, precision, compiled)
-                if step:
-                    self.row(name, step, items, flops, precision)
-        (folder / "weights.bin").unlink()
+    def prepare(self, model, elements):
+        """Weights and data of a model: the folder, their names, what a step goes through and its FLOPs."""
+        folder, gpt2 = self.target / model, model == "gpt2"
+        inputs = ["input_ids"] if gpt2 else ["input", "labels"]
+        if not (folder / "weights.bin").exists():
+            gpu_timed.write_weights(folder, elements)
+            if gpt2:
+                gpu_timed.write_tokens(folder / "input_ids.npy", 64)
+            else:
+                gpu_timed.write_images(folder, 4 * gpu_timed.IMAGES)
+        return (folder, inputs, *self.work_of(model))
 
-    def times_of(self, model, precision, plans, inputs, items, flops):
-        """Of the plans of one precision, which are for so many ranks."""
-        folder, gpt2, seconds = self.target / model, model == "gpt2", {}
-        choices = ("on", "off") if self.recorded() else ("off",)
-        for ranks in plans:
-            for graphs in choices:
-                plan = folder / ("%s-%d" % (precision, ranks))
-                done = self.left() > 30 and self.run(plan, inputs, folder, STEPS, "--graphs", graphs)
-                if not done:
-                    continue
-                stem = self.out / ("%s-%s-%d" % (model, precision, ranks))
-                if graphs == choices[0]:
-                    self.run(plan, inputs, folder, 4, "--graphs", graphs, "--trace", str(stem) + "-trace.json",
-                             "--profile-out", str(stem) + "-profile.json")
-                if graphs == "off":
-                    stem.mkdir(exist_ok=True)
-                    self.run(plan, inputs, folder, 4, "--graphs", "off", environment={"PIPEC_CALL_TIMES": str(stem)})
-                name = "%s %s pipec, %d ranks, graphs %s" % (model, precision, ranks, graphs)
-                seconds[name] = statistics.median(done[1][3:])
-                self.row(name, seconds[name], items, flops, precision)
-                if gpt2 and ranks == 1 and graphs == choices[0]:
-                    apart = self.left() > 30 and self.run(plan, inputs, folder, STEPS, "--graphs", graphs,
-                                                          environment=NO_EPILOGUES)
-                    if apart:
-                        self.row(name + ", no epilogues", statistics.median(apart[1][3:]), items, flops, precision)
-                self.say("    predicted %.4f s; peak %s of %s predicted, beside it %s" % (
-                    done[2]["predicted_step_s"], *([rank.get(key, 0) for rank in done[2]["ranks"]] for key in (
-                        "peak_bytes", "predicted_peak_bytes", "overhead_bytes"))))
-            alone = seconds.get("%s %s pipec, 1 ranks, graphs %s" % (model, precision, choices[0]))
-            both = seconds.get("%s %s pipec, %d ranks, graphs %s" % (model, precision, ranks, choices[0]))
-            if ranks > 1 and alone and both:
-                bubble = json.loads((plan / "plan.json").read_text())["predicted"]["bubble"]
-                self.say("    %d ranks on one device take %.3f of the time of one; wanted: 1.02 and a bubble of %.3f" % (
-                    ranks, both / alone, bubble))
+    @staticmethod
+    def work_of(model):
+        return (SIZE * COUNT * LENGTH, TOKEN_FLOPS) if model == "gpt2" else (gpu_timed.IMAGES * COUNT, IMAGE_FLOPS)
+
+    def steps_of_times(self, packed):
+        """What is measured, that which all is compared with first: (needs, name, work, arguments) as step takes them."""
+        models = [model for model in packed if not self.standin or model["weights"] <= STANDIN_WEIGHTS]
+        items = []
+        for precision in dict.fromkeys(precision for model in models for precision, _ in model["plans"]):
+            for model in models:
+                name, how = "%s %s" % (model["model"], precision), (model["model"], precision)
+                ranks = [number for known, number in model["plans"] if known == precision]
+
+                def add(needs, what, work, *arguments, name=name, how=how):
+                    items.append((needs, "%s %s" % (name, what), work, *how, *arguments))
+                for number in ranks[:1]:
+                    add(30, "on %d, graphs" % number, self.time_of, model["weights"], number, "on")
+                add(60, "PyTorch eager", self.time_of_torch, False)
+                add(60, "PyTorch compiled", self.time_of_torch, True)
+                for number in ranks[1:]:
+                    add(30, "on %d, graphs" % number, self.time_of, model["weights"], number, "on")
+                for number in ranks:
+                    add(30, "on %d, no graphs" % number, self.time_of, model["weights"], number, "off")
+                    add(30, "on %d, trace" % number, self.trace_of, model["weights"], number)
+                    add(30, "on %d, calls" % number, self.calls_of, model["weights"], number)
+                if model["model"] == "gpt2":
+                    add(30, "on 1, no epilogues", self.time_of, model["weights"], ranks[0], "on", NO_EPILOGUES)
+        return items
+
+    def time_of(self, model, precision, weights, ranks, graphs, environment=None):
+        """Of a plan for so many ranks. Where graphs fail all has been said with `graphs` off."""
+        if graphs == "on" and not self.recorded():
+            if not environment:
+                return
+            graphs = "off"
+        folder, inputs, items, flops = self.prepare(model, weights)
+        plan = folder / ("%s-%d" % (precision, ranks))
+        done = self.run(plan, inputs, folder, STEPS, "--graphs", graphs, environment=environment)
+        if not done:
+            return
+        seconds = statistics.median(done.seconds[3:])
+        name = "%s %s pipec, %d ranks, graphs %s" % (model, precision, ranks, graphs)
+        self.row(name + (", no epilogues" if environment else ""), seconds, items, flops, precision)
+        self.say("    predicted %.4f s; peak %s of %s predicted, beside it %s%s" % (
+            done.summary["predicted_step_s"], *([rank.get(key, 0) for rank in done.summary["ranks"]] for key in (
+                "peak_bytes", "predicted_peak_bytes", "overhead_bytes")), self.code_of(done.summary)))
+        if model != "gpt2":
+            size = sum((folder / (input_ + ".npy")).stat().st_size for input_ in inputs) / 4
+            self.say("    its batches come from the host, %.0f MB a microbatch; PyTorch's lie on the device" % (size / 1e6))
+        alone = self.results["times"].get("%s %s pipec, 1 ranks, graphs %s" % (model, precision, graphs))
+        if ranks > 1 and alone:
+            bubble = json.loads((plan / "plan.json").read_text())["predicted"]["bubble"]
+            self.say("    %d ranks on one device take %.3f of the time of one; wanted: 1.02 and a bubble of %.3f" % (
+                ranks, seconds / alone["step_s"], bubble))
+
+    def trace_of(self, model, precision, weights, ranks):
+        folder, inputs, *_ = self.prepare(model, weights)
+        stem = str(self.out / ("%s-%s-%d" % (model, precision, ranks)))
+        self.run(folder / ("%s-%d" % (precision, ranks)), inputs, folder, 4, "--graphs", "on" if self.recorded() else "off",
+                 "--trace", stem + "-trace.json", "--profile-out", stem + "-profile.json")
+
+    def calls_of(self, model, precision, weights, ranks):
+        folder, inputs, *_ = self.prepare(model, weights)
+        calls = self.out / ("%s-%s-%d" % (model, precision, ranks))
+        calls.mkdir(exist_ok=True)
+        self.run(folder / ("%s-%d" % (precision, ranks)), inputs, folder, 4, "--graphs", "off",
+                 environment={"PIPEC_CALL_TIMES": str(calls)})
 
     def row(self, name, seconds, items, flops, precision):
         """A step's rate, and its share of what the device's products can do."""
         rate = items / seconds
         peak = next((peaks[precision == "bf16"] for key, peaks in PEAKS.items() if key in self.results["device"]), None)
-        self.results.setdefault("times", {})[name] = {"step_s": seconds, "per_s": rate,
-                                                      "mfu": rate * flops / peak if peak else None}
+        self.note("times", name, {"step_s": seconds, "per_s": rate, "mfu": rate * flops / peak if peak else None})
         self.say("%-40s %8.4f s %10.0f /s%s" % (name, seconds, rate,
                                                 "  MFU %.1f %%" % (100 * rate * flops / peak) if peak else ""))
 
+    def time_of_torch(self, model, precision, compiled):
+        step = self.torch(model, precision, compiled)
+        if step:
+            self.row("%s %s PyTorch %s" % (model, precision, "compile" if compiled else "eager"), step,
+                     *self.work_of(model), precision)
+
     def torch(self, model, precision, compiled):
         """Seconds of a step of the same model; None without PyTorch. A process of its own: it may die, and keeps memory."""
-        how = {"model": model, "shape": GPT2, "size": SIZE if model == "gpt2" else IMAGES, "count": COUNT,
-               "precision": precision, "compiled": compiled, "seconds": self.left(),
+        how = {"model": model, "shape": gpu_timed.GPT2, "size": SIZE if model == "gpt2" else gpu_timed.IMAGES,
+               "count": COUNT, "precision": precision, "compiled": compiled, "seconds": self.left(),
                "device": "cpu" if self.standin else "cuda"}
-        try:
-            process = subprocess.run([sys.executable, self.target / "gpu_torch.py", json.dumps(how)], capture_output=True,
-                                     text=True, timeout=self.left())
-            if process.returncode == 0:
-                seconds = json.loads(process.stdout.splitlines()[-1])
-                if seconds:
-                    return seconds
-            why = (process.stderr.strip() or "it ended with %d" % process.returncode).splitlines()[-1]
-            if process.returncode == 0:
-                why = "no time for its steps"
-        except subprocess.TimeoutExpired:
-            why = "it took too long"
-        self.results.setdefault("torch", {})["%s %s %s" % (model, precision, compiled)] = why
+        code, out, error = finish([sys.executable, self.target / "gpu_torch.py", json.dumps(how)], self.left())
+        seconds = json.loads(out.splitlines()[-1]) if code == 0 else None
+        if seconds:
+            return seconds
+        why = "no time for its steps" if code == 0 else "it took too long" if code is None else (
+            error.strip() or "it ended with %d" % code).splitlines()[-1]
+        self.note("torch", "%s %s %s" % (model, precision, compiled), why)
         return self.say("PyTorch: " + why)
 
-    def all(self, only=None):
-        packed = json.loads((self.target / "cases.json").read_text())
-        self.results["date"] = datetime.date.today().isoformat()
-        self.results["device"] = "stand-in" if self.standin else device_name()
-        self.say(self.results["device"])
-        self.results["build"] = packed.get("build")
-        self.step("machine", self.machine)
-        references = {}
+    # NCCL.
 
+    def nccl(self):
+        """Its messages of a rank to itself: what one device can show of it for sure."""
+        folders = [str(self.standin)] if self.standin else os.environ.get("GPU_CHECK_LIBRARIES", "").split(":")
+        code, out, error = finish([sys.executable, self.target / "gpu_nccl.py", *filter(None, folders)],
+                                  min(60, self.left()))
+        said = json.loads(out.splitlines()[-1]) if code == 0 else {}
+        self.note("nccl", said)
+        if "left out" in said:
+            return self.say("NCCL is left out: " + said["left out"])
+        self.expect(said and all(found is True for found in said.values()), "NCCL: %s" % (
+            said or "exit %s: %s" % (code, error.strip()[-1500:])))
+        return self.say("NCCL with itself: " + ", ".join("%s %s" % (name, {True: "right", False: "wrong"}.get(found, found))
+                                                         for name, found in said.items()))
+
+    def two_processes(self, case):
+        """NCCL refuses two ranks on a device but for those that seem to be of two machines. Whatever becomes of it says
+        nothing about GPUs of their own: it is a try."""
+        arguments = self.target / "plans" / case["name"], case["inputs"], self.target / "data" / case["model"]
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+
+        def rank(number):
+            environment = {"RANK": str(number), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+                           "NCCL_HOSTID": "pipec-%d" % number, "NCCL_SOCKET_IFNAME": "lo", "NCCL_DEBUG": "WARN",
+                           "PIPEC_NCCL_ONE_GPU": "1"}
+            try:
+                return self.attempt(*arguments, case["steps"], *case["words"], "--timeout", "20", limit=30,
+                                    environment=environment)
+            except (CutShort, OSError, ValueError, IndexError) as error:  # the metrics are rank 0's
+                return repr(error)
+        with ThreadPoolExecutor(2) as pool:
+            done, other = pool.map(rank, range(2))
+        works = not isinstance(done, str) and done.error is None
+        losses = works and max(abs(got - want) / max(1e-6, abs(want)) for got, want in zip(done.losses, case["losses"]))
+        text = ("it works, and the losses are %.2g from PyTorch's" % losses if works else
+                "it does not: %s; %s" % tuple(getattr(end, "error", end) for end in (done, other)))
+        self.note("tries", TRY, text)
+        self.say("a try: %s: %s" % (TRY, text))
+
+    # All of it.
+
+    def work(self, packed, references):
+        """The steps of each phase: (needs, name, work, arguments)."""
         def is_first(case):
             return case["ranks"] == 1 or case["name"] in ("gpt-2-1f1b-fp32", "gpt-4-1f1b-fp32")
         work = {phase: [] for phase in PHASES}
         for case in packed["cases"]:
-            work["first" if is_first(case) else "rest"].append((case["name"], self.losses, case, references))
-        work["times"] = [("times of " + model["model"], self.times, model["model"], model["weights"], model["plans"])
-                         for model in packed["times"] if not self.standin or model["weights"] <= STANDIN_WEIGHTS]
-        # That with most kinds of kernels both ways, the others for wild addresses.
-        checked = sorted((case for case in packed["cases"] if case["ranks"] == 1),
-                         key=lambda case: SANITIZED.index(case["name"]) if case["name"] in SANITIZED else len(SANITIZED))
-        work["sanitizer"] = [("sanitizer of " + case["name"], self.sanitizer, case, ("memcheck", "racecheck")[:1 + (not i)])
-                             for i, case in enumerate(checked[:len(SANITIZED)])]
-        work["oracles"] = [(case["name"], self.oracle, case) for case in packed["oracles"]]
-        left, over = [], 0
-        chosen = {phase: share for phase, share in PHASES.items() if not only or phase in only}
-        for phase, share in chosen.items():
-            over += share / sum(chosen.values())
+            work["first" if is_first(case) else "rest"].append((20, case["name"], self.losses, case, references))
+        work["times"] = self.steps_of_times(packed["times"])
+        names = {case["name"]: case for case in packed["cases"] if case["ranks"] == 1}
+        checked = [name for name in SANITIZED if name in names] or list(names)[:2]
+        races = RACES if RACES in checked else checked[0] if checked else None
+        for name in checked:
+            for tool in ("memcheck", "racecheck")[:1 + (name == races)]:
+                work["sanitizer"].append((45, "%s of %s" % (tool, name), self.sanitizer, tool, names[name]))
+        work["oracles"] = [(20, case["name"], self.oracle, case) for case in packed["oracles"]]
+        work["nccl"] = [(20, "NCCL with itself", self.nccl)]
+        return work
+
+    def all(self, only=None, earlier=None):
+        """The exit code. `only` these phases; `earlier`: the results of a call whose left out steps are done."""
+        packed = json.loads((self.target / "cases.json").read_text())
+        self.note("date", datetime.date.today().isoformat())
+        self.note("device", "stand-in" if self.standin else device_name())
+        self.say(self.results["device"])
+        self.note("build", packed.get("build"))
+        self.note("times", {})
+        asked = threading.Thread(target=self.step, args=(20, "machine", self.machine))  # takes long, and nothing of a GPU
+        asked.start()
+        references = {}
+        if earlier and earlier.get("build") == packed.get("build"):
+            references.update(earlier.get("references", {}))
+        work = self.work(packed, references)
+        pair = next((case for case in packed["cases"] if case["ranks"] == 2 and case["name"].endswith("-fp32")), None)
+        last = [(LAST, TRY, self.two_processes, pair)] if pair else []
+        chosen = {phase: how for phase, how in PHASES.items() if not only or phase in only}
+        if "nccl" not in chosen:
+            last = []
+        if earlier:
+            work = {phase: [item for item in items if item[1] in earlier["left out"]] for phase, items in work.items()}
+            last = [item for item in last if item[1] in earlier["left out"]]
+            chosen = {phase: how for phase, how in chosen.items() if work[phase]}
+        left, over = {}, 0
+        for phase, (share, jobs) in chosen.items():
+            over += share / sum(share for share, _ in chosen.values())
             self.until = self.begun + over * (self.end - self.begun)
-            left += [item for item in work[phase] if not self.step(*item)]
+            left[phase] = self.each(work[phase], self.jobs(jobs))
+            self.note("references", references)
+            self.note("left out", [item[1] for items in left.values() for item in items])
+            self.archive()
+        asked.join()
+        self.until = self.end - LAST * len(last)
+        for phase, items in left.items():
+            left[phase] = self.each(items, self.jobs(PHASES[phase][1]))
         self.until = self.end
-        left = [item for item in left if not self.step(*item)]
-        self.results["left out"] = [item[0] for item in left]
-        for item in left:
-            self.say("left out, there was no time: " + item[0])
-        self.save()
-        self.say("%d wrong" % len(self.wrong) if self.wrong else "all as promised")
+        left["last"] = self.each(last)
+        names = [item[1] for items in left.values() for item in items]
+        self.note("references", references)
+        self.note("left out", names)
+        if names:
+            self.say("\n  ".join(["left out, there was no time (--only-left results.json does them): %d steps" % len(names),
+                                  *names]))
+        for model in packed["times"]:
+            (self.target / model["model"] / "weights.bin").unlink(missing_ok=True)
+        self.summary()
+        self.archive()
         return 1 if self.wrong else 0
+
+    def jobs(self, most):
+        return max(1, min(most, len(os.sched_getaffinity(0)) // PROCESSORS))
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = parser.add_subparsers(dest="command", required=True)
-    packing = commands.add_parser("pack")
-    for name in ("target", "source", "build"):
-        packing.add_argument(name, type=lambda path: pathlib.Path(path).resolve())
-    packing.add_argument("goldens", nargs="?", type=lambda path: pathlib.Path(path).resolve())
-    running = commands.add_parser("run")
-    running.add_argument("target", type=lambda path: pathlib.Path(path).resolve())
-    running.add_argument("out", nargs="?", type=pathlib.Path)
-    running.add_argument("--standin", type=pathlib.Path, help="the folder of the stand-ins, build/test/standin")
-    running.add_argument("--minutes", type=float, default=9)
-    running.add_argument("--only", nargs="+", choices=list(PHASES), help="these phases, which share the time")
+    parser.add_argument("target", type=lambda path: pathlib.Path(path).resolve())
+    parser.add_argument("out", nargs="?", type=pathlib.Path)
+    parser.add_argument("--standin", type=pathlib.Path, help="the folder of the stand-ins, build/test/standin")
+    parser.add_argument("--minutes", type=float, default=9)
+    parser.add_argument("--only", nargs="+", choices=list(PHASES), help="these phases, which share the time")
+    parser.add_argument("--only-left", type=pathlib.Path, metavar="RESULTS", help="what this results.json has as left out")
+    parser.add_argument("--bring", type=pathlib.Path, metavar="FOLDER", help="gets the archive and the results as well")
     options = parser.parse_args()
-    if options.command == "pack":
-        return pack(options.target, options.source, options.build, options.goldens)
+    earlier = json.loads(options.only_left.read_text()) if options.only_left else None
     out = options.out or options.target / "out"
     out.mkdir(parents=True, exist_ok=True)
-    code = Check(options.target, out, options.standin, options.minutes).all(options.only)
-    shutil.make_archive(str(out), "gztar", out)
-    return code
+    check = Check(options.target, out, options.standin, options.minutes, options.bring)
+    signal.signal(signal.SIGTERM, check.stop)
+    return check.all(options.only, earlier)
 
 
 if __name__ == "__main__":

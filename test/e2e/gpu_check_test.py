@@ -12,6 +12,9 @@ from unittest import mock
 from gpu_test import EMULATE, STANDIN, GpuTest
 from pipeline import BIN, MODELS, Golden
 
+# Of a stage and of the helpers: libraries have races that they mean.
+KERNELS = "regex=^(kernel[0-9]+|pipec_[a-z]+)$"
+
 
 class Carried(GpuTest):
     """tools/gpu-check.sh: packed here, run where there is nothing else."""
@@ -20,12 +23,16 @@ class Carried(GpuTest):
         self.compile_for(Golden("gpt"), "1")  # skips this where no GPU code can be made
         sys.path.insert(0, str(MODELS.parent / "bench"))
         import gpu_check
+        import gpu_pack
+        import gpu_timed
         target, out = self.fresh(), self.fresh()
-        out.mkdir()
-        with mock.patch.multiple(gpu_check, MODELS=("mlp",), CASES=((1, "1f1b"), (2, "gpipe")), IMAGES=0,
-                                 ORACLE=(("mlp", 2, 1, "1f1b", None), ("mlp", 2, 2, "pipedream", 1)), GPT2=dict(layers=1, width=32, heads=2, length=64, vocabulary=64), STEPS=5), \
+        target.mkdir(), out.mkdir()
+        small = dict(layers=1, width=32, heads=2, length=64, vocabulary=64)
+        with mock.patch.multiple(gpu_pack, MODELS=("mlp",), CASES=((1, "1f1b"), (2, "gpipe")),
+                                 ORACLE=(("mlp", 2, 1, "1f1b", None), ("mlp", 2, 2, "pipedream", 1))), \
+                mock.patch.multiple(gpu_timed, IMAGES=0, GPT2=small), mock.patch.object(gpu_check, "STEPS", 5), \
                 mock.patch.dict(os.environ, PIPEC_EMULATE=str(EMULATE)):
-            gpu_check.pack(target, MODELS.parents[1], BIN.parent, None)
+            gpu_pack.pack(target, MODELS.parents[1], BIN.parent, None)
             self.judge(gpu_check, target, out)
 
     def programs_of_a_gpu(self, sanitizer):
@@ -34,17 +41,20 @@ class Carried(GpuTest):
         folder = self.fresh()
         folder.mkdir()
         for name, text in (("nvidia-smi", "echo NVIDIA H200, 570.86, 143771 MiB"),
-                           ("compute-sanitizer", 'words="$1 $2 $3 $5 $6"; echo "$words" >"$4"; shift 6; ' + sanitizer)):
+                           ("compute-sanitizer", 'log=$4; : >"$log"; while [ "${1#/}" = "$1" ] || [ "$1" = "$log" ]; do '
+                            'echo "$1" >>"$log"; shift; done; ' + sanitizer)):
             (folder / name).write_text("#!/bin/sh\n%s\n" % text)
             (folder / name).chmod(0o755)
         return mock.patch.dict(os.environ, PATH="%s:%s" % (folder, os.environ["PATH"]))
 
     def sanitizers(self, gpu_check, check):
         """How it is called, and that what it finds is told."""
-        tools = ["memcheck of mlp-1-1f1b-fp32", "racecheck of mlp-1-1f1b-fp32", "memcheck of mlp-1-1f1b-bf16"]
-        self.assertEqual(check.results["sanitizer"], dict.fromkeys(tools, True))
-        self.assertEqual((check.out / "sanitizer-racecheck-mlp-1-1f1b-fp32.txt").read_text(),
-                         "--tool racecheck --log-file --error-exitcode 99\n")
+        self.assertEqual(check.results["sanitizer"], dict.fromkeys(("%s of mlp-1-1f1b-fp32" % tool for tool in (
+            "memcheck", "racecheck")), True))
+        for tool, more in (("memcheck", []), ("racecheck", ["--kernel-name", KERNELS])):
+            log = check.out / ("sanitizer-%s-mlp-1-1f1b-fp32.txt" % tool)
+            self.assertEqual(log.read_text().splitlines(), ["--tool", tool, "--log-file", str(log), "--error-exitcode", "99",
+                                                            "--report-api-errors", "no", *more])
         self.assertIn("NVIDIA H200", (check.out / "machine.txt").read_text())
         found = gpu_check.Check(check.target, check.out, STANDIN, 5)
         said = []
@@ -52,7 +62,7 @@ class Carried(GpuTest):
         case = json.loads((check.target / "cases.json").read_text())["cases"][0]
         with self.programs_of_a_gpu("exit 99"):
             self.assertEqual(gpu_check.device_name(), "NVIDIA H200, 570.86, 143771 MiB")
-            found.sanitizer(case, ["memcheck"])
+            found.sanitizer("memcheck", case)
         self.assertEqual(len(found.wrong), 1)
         self.assertIn("exit 99", found.wrong[0])
         self.assertIn("see sanitizer-memcheck-mlp-1-1f1b-fp32.txt", said[-1])
@@ -71,8 +81,8 @@ class Carried(GpuTest):
         self.assertEqual(len(packed["oracles"]), 2)
         self.assertEqual([times["model"] for times in packed["times"]], ["gpt2"])
         self.assertEqual(packed["times"][0]["plans"], [["bf16", 1], ["bf16", 2], ["fp32", 1], ["fp32", 2]])
-        # PyTorch is a process of its own, which may end as it likes.
-        shutil.copy(MODELS.parent / "bench/gpu_torch.py", target)
+        for file in ("gpu_check.py", "gpu_torch.py", "gpu_nccl.py"):
+            self.assertTrue((target / file).exists(), file)
         check = gpu_check.Check(target, out, STANDIN, 20)
         check.say = lambda text: None
         with self.programs_of_a_gpu('exec "$@"'):
@@ -90,6 +100,9 @@ class Carried(GpuTest):
         self.sanitizers(gpu_check, check)
         for file in ("results.json", "machine.txt"):
             self.assertTrue((out / file).exists())
+        self.assertEqual(set(check.results["nccl"].values()), {True})
+        # What NCCL does not support says nothing, whatever comes of it.
+        self.assertIn("NCCL between two processes on one device", check.results["tries"])
         self.environments(gpu_check, target, out)
         self.assertIsNone(check.torch("no model", "fp32", False))
         self.assertIn("Error", check.results["torch"]["no model fp32 False"])
@@ -105,10 +118,10 @@ class Carried(GpuTest):
         with mock.patch.dict(os.environ, GPU_CHECK_LIBRARIES="/nvidia", LD_LIBRARY_PATH="/own"):
             check = gpu_check.Check(target, out, None, 1)
         check.say = lambda text: None
-        with mock.patch.object(gpu_check.subprocess, "run", side_effect=subprocess.TimeoutExpired("", 1)) as run:
-            check.torch("gpt2", "fp32", False)
-            self.assertNotIn("env", run.call_args.kwargs)
-            check.run(target / "plans" / "mlp-1-1f1b-fp32", [], target, 1)
+        with mock.patch.object(subprocess, "Popen", side_effect=OSError("nothing runs")) as run:
+            self.assertRaises(OSError, check.torch, "gpt2", "fp32", False)
+            self.assertIsNone(run.call_args.kwargs["env"])
+            self.assertRaises(OSError, check.run, target / "plans" / "mlp-1-1f1b-fp32", [], target, 1)
             self.assertEqual(run.call_args.kwargs["env"]["LD_LIBRARY_PATH"], "%s/lib:/nvidia:/own" % target)
         models = [target / "plans" / name / "model/model.onnx" for name in ("mlp-1-1f1b-fp32", "mlp-1-1f1b-bf16")]
         self.assertTrue(models[0].samefile(models[1]))
@@ -158,8 +171,9 @@ class Carried(GpuTest):
             return code, check, said
         code, failed, said = check(PIPEC_STANDIN_CAPTURE="0")
         self.assertEqual(code, 1)
-        self.assertEqual(len(failed.wrong), 1)
-        self.assertIn("cuStreamBeginCapture", failed.wrong[0])
+        self.assertEqual(len(failed.wrong), 2)
+        for wrong in failed.wrong:  # also what NCCL does alone
+            self.assertIn("cuStreamBeginCapture", wrong)
         self.assertEqual(failed.diagnoses, 1)
         # What works is how all the others run, and that one once more.
         self.assertEqual(failed.results["way"], (["--graphs", "off"], {}))
@@ -167,7 +181,7 @@ class Carried(GpuTest):
         self.assertEqual([name for name in failed.results["times"] if "pipec" in name and "off" not in name], [])
         for found in failed.results["diagnoses"].values():
             self.assertTrue(found["--graphs off"])
-            self.assertFalse(any(map(found.get, ("CUDA_FORCE_PTX_JIT=1", "CUDA_MODULE_LOADING=EAGER"))))
+            self.assertFalse(any(map(found.get, ("PIPEC_GPU_CODE=ptx", "CUDA_MODULE_LOADING=EAGER"))))
         self.assertIn("    with --graphs off it is right: recording a step is at fault: docs/gpu.md, 'capture'", said)
         self.assertTrue(list((failed.out / "logs").glob("1-*.txt")))
         with mock.patch.object(gpu_check.Check, "oracle", side_effect=KeyError("broken")):
@@ -177,8 +191,18 @@ class Carried(GpuTest):
         self.assertIn("KeyError: 'broken'", failed.wrong[0])
         self.assertEqual(len(failed.results["losses"]), 4)
         code, failed, said = check(minutes=0.1)
-        self.assertEqual(len(failed.results["left out"]), 9)
-        self.assertIn("left out, there was no time: sanitizer of mlp-1-1f1b-fp32", said)
+        self.assertEqual(len(failed.results["left out"]), 32)
+        told = next(text for text in said if text.startswith("left out"))
+        for name in ("memcheck of mlp-1-1f1b-fp32", "gpt2 bf16 PyTorch eager", "NCCL with itself"):
+            self.assertIn("\n  " + name, told)
+        # Another call does some of them, and compares with what the first has found.
+        failed.results.update({"left out": ["mlp-2-gpipe-fp32", "mlp-2-2-pipedream-oracle"], "references": {"mlpfp32": [1.0]}})
+        again = gpu_check.Check(target, failed.out, STANDIN, 20)
+        again.say = lambda text: None
+        self.assertEqual(again.all(None, failed.results), 1)
+        self.assertEqual(set(again.results["seconds"]), {"machine", "mlp-2-gpipe-fp32", "mlp-2-2-pipedream-oracle"})
+        self.assertEqual(len(again.wrong), 1)
+        self.assertIn("other bits than the first of its kind", again.wrong[0])
 
     def test_torch(self):
         """The models that are timed beside ours, tiny and on the processor."""

@@ -11,7 +11,7 @@ from gpu_test import GpuTest
 from pipeline import MODELS, read_plan
 
 sys.path.insert(0, str(MODELS.parent / "bench"))
-import gpu_check
+import gpu_timed
 import large_models
 
 
@@ -28,9 +28,9 @@ class EvenRows(GpuTest):
             part = model.op("Slice", logits, model.ints(vocabulary - used), model.ints(vocabulary), model.ints(2))
             model.outputs = [(part, kind, [*sizes[:-1], used])]
         model.save(folder)
-        gpu_check.write_weights(folder, (folder / "weights.bin").stat().st_size // 4)
-        with mock.patch.object(gpu_check, "GPT2", shape):
-            gpu_check.write_tokens(folder / "input_ids.npy", 16)
+        gpu_timed.write_weights(folder, (folder / "weights.bin").stat().st_size // 4)
+        with mock.patch.object(gpu_timed, "GPT2", shape):
+            gpu_timed.write_tokens(folder / "input_ids.npy", 16)
         words = ["--dim", "batch=2", "--loss", "next-token", "--microbatches", "4", "--optimizer"]
         return SimpleNamespace(model=folder / "model.onnx", data={"input_ids": folder / "input_ids.npy"},
                                arguments=lambda optimizer: [*words, optimizer])

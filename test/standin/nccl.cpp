@@ -205,4 +205,18 @@ int ncclRecv(void *data, size_t count, int type, int peer, void *communicator,
                    : add({false, static_cast<char *>(data), count, peer,
                           static_cast<Communicator *>(communicator), stream});
 }
+int ncclAllReduce(const void *data, void *sum, size_t count, int type, int op,
+                  void *communicator, void *stream) {
+  constexpr int kFloat = 7, kSum = 0;
+  const auto bytes = static_cast<int64_t>(4 * count);
+  if (!isOurs(stream) || type != kFloat || op != kSum ||
+      !Machine::get().isDevice(const_cast<void *>(data), bytes) ||
+      !Machine::get().isDevice(sum, bytes))
+    return InvalidArgument;
+  // The runtime adds up by itself; only a rank alone is asked of this.
+  if (static_cast<Communicator *>(communicator)->ranks != 1)
+    return InvalidUsage;
+  queueWork(stream, [=] { std::memmove(sum, data, 4 * count); });
+  return Success;
+}
 }
