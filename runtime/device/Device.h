@@ -34,6 +34,14 @@ struct Mark {
   double core = 0; ///< seconds that this thread has had a core (processor only)
 };
 
+/// Of a GPU, for those who look for what has gone wrong.
+struct DeviceFacts {
+  bool hasCode = false, isPtx = false; ///< that the driver has translated
+  std::string whyPtx;                  ///< and not machine code, if unasked
+  /// Kinds of products with a bias that a library adds, and that it refuses.
+  int64_t biasesAdded = 0, biasesRefused = 0;
+};
+
 /// Used by one thread at a time.
 class Device {
 public:
@@ -109,6 +117,7 @@ public:
   virtual std::vector<std::pair<std::string, int64_t>> overhead() const {
     return {};
   }
+  virtual DeviceFacts facts() const { return {}; }
 
   // Short forms; they wait.
   void upload(char *to, const void *from, int64_t bytes);

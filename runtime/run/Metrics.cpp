@@ -91,6 +91,8 @@ void Metrics::summary(const Summary &summary) {
 
 std::string toJson(const Summary &summary) {
   Json ranks = Json::array();
+  bool hasGpuCode = false, isPtx = false;
+  int64_t biasesAdded = 0, biasesRefused = 0;
   for (size_t i = 0; i < summary.ranks.size(); ++i) {
     const RankFigures &rank = summary.ranks[i];
     ranks.push_back({{"rank", i},
@@ -100,12 +102,21 @@ std::string toJson(const Summary &summary) {
                      {"rss_bytes", rank.rss_bytes}});
     if (rank.overhead_bytes)
       ranks.back()["overhead_bytes"] = rank.overhead_bytes;
+    hasGpuCode |= rank.hasGpuCode;
+    isPtx |= rank.isPtx;
+    biasesAdded += rank.biasesAdded;
+    biasesRefused += rank.biasesRefused;
   }
   Json json = {{"steps", summary.steps},
                {"ranks", ranks},
                {"step_s", summary.step_s},
                {"predicted_step_s", summary.predicted_step_s},
                {"samples_per_s", summary.samples_per_s}};
+  if (hasGpuCode) {
+    json["code"] = isPtx ? "ptx" : "cubin";
+    json["biases_added"] = biasesAdded;
+    json["biases_refused"] = biasesRefused;
+  }
   if (summary.samples)
     json["samples"] = summary.samples;
   if (summary.hasLoss)

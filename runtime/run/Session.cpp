@@ -106,6 +106,8 @@ void Session::load() {
         plan, options.plan, watch.rank,
         openDevice({plan, watch.rank, links, &watch,
                     options.graphs && plan::repeats(plan)}));
+    if (const std::string why = state->device->facts().whyPtx; !why.empty())
+      remark(watch.name + ": " + why);
     loadInitial(*state, true);
     if (!options.resume.empty())
       loadCheckpoint();
@@ -363,6 +365,11 @@ void Session::collect() {
   mine.figures.rss_bytes = int64_t(usage.ru_maxrss) * 1024;
   for (auto &[what, bytes] : state->device->overhead())
     mine.figures.overhead_bytes += bytes;
+  const DeviceFacts facts = state->device->facts();
+  mine.figures.hasGpuCode = facts.hasCode;
+  mine.figures.isPtx = facts.isPtx;
+  mine.figures.biasesAdded = facts.biasesAdded;
+  mine.figures.biasesRefused = facts.biasesRefused;
   mine.figures.busy_s = recorder.busy;
   mine.figures.threads = threadsOfThisRank();
   mine.droppedEvents = recorder.dropped;

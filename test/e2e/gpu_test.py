@@ -8,14 +8,16 @@ import pathlib
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import time
 import unittest
+from types import SimpleNamespace
 from unittest import mock
 
 from golden_test import tolerance
 from pipeline import (BAD_NUMBERS, BIN, NO_FIT, NO_INPUT, UNAVAILABLE, USAGE, Golden, PipelineTest, Run, call,
-                      initializers, read_plan)
+                      initializers, read_npy, read_plan, write_npy)
 
 PEER_LOST = 76
 STANDIN = BIN.parent / "test" / "standin"
@@ -76,6 +78,9 @@ class Training(GpuTest):
         self.assertTrue(initializers(exported))
         # Recorded once, replayed in every later step.
         self.assertEqual(lines.count("capture begins"), 1)
+        # Messages go first in graphs as well.
+        self.assertEqual([line for line in lines if line.startswith("graph ") and "launch" not in line],
+                         ["graph with its nodes' priorities"])
         self.assertEqual(sum(line.startswith("graph launch") for line in lines), golden.steps - 1)
         return golden, plan, result
 
@@ -185,12 +190,56 @@ class Biases(GpuTest):
                     log = self.fresh(".log")
                     with self.subTest(precision=precision, ranks=ranks, wish=wish, **settings), \
                             mock.patch.dict(os.environ, PIPEC_EPILOGUES=wish):
-                        losses.append(self.run_gpu(plan, golden, "--steps", 3, log=log, **settings).losses)
+                        result = self.run_gpu(plan, golden, "--steps", 3, log=log, **settings)
+                        losses.append(result.losses)
                         lines = log.read_text().splitlines()
                         # Two layers and four microbatches, queued twice; in f32 one product is sent without its bias.
                         count = 8 if (precision, ranks) == ("fp32", 2) else 16
                         self.assertEqual(lines.count("multiply, add a bias"), count if adds else 0)
                         self.assertEqual(losses[-1], losses[0])
+                        summary = result.summary
+                        self.assertEqual((summary["biases_added"] > 0, summary["biases_refused"] > 0),
+                                         (adds, not adds and wish == "on"))
+                        self.assertEqual(summary["code"], "cubin")
+
+    def test_an_algorithm_that_is_not_run(self):
+        """Products go on to the next that was found; a bias is added by a kernel, and counted where it is."""
+        golden = Golden("gpt")
+        for ranks in (1, 2):
+            plan = self.compile_for(golden, "1x2", "--stages", "1" if ranks == 2 else "2", "--strategy", "1f1b")
+            logs = [self.fresh(".log") for _ in range(2)]
+            want, got = (self.run_gpu(plan, golden, "--steps", 3, log=log, promise=promise)
+                         for promise, log in enumerate(logs))
+            self.assertEqual(got.losses, want.losses)
+            self.assertEqual(got.summary["biases_added"], 0)
+            self.assertGreater(want.summary["biases_added"], 0)
+            added, refused = ([line for line in log.read_text().splitlines() if line.startswith("multiply")]
+                              for log in logs)
+            self.assertIn("multiply, add a bias", added)
+            self.assertEqual(refused, ["multiply"] * len(added))
+
+    def test_one_column(self):
+        """cuBLASLt is not asked for the bias of a result with one column: some versions leave it out of rows."""
+        for columns, adds in ((1, False), (2, True)):
+            source, model, data, labels = (self.fresh(suffix) for suffix in (".txt", ".onnx", ".npy", ".npy"))
+            source.write_text('<ir_version: 8, opset_import: ["" : 17]>\n'
+                              "g (float[4,3] x) => (float[4,1] y) <float[3,%d] w = {%s}, float[%d] v = {%s}, "
+                              "float[%d,1] u = {%s}> { a = MatMul(x, w)  h = Add(a, v)  y = MatMul(h, u) }" %
+                              (columns, ",".join("123456"[:3 * columns]), columns, ",".join("12"[:columns]), columns,
+                               ",".join("11"[:columns])))
+            self.check_exit(call("onnx-from-text", source, model), 0)
+            write_npy(data, "<f4", (4, 3), struct.pack("<12f", *range(12)))
+            write_npy(labels, "<f4", (4, 1), bytes(16))
+            small = SimpleNamespace(model=model, data={"x": data, "targets": labels},
+                                    arguments=lambda optimizer: ["--loss", "mse", "--microbatches", "2"])
+            plan = self.compile_for(small, "1", "--stages", "1", "--strategy", "1f1b")
+            log, output = self.fresh(".log"), self.fresh(".npy")
+            self.run_gpu(plan, small, "--evaluate", "--output", "y=%s" % output, log=log)
+            self.assertEqual("multiply, add a bias" in log.read_text().splitlines(), adds)
+            want = [sum(x * w for column in range(columns)
+                        for x, w in zip([*range(3 * row, 3 * row + 3), 1], [*range(1 + column, 3 * columns + 1, columns),
+                                                                            1 + column])) for row in range(4)]
+            self.assertEqual(read_npy(output)[2], struct.pack("<4f", *want))
 
     def test_where_gradients_are_complete(self):
         """A product that adds its bias is two calls in the count that sums of gradients wait for."""
@@ -288,7 +337,31 @@ class OtherRuns(GpuTest):
                 found = sum(int(row[1]) for row in rows if what in row[2])
                 # Of three steps, or of the first: a second is queued to be recorded.
                 self.assertEqual(found * (1 if graphs == "off" else 2), sum(line.startswith(word) for line in lines))
-            self.assertTrue(any(row[2].startswith("conv dw of") for row in rows))
+            # Found by searches whose first offers are not run.
+            self.assertRegex("\n".join(row[2] for row in rows), r"(?m)^conv dw of .*, algorithm 1, math 3$")
+
+    def test_call_sums(self):
+        """PIPEC_CALL_SUMS: of every call of the first step, the same in every order of streams."""
+        golden = Golden("mlp")
+        plan = self.compile_for(golden, "1x2", "--strategy", "1f1b", "--stages", "2")
+        lists = []
+        for words, settings in (((), {}), (("--graphs", "off"), {}), ((), {"order": "random:1"})):
+            file, log = self.fresh(), self.fresh(".log")
+            with mock.patch.dict(os.environ, PIPEC_CALL_SUMS=str(file)):
+                self.run_gpu(plan, golden, "--steps", 2, *words, log=log, **settings)
+            ranks = [[json.loads(line) for line in pathlib.Path("%s.rank%d" % (file, rank)).read_text().splitlines()]
+                     for rank in (0, 1)]
+            for rank, rows in enumerate(ranks):
+                self.assertEqual([(row["rank"], row["call"]) for row in rows], [(rank, i) for i in range(len(rows))])
+            calls = [line for line in log.read_text().splitlines()
+                     if line.startswith("multiply") or line.startswith("launch kernel")]
+            self.assertEqual(2 * sum(len(rows) for rows in ranks), len(calls))
+            lists.append(ranks)
+        products = [row for row in lists[0][0] if row["name"].startswith("matmul f32")]
+        self.assertTrue(all(row["changed"] > 0 and row["sum"] > 0 for row in products), products)
+        self.assertEqual(*lists[:2])
+        self.assertEqual(*[[[(row["name"], row["changed"]) for row in rows] for rows in ranks]
+                           for ranks in (lists[0], lists[2])])
 
 
 class Processes(GpuTest):
@@ -308,11 +381,23 @@ class Processes(GpuTest):
             lines = log.read_text().splitlines()
             self.assertEqual(lines.count("communicator of 2"), 2)
             self.assertEqual(lines.count("capture begins"), 2 if graphs == "on" else 0)
+            self.assertEqual((lines.count("destroy communicator"), lines.count("abort communicator")), (2, 0))
 
     def test_too_few_devices(self):
         golden, plan = self.plan()
         run = self.run_gpu(plan, golden, "--steps", 1, "--transport", "nccl", code=UNAVAILABLE, devices=1)
         self.assertIn("ranks 0 and 1 have the same GPU", run.stderr)
+
+    def test_one_gpu_for_tests(self):
+        """PIPEC_NCCL_ONE_GPU: whether ranks may share a GPU is NCCL's to say."""
+        golden, plan = self.plan()
+        words = ("--steps", 2, "--transport", "nccl")
+        want = self.run_gpu(plan, golden, *words).losses
+        with mock.patch.dict(os.environ, PIPEC_NCCL_ONE_GPU="1"):
+            run = self.run_gpu(plan, golden, *words, code=UNAVAILABLE, devices=1)
+            self.assertIn("ncclCommInitRank returned 5", run.stderr)
+            with mock.patch.dict(os.environ, NCCL_HOSTID="another"):
+                self.assertEqual(self.run_gpu(plan, golden, *words, devices=1).losses, want)
 
     def test_nccl_is_for_gpus(self):
         golden = Golden("mlp")
@@ -394,6 +479,34 @@ class Failures(GpuTest):
             self.assertIn("rank %d (stage %d): NCCL has failed: ncclCommInitRank returned 2" % (rank, rank), run.stderr)
             self.assertLess(seconds, 60)
 
+    def test_messages_that_fail(self):
+        """NCCL tells it to who asks, and to nobody else."""
+        for words in ((), ("--graphs", "off")):
+            run, seconds = self.fails(*words, "--transport", "nccl", "--timeout", 200, code=UNAVAILABLE, asynch=1)
+            self.assertIn("rank 1 (stage 1): NCCL has failed: a message returned 3 (internal error: what was said last)",
+                          run.stderr)
+            self.assertLess(seconds, 60)
+        # That a peer is lost those say first who know which, when it is.
+        run, seconds = self.fails("--transport", "nccl", "--timeout", 200, code=PEER_LOST, asynch=0, status=6, hang=40)
+        self.assertIn("NCCL has lost a peer: remote process exited", run.stderr)
+
+    def test_names_of_calls(self):
+        """What fails says at which call; what the device finds, with PIPEC_CALL_SYNC=1."""
+        run, _ = self.fails(code=UNAVAILABLE, fail="kernel3")
+        self.assertRegex(run.stderr, r"cuLaunchKernel says CUDA_ERROR_INVALID_VALUE \(a text\); at the call "
+                                     r"stage-?\d+\S* kernel3 of \d+ x \d+")
+        run, _ = self.fails(code=UNAVAILABLE, products=0)
+        self.assertRegex(run.stderr, r"cublasLtMatmul returned 15 \(not supported\); .*; at the call matmul f32 1 x ")
+        run, _ = self.fails(code=UNAVAILABLE, fault="kernel3")
+        said = r"cuStreamQuery says CUDA_ERROR_ILLEGAL_ADDRESS \(an illegal memory access was encountered\); "
+        self.assertRegex(run.stderr, said + "PIPEC_CALL_SYNC=1")
+        with mock.patch.dict(os.environ, PIPEC_CALL_SYNC="1"):
+            for words in ((), ("--transport", "nccl")):
+                run, _ = self.fails(*words, code=UNAVAILABLE, fault="kernel3")
+                self.assertRegex(run.stderr, said + r"the call is \S+ kernel3 of")
+            self.fails(code=0)
+            self.fails("--transport", "nccl", "--graphs", "off", code=0)
+
     def test_a_meeting_that_never_ends(self):
         """One rank stays in ncclCommInitRank for ever, and the others with it."""
         run, seconds = self.fails("--transport", "nccl", "--timeout", 6, code=PEER_LOST, absent=1)
@@ -472,6 +585,10 @@ class Refusals(GpuTest):
                                      ("free; compile with more stages", NO_FIT, {"memory": 140000})):
             with self.subTest(part):
                 self.assertIn(part, self.run_gpu(plan, golden, "--steps", 1, code=code, **settings).stderr)
+        # What it says of either.
+        run = self.run_gpu(plan, golden, "--steps", 1, code=UNAVAILABLE, kernels="/nowhere")
+        self.assertRegex(run.stderr, r"CUDA_ERROR_INVALID_IMAGE \(a text\): ptxas fatal: an old image in PTX, CUDA_ERROR_"
+                                     r"INVALID_IMAGE \(a text\): ptxas fatal: an old image in machine code")
         if ctypes.util.find_library("cuda"):
             return
         process = call("pipec-run", plan, *[word for name, data in golden.data.items()
@@ -479,6 +596,23 @@ class Refusals(GpuTest):
         self.check_exit(process, UNAVAILABLE)
         self.assertIn("libcuda.so.1 cannot be opened", process.stderr)
         self.assertIn("install NVIDIA's driver", process.stderr)
+
+    def test_code(self):
+        """Machine code, else PTX, with a note; PTX where it is asked for."""
+        golden = Golden("mlp")
+        plan = self.compile_for(golden, "1", "--strategy", "1f1b", "--stages", "1")
+        usual = self.run_gpu(plan, golden, "--steps", 2)
+        old = self.run_gpu(plan, golden, "--steps", 2, cubin=0)
+        with mock.patch.dict(os.environ, PIPEC_GPU_CODE="ptx"):
+            log = self.fresh(".log")
+            asked = self.run_gpu(plan, golden, "--steps", 2, log=log)
+        self.assertEqual([line for line in log.read_text().splitlines() if line.startswith("load")], ["load ptx"])
+        self.assertEqual([run.summary["code"] for run in (usual, old, asked)], ["cubin", "ptx", "ptx"])
+        self.assertEqual([run.losses for run in (old, asked)], [usual.losses] * 2)
+        for run in (usual, asked):
+            self.assertNotIn("PTX", run.stderr)
+        self.assertIn("runs what the driver makes of PTX: of the machine code in", old.stderr)
+        self.assertIn("ptxas fatal: an old image", old.stderr)
 
     def test_libraries(self):
         """Each is named when it is not there."""

@@ -21,13 +21,20 @@
 //   PIPEC_STANDIN_LOG=FILE     one line for each call that a test looks at;
 //                              FOLDER/: in a file of each process
 //   PIPEC_STANDIN_FAIL=KERNEL  cannot be launched
+//   PIPEC_STANDIN_FAULT=KERNEL touches what it must not when it runs
+//   PIPEC_STANDIN_CUBIN=0      machine code is not loaded, PTX is
 //   PIPEC_STANDIN_CAPTURE=0    streams cannot be recorded
 //   PIPEC_STANDIN_HANG=N       the Nth kernel launched (from 0) never ends
 //   PIPEC_STANDIN_SLOW=N       each kernel takes N milliseconds more
 //   PIPEC_STANDIN_BROKEN=N     device N cannot be opened
 //   PIPEC_STANDIN_ALONE=N      rank N cannot make its communicator
 //   PIPEC_STANDIN_ABSENT=N     rank N never comes back from making it
+//   PIPEC_STANDIN_ASYNCH=N     messages of rank N fail, with the status
+//   PIPEC_STANDIN_STATUS=N     (3 unless said)
 //   PIPEC_STANDIN_EPILOGUES=0  no algorithm of cuBLASLt adds a bias
+//   PIPEC_STANDIN_PRODUCTS=0   cuBLASLt runs no product that it has found
+//   PIPEC_STANDIN_PROMISE=1    cuBLASLt offers an algorithm for each that it
+//                              does not run
 //   PIPEC_STANDIN_NARROW=none  cuDNN finds no convolution of bf16; =refused: it
 //                              finds one that it does not run
 //   PIPEC_STANDIN_DROP_WAIT=N  leaves out the Nth wait for an event (from 0)
@@ -105,8 +112,9 @@ public:
 
   void log(const std::string &line);
   std::recursive_mutex mutex;
-  int waits = 0;    ///< calls so far
-  int launches = 0; ///< of kernels
+  int waits = 0;         ///< calls so far
+  int launches = 0;      ///< of kernels
+  bool hasFault = false; ///< a kernel has touched what it must not
 
 private:
   Machine();

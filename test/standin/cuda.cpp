@@ -28,12 +28,15 @@ enum Result {
   InvalidHandle = 400,
   NotFound = 500,
   NotReady = 600,
+  IllegalAddress = 700,
   NotSupported = 801,
   CaptureUnjoined = 904,
   CaptureIsolation = 905,
   CapturedEvent = 907,
 };
 constexpr unsigned kExternal = 1;
+constexpr int kJitErrors = 5, kJitErrorBytes = 6;
+constexpr unsigned long long kNodePriorities = 8;
 
 using Lock = std::lock_guard<std::recursive_mutex>;
 
@@ -166,12 +169,18 @@ int cuGetErrorName(int error, const char **name) {
       {InvalidContext, "CUDA_ERROR_INVALID_CONTEXT"},
       {EccError, "CUDA_ERROR_ECC_UNCORRECTABLE"},
       {InvalidHandle, "CUDA_ERROR_INVALID_HANDLE"},
+      {IllegalAddress, "CUDA_ERROR_ILLEGAL_ADDRESS"},
       {CapturedEvent, "CUDA_ERROR_CAPTURED_EVENT"},
       {NotFound, "CUDA_ERROR_NOT_FOUND"},
       {CaptureUnjoined, "CUDA_ERROR_STREAM_CAPTURE_UNJOINED"},
       {CaptureIsolation, "CUDA_ERROR_STREAM_CAPTURE_ISOLATION"}};
   auto found = names.find(error);
   *name = found == names.end() ? "CUDA_ERROR_UNKNOWN" : found->second;
+  return Success;
+}
+int cuGetErrorString(int error, const char **text) {
+  *text = error == IllegalAddress ? "an illegal memory access was encountered"
+                                  : "a text";
   return Success;
 }
 int cuDeviceGetCount(int *count) {
@@ -321,7 +330,8 @@ int cuStreamQuery(void *stream) {
     streamOf(stream)->capture->broken = true;
     return CaptureIsolation;
   }
-  return machine.demand(streamOf(stream)) ? Success : NotReady;
+  const bool isDone = machine.demand(streamOf(stream));
+  return machine.hasFault ? IllegalAddress : isDone ? Success : NotReady;
 }
 int cuEventCreate(void **event, unsigned) {
   if (!current)
@@ -381,9 +391,19 @@ int cuEventElapsedTime(float *milliseconds, void *start, void *end) {
 // Code
 //===----------------------------------------------------------------------===//
 
-int cuModuleLoadData(void **module, const void *image) {
+int cuModuleLoadDataEx(void **module, const void *image, unsigned count,
+                       const int *options, void **values) {
   if (!current)
     return InvalidContext;
+  char *errors = nullptr;
+  size_t room = 0;
+  for (unsigned i = 0; i < count; ++i)
+    if (options[i] == kJitErrors)
+      errors = static_cast<char *>(values[i]);
+    else if (options[i] == kJitErrorBytes)
+      room = reinterpret_cast<size_t>(values[i]);
+    else
+      return InvalidValue;
   offerOurselves();
   Machine &machine = Machine::get();
   const char *folder = std::getenv("PIPEC_STANDIN_CODE");
@@ -392,9 +412,13 @@ int cuModuleLoadData(void **module, const void *image) {
   machine.log(std::string("load ") + (isPtx ? "ptx" : "cubin"));
   const std::string path =
       std::string(folder ? folder : ".") + "/" + keyOf(bytes) + ".so";
-  void *code = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  const bool isRefused = !isPtx && !setting("PIPEC_STANDIN_CUBIN", 1);
+  void *code =
+      isRefused ? nullptr : dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!code) {
-    machine.log(dlerror());
+    machine.log(isRefused ? "refused" : dlerror());
+    if (room)
+      std::snprintf(errors, room, "ptxas fatal: an old image\n");
     return InvalidImage;
   }
   *module = new Module{current, code, {}};
@@ -436,9 +460,12 @@ int cuLaunchKernel(void *function, unsigned gridX, unsigned gridY,
     arguments.push_back(*static_cast<char **>(parameters[i]));
   Machine::get().log("launch " + kernel.name + " on stream " +
                      std::to_string(streamOf(stream)->number));
+  const char *faults = std::getenv("PIPEC_STANDIN_FAULT");
   queueWork(
       stream,
       [=]() mutable {
+        if (faults && kernel.name == faults)
+          Machine::get().hasFault = true;
         runKernel(kernel, gridX, blockX, sharedBytes, arguments);
       },
       delay());
@@ -480,7 +507,11 @@ int cuStreamEndCapture(void *stream, void **graph) {
          : !isJoined(*capture) ? CaptureUnjoined
                                : Success;
 }
-int cuGraphInstantiateWithFlags(void **exec, void *graph, unsigned long long) {
+int cuGraphInstantiateWithFlags(void **exec, void *graph,
+                                unsigned long long flags) {
+  Machine::get().log(flags == kNodePriorities
+                         ? "graph with its nodes' priorities"
+                         : "graph of one priority");
   *exec = new Exec{*static_cast<Capture *>(graph)};
   return Success;
 }

@@ -1,7 +1,8 @@
 //===- cudnn.cpp - a stand-in for libcudnn --------------------------------===//
 //
 // Convolutions by the CPU's kernels, which the program exports. Each search
-// offers faster algorithms first, which nothing may run: one that is not
+// offers faster algorithms first, which nothing may run: one that transforms
+// its operands (numbers of bf16 would be rounded again), one that is not
 // deterministic, one that does not take the shape, one that works in more
 // memory than there is, and one that is refused when it is run. An algorithm
 // runs with the products that the search has named, which are not those that it
@@ -26,6 +27,8 @@ namespace {
 enum Status { Success = 0, BadParameter = 2000, NotSupported = 3000 };
 constexpr int kUnordered = 0, kOrdered = 1, kLarge = 2,
               kRefused = 3; // algorithms
+// That of Winograd has another number for each kind.
+constexpr int kWinogradForward = 6, kWinogradData = 4, kWinogradFilter = 5;
 constexpr size_t kNeededWorkspace = 8192, kLargeWorkspace = size_t(1) << 40;
 
 struct Tensor {
@@ -87,10 +90,10 @@ bool isSetting(const char *name, const char *value) {
   return set && std::strcmp(set, value) == 0;
 }
 
-int search(const void *x, const void *w, const void *conv, const void *y,
-           int wanted, int *found, void *results) {
+int search(int winograd, const void *x, const void *w, const void *conv,
+           const void *y, int wanted, int *found, void *results) {
   PipecConv shape;
-  if (wanted < 5 ||
+  if (wanted < 6 ||
       !describe(*static_cast<const Tensor *>(x),
                 *static_cast<const Tensor *>(w),
                 *static_cast<const Convolution *>(conv),
@@ -100,14 +103,15 @@ int search(const void *x, const void *w, const void *conv, const void *y,
     return NotSupported;
   const int math = static_cast<const Convolution *>(conv)->math,
             own = math == kTensorMath ? kDefaultMath : math;
-  Found five[5] = {
+  Found all[6] = {
+      {winograd, 0, 0.5, 0, kDeterministic, own, {}},
       {kUnordered, 0, 1, 0, 0, own, {}},
       {kOrdered, NotSupported, -1, 0, kDeterministic, own, {}},
       {kLarge, 0, 1.5, kLargeWorkspace, kDeterministic, own, {}},
       {kRefused, 0, 1.8F, kNeededWorkspace, kDeterministic, own, {}},
       {kOrdered, 0, 2, kNeededWorkspace, kDeterministic, own, {}}};
-  std::memcpy(results, five, sizeof five);
-  *found = 5;
+  std::memcpy(results, all, sizeof all);
+  *found = 6;
   return Success;
 }
 
@@ -151,6 +155,14 @@ int run(void *handle, int kind, const void *alpha, const void *x, const void *w,
       (kind == PIPEC_CONV_BACKWARD_WEIGHT || // it would be rounded
        isSetting("PIPEC_STANDIN_NARROW", "refused")))
     return NotSupported;
+  const int winograd = kind == PIPEC_CONV_FORWARD          ? kWinogradForward
+                       : kind == PIPEC_CONV_BACKWARD_INPUT ? kWinogradData
+                                                           : kWinogradFilter;
+  if (algorithm == winograd &&
+      static_cast<const Convolution *>(conv)->math != kFmaMath) {
+    std::fputs("cuDNN's stand-in: an operand of bf16 is transformed\n", stderr);
+    std::abort();
+  }
   const bool adds = kind == PIPEC_CONV_BACKWARD_WEIGHT && scale(beta) == 1;
   if (algorithm != kOrdered || scale(alpha) != 1 || (scale(beta) != 0 && !adds))
     return NotSupported;
@@ -230,19 +242,19 @@ int cudnnSetConvolutionMathType(void *conv, int math) {
 int cudnnGetConvolutionForwardAlgorithm_v7(void *, void *x, void *w, void *conv,
                                            void *y, int wanted, int *found,
                                            void *results) {
-  return search(x, w, conv, y, wanted, found, results);
+  return search(kWinogradForward, x, w, conv, y, wanted, found, results);
 }
 int cudnnGetConvolutionBackwardDataAlgorithm_v7(void *, void *w, void *dy,
                                                 void *conv, void *dx,
                                                 int wanted, int *found,
                                                 void *results) {
-  return search(dx, w, conv, dy, wanted, found, results);
+  return search(kWinogradData, dx, w, conv, dy, wanted, found, results);
 }
 int cudnnGetConvolutionBackwardFilterAlgorithm_v7(void *, void *x, void *dy,
                                                   void *conv, void *dw,
                                                   int wanted, int *found,
                                                   void *results) {
-  return search(x, dw, conv, dy, wanted, found, results);
+  return search(kWinogradFilter, x, dw, conv, dy, wanted, found, results);
 }
 int cudnnConvolutionForward(void *handle, const void *alpha, void *xDesc,
                             const void *x, void *wDesc, const void *w,

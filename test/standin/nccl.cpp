@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -27,8 +28,10 @@ namespace {
 enum Result {
   Success = 0,
   SystemError = 2,
+  InternalError = 3,
   InvalidArgument = 4,
-  InvalidUsage = 5
+  InvalidUsage = 5,
+  RemoteError = 6
 };
 
 struct UniqueId {
@@ -126,7 +129,8 @@ int meet(const Communicator &all) {
       for (int number = 0; number < 64 && theirs < 0; ++number)
         if (fs::exists(all.file(rank, rank, number)))
           theirs = number;
-    if (!devices.insert(theirs).second)
+    // As far as it can tell, which who names machines can prevent.
+    if (!devices.insert(theirs).second && !std::getenv("NCCL_HOSTID"))
       return InvalidUsage; // "Duplicate GPU detected"
   }
   return Success;
@@ -168,7 +172,7 @@ int ncclCommInitRank(void **communicator, int ranks, UniqueId id, int rank) {
   *communicator = made;
   return Success;
 }
-int ncclCommAbort(void *communicator) {
+static int leave(void *communicator) {
   auto *mine = static_cast<Communicator *>(communicator);
   mine->aborted = true;
   if (mine->rank == 0) {
@@ -177,9 +181,24 @@ int ncclCommAbort(void *communicator) {
   }
   return Success;
 }
-int ncclCommDestroy(void *communicator) { return ncclCommAbort(communicator); }
-int ncclCommGetAsyncError(void *, int *result) {
-  *result = Success;
+int ncclCommAbort(void *communicator) {
+  Machine::get().log("abort communicator");
+  return leave(communicator);
+}
+int ncclCommDestroy(void *communicator) {
+  Machine::get().log("destroy communicator");
+  return leave(communicator);
+}
+const char *ncclGetErrorString(int result) {
+  return result == RemoteError ? "remote process exited" : "internal error";
+}
+const char *ncclGetLastError(void *) { return "what was said last"; }
+int ncclCommGetAsyncError(void *communicator, int *result) {
+  const bool fails = static_cast<Communicator *>(communicator)->rank ==
+                     setting("PIPEC_STANDIN_ASYNCH", -1);
+  *result =
+      fails ? static_cast<int>(setting("PIPEC_STANDIN_STATUS", InternalError))
+            : Success;
   return Success;
 }
 int ncclGroupStart() {

@@ -33,7 +33,45 @@ const Entries &entries() {
   return loaded;
 }
 
-void check(int status, const char *what) { entries().check(status, what); }
+void check(int status, const char *what) {
+  if (!status)
+    return;
+  auto *text = entries().findIfThere<StatusText>("cudnnGetErrorString");
+  auto *more = entries().findIfThere<LastErrorInto>("cudnnGetLastErrorString");
+  std::string meaning = text ? text(status) : "";
+  char last[512] = "";
+  if (more)
+    more(last, sizeof last);
+  if (last[0])
+    meaning += (meaning.empty() ? "" : ": ") + std::string(last);
+  entries().fail(status, what, meaning);
+}
+
+bool transforms(int kind, int algorithm) {
+  const unsigned which = kind == PIPEC_CONV_FORWARD          ? kTransformForward
+                         : kind == PIPEC_CONV_BACKWARD_INPUT ? kTransformData
+                                                             : kTransformFilter;
+  return (which >> algorithm) & 1;
+}
+/// Whether TF32 would round an operand.
+bool isExact(const PipecConv &shape) {
+  return shape.dtype == PIPEC_F32 && !shape.narrow;
+}
+std::string keyOf(const PipecConv &shape, int kind) {
+  PipecConv plain = shape;
+  plain.prepared = nullptr;
+  plain.accumulate = 0;
+  std::string key(reinterpret_cast<const char *>(&plain), sizeof plain);
+  key += static_cast<char>(kind);
+  return key;
+}
+/// The same numbers as f32.
+PipecConv widenedOf(const PipecConv &shape) {
+  PipecConv wide = shape;
+  wide.dtype = PIPEC_F32;
+  wide.narrow = 1;
+  return wide;
+}
 
 /// Sizes along axes as cuDNN wants them: at least two spatial ones.
 std::vector<int> axes(std::vector<int> leading, const int64_t *spatial,
@@ -171,7 +209,7 @@ void Convolutions::describe(const PipecConv &shape, Plan &plan) {
 
 /// Finds the plan's algorithms, those that do not take too much first, in the
 /// order of expected speed.
-void Convolutions::search(int kind, Plan &plan) {
+void Convolutions::search(const PipecConv &shape, int kind, Plan &plan) {
   const Entries &dnn = entries();
   Found found[kMostAlgorithms];
   int count = 0;
@@ -192,9 +230,11 @@ void Convolutions::search(int kind, Plan &plan) {
   auto comesFirst = [&](const Found &one, const Found &other) {
     return excess(one) < excess(other);
   };
+  const bool isNarrow = shape.dtype == PIPEC_BF16 || shape.narrow;
   auto &all = plan.algorithms;
   for (const Found *next = found; next < found + count; ++next)
-    if (!next->status && next->determinism == kDeterministic)
+    if (!next->status && next->determinism == kDeterministic &&
+        !(isNarrow && transforms(kind, next->algorithm)))
       all.insert(std::upper_bound(all.begin(), all.end(), *next, comesFirst),
                  *next);
 }
@@ -210,23 +250,19 @@ void Convolutions::choose(const PipecConv &shape, Plan &plan) {
   }
   if (left.empty())
     return;
-  const bool isExact = shape.dtype == PIPEC_F32 && !shape.narrow;
-  check(entries().setMath(plan.conv, isExact ? kFmaMath : left.front().math),
+  if (isExact(shape))
+    left.front().math = kFmaMath;
+  check(entries().setMath(plan.conv, left.front().math),
         "cudnnSetConvolutionMathType");
 }
 
 Convolutions::Plan &Convolutions::planOf(const PipecConv &shape, int kind) {
-  PipecConv plain = shape;
-  plain.prepared = nullptr;
-  plain.accumulate = 0;
-  std::string key(reinterpret_cast<const char *>(&plain), sizeof plain);
-  key += static_cast<char>(kind);
-  auto [entry, isNew] = library->plans.emplace(key, Plan());
+  auto [entry, isNew] = library->plans.emplace(keyOf(shape, kind), Plan());
   Plan &plan = entry->second;
   if (!isNew)
     return plan;
   describe(shape, plan);
-  search(kind, plan);
+  search(shape, kind, plan);
   choose(shape, plan);
   return plan;
 }
@@ -273,11 +309,22 @@ void Convolutions::convolveWidened(const PipecConv &shape, int kind,
   char *wide = reinterpret_cast<char *>(library->widened.memory);
   convert(/*widens=*/true, wide, first, firstCount);
   convert(/*widens=*/true, wide + secondAt, second, sizes.w);
-  PipecConv inner = shape;
-  inner.dtype = PIPEC_F32;
-  inner.narrow = 1;
-  convolve(inner, kind, wide, wide + secondAt, wide + resultAt);
+  convolve(widenedOf(shape), kind, wide, wide + secondAt, wide + resultAt);
   convert(/*widens=*/false, result, wide + resultAt, resultCount);
+}
+
+std::string Convolutions::chosen(const PipecConv &shape, int kind) const {
+  if (!library)
+    return "";
+  const auto found = library->plans.find(keyOf(shape, kind));
+  if (found == library->plans.end())
+    return "";
+  const auto &left = found->second.algorithms;
+  if (!left.empty())
+    return "algorithm " + std::to_string(left.front().algorithm) + ", math " +
+           std::to_string(left.front().math);
+  return shape.dtype == PIPEC_BF16 ? "as f32, " + chosen(widenedOf(shape), kind)
+                                   : "";
 }
 
 void Convolutions::convolve(const PipecConv &shape, int kind, const char *first,

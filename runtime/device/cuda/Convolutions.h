@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 
 namespace pipec::cuda {
 
@@ -14,7 +15,8 @@ namespace pipec::cuda {
 /// gradients of weights, add in f32 and round once; where cuDNN has none of
 /// bf16 it has the same numbers as f32, and the sums are rounded here. Padding
 /// is the same on both sides of an axis (the compiler refuses other
-/// convolutions).
+/// convolutions). Where operands are of bf16 no algorithm is taken that
+/// transforms them (Winograd, FFT): it would round what it multiplies again.
 class Convolutions {
 public:
   /// Queues `count` numbers of bf16 as f32 (`widens`), or the other way round.
@@ -29,6 +31,10 @@ public:
   void convolve(const PipecConv &shape, int kind, const char *first,
                 const char *second, char *result);
 
+  /// By what such a convolution is done: "algorithm 1, math 0"; empty when none
+  /// has been queued.
+  std::string chosen(const PipecConv &shape, int kind) const;
+
   /// Of the device's memory that the algorithms work in.
   int64_t bytes() const;
 
@@ -37,7 +43,7 @@ private:
   struct Plan;
   Plan &planOf(const PipecConv &shape, int kind);
   void describe(const PipecConv &shape, Plan &plan);
-  void search(int kind, Plan &plan);
+  void search(const PipecConv &shape, int kind, Plan &plan);
   void choose(const PipecConv &shape, Plan &plan);
   int queue(const PipecConv &shape, int kind, const Plan &plan,
             const char *first, const char *second, char *result);

@@ -10,6 +10,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "runtime/device/cuda/Links.h"
+#include "runtime/device/cuda/Recorded.h"
 
 #include <atomic>
 #include <deque>
@@ -140,11 +141,7 @@ public:
     if (rank == 0) {
       for (int other = 1; other < hub->ranks; ++other)
         after(compute, hub->joins[static_cast<size_t>(other)]);
-      Graph graph = nullptr;
-      cuda.check(cuda.endCapture(compute, &graph), "cuStreamEndCapture");
-      cuda.check(cuda.instantiate(&hub->graphs.emplace_back(), graph, 0),
-                 "cuGraphInstantiate");
-      cuda.destroyGraph(graph);
+      hub->graphs.push_back(cuda::endCapture(cuda, compute));
     }
     hub->meet(*watch, "waiting for a step to be recorded");
     recording = false;

@@ -20,12 +20,9 @@ Driver openDriver() {
   auto none = [](const std::string &why) {
     throw Failure(Exit::Unavailable, "no GPU can be used: " + why);
   };
-  if (int result = driver.init(0)) {
-    const char *name = "an unknown error";
-    driver.errorName(result, &name);
-    none(std::string("cuInit says ") + name +
+  if (int result = driver.init(0))
+    none("cuInit says " + driver.describe(result) +
          "; see whether nvidia-smi finds one, or compile with --cpus");
-  }
   int version = 0;
   driver.check(driver.version(&version), "cuDriverGetVersion");
   if (version < kOldestVersion)
@@ -46,18 +43,25 @@ const Driver &Driver::get() {
   return driver;
 }
 
+std::string Driver::describe(int result) const {
+  const char *name = nullptr, *text = nullptr;
+  if (errorName(result, &name) || !name)
+    return "an unknown error, " + std::to_string(result);
+  if (errorText(result, &text) || !text)
+    return name;
+  return std::string(name) + " (" + text + ")";
+}
+
 void Driver::check(int result, const char *what) const {
   if (result == 0)
     return;
-  const char *name = "an unknown error";
-  errorName(result, &name);
   if (result == kOutOfMemory)
     throw Failure(Exit::NoFit,
                   std::string("the GPU's memory is full (") + what +
                       "); compile with more stages, fewer microbatches in "
                       "flight or --recompute full, or end what else uses it");
-  throw Failure(Exit::Unavailable,
-                std::string("the GPU has failed: ") + what + " says " + name);
+  throw Failure(Exit::Unavailable, std::string("the GPU has failed: ") + what +
+                                       " says " + describe(result));
 }
 
 } // namespace pipec::cuda

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 namespace pipec::cuda {
 
@@ -24,6 +25,10 @@ constexpr unsigned kNoTiming = 2;                     ///< of an event
 constexpr unsigned kExternal = 1; ///< recording: also when it is captured
 constexpr int kRelaxed = 2;       ///< capture: any thread may go on
 constexpr unsigned kPortable = 1; ///< host memory for all contexts
+/// A graph's kernels run at the priorities of the streams that they were
+/// recorded from, not at that of the stream that it is launched on.
+constexpr unsigned long long kNodePriorities = 8;
+constexpr int kJitErrors = 5, kJitErrorBytes = 6; ///< options of loading code
 
 inline Address addressOf(const void *pointer) {
   return reinterpret_cast<Address>(pointer);
@@ -40,6 +45,8 @@ struct Driver {
   /// Throws for a result that is no success: Failure(NoFit) when memory was
   /// asked for, else Failure(Unavailable). `what`: the call, for the message.
   void check(int result, const char *what) const;
+  /// "CUDA_ERROR_INVALID_VALUE (invalid argument)".
+  std::string describe(int result) const;
 
   int devices = 0;
 };

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <sched.h>
 #include <utility>
@@ -27,6 +28,11 @@ constexpr size_t kTerms = PIPEC_SUM_TERMS;
 /// Numbers that pipec_squares leaves.
 constexpr size_t kSquares = size_t(PIPEC_SQUARES_BLOCKS) * PIPEC_HELPER_THREADS;
 
+bool isSet(const char *variable) {
+  const char *wish = std::getenv(variable);
+  return wish && std::strcmp(wish, "1") == 0;
+}
+
 const plan::Rank &rankOf(const DeviceRequest &request) {
   return request.plan.ranks[static_cast<size_t>(request.rank)];
 }
@@ -36,6 +42,7 @@ const plan::Rank &rankOf(const DeviceRequest &request) {
 Gpu::Gpu(const DeviceRequest &request)
     : cuda(Driver::get()), links(request.links), watch(request.watch),
       graphs(request.graphs), rank(request.rank),
+      syncsCalls(isSet("PIPEC_CALL_SYNC")),
       pieces((openDevice(request), kPieceBytes)),
       faultCopy(3 * sizeof(int64_t)), pulseCopy(kQueues) {
   cuda.check(cuda.allocate(&frame, sizeof(PipecFrame)), "cuMemAlloc");
@@ -51,6 +58,7 @@ Gpu::Gpu(const DeviceRequest &request)
         convert(widens, to, from, count);
       });
   callTimes = CallTimes::asked(rank, compute);
+  callSums = CallSums::asked(rank);
 }
 
 void Gpu::connect() {
@@ -108,6 +116,8 @@ char *Gpu::allocate(int64_t bytes) {
                       "flight or --recompute full");
   }
   Usage::get().add(device, bytes);
+  if (callSums)
+    callSums->add(reinterpret_cast<char *>(memory), bytes);
   cuda.check(cuda.fill(memory, 0, static_cast<size_t>(bytes), compute),
              "cuMemsetD8Async");
   waitForStream();
@@ -125,6 +135,8 @@ void Gpu::drain() {
 
 void Gpu::release(char *memory, int64_t bytes) {
   drain();
+  if (callSums)
+    callSums->remove(memory);
   Usage::get().add(device, -bytes);
   cuda.release(addressOf(memory));
 }
@@ -212,6 +224,8 @@ void Gpu::run(PipecTask task, PipecFrame &taskFrame) {
   cuda.check(cuda.copyToDevice(frame, place, sizeof taskFrame, compute),
              "cuMemcpyHtoDAsync");
   calls = 0;
+  if (callSums && isFirstStep())
+    callSums->begin(reader());
   if (look)
     look(0);
   looking = look;
@@ -220,6 +234,14 @@ void Gpu::run(PipecTask task, PipecFrame &taskFrame) {
   for (auto &stage : stages)
     stage->rethrow();
   pulse(Queue::Compute);
+}
+
+bool Gpu::isFirstStep() const {
+  return inPart && mode == Direct && part->repetitions == 0;
+}
+
+CallSums::Read Gpu::reader() {
+  return [this](auto... arguments) { read(arguments...); };
 }
 
 void Gpu::pulse(Queue queue) {
@@ -307,14 +329,30 @@ double Gpu::norm(const float *values, int64_t count) {
   return std::sqrt(sum);
 }
 
+/// What the device says of all that was queued.
+void Gpu::checkQueued(int result) const {
+  try {
+    cuda.check(result, "cuStreamQuery");
+  } catch (const Failure &failure) {
+    if (syncsCalls) // who waits knows the call
+      throw;
+    throw Failure(failure.code,
+                  std::string(failure.what()) +
+                      "; PIPEC_CALL_SYNC=1 in the environment and --graphs "
+                      "off name the call");
+  }
+}
+
 void Gpu::waitForStream() {
   char seen[kQueues] = {};
   auto ready = [&] {
     const int result = cuda.queryStream(compute);
     if (result != kNotReady) {
-      cuda.check(result, "cuStreamQuery");
+      checkQueued(result);
       return true;
     }
+    if (links)
+      links->checkPeers();
     bool moved = false; // a long step is no standstill
     for (size_t i = 0; i < kQueues; ++i) {
       const char now = std::atomic_ref(pulseCopy.data()[i]).load();
@@ -451,6 +489,11 @@ std::unique_ptr<Traffic> Gpu::traffic(RankState &state, Transport &, Watch &) {
 
 std::unique_ptr<Exchange> Gpu::exchange(Transport &, Watch &) {
   return std::make_unique<StreamExchange>(*this);
+}
+
+DeviceFacts Gpu::facts() const {
+  const Products::Biases &biases = products->biases();
+  return {!stages.empty(), isPtx, whyPtx, biases.added, biases.refused};
 }
 
 /// What else the device's memory is full of is the first rank's to say: the

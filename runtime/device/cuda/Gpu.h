@@ -10,6 +10,7 @@
 #pragma once
 
 #include "runtime/device/Device.h"
+#include "runtime/device/cuda/CallSums.h"
 #include "runtime/device/cuda/CallTimes.h"
 #include "runtime/device/cuda/Convolutions.h"
 #include "runtime/device/cuda/Driver.h"
@@ -56,6 +57,7 @@ public:
   std::unique_ptr<Exchange> exchange(Transport &transport,
                                      Watch &watch) override;
   std::vector<std::pair<std::string, int64_t>> overhead() const override;
+  DeviceFacts facts() const override;
 
   //===--------------------------------------------------------------------===//
   // Streams, for traffic and exchanges
@@ -85,7 +87,11 @@ private:
   friend struct StageCode;
 
   void openDevice(const DeviceRequest &request);
-  Module loadCode(void *library, const std::string &path) const;
+  Module loadCode(void *library, const std::string &path);
+  /// Whether the calls of now are the rank's first, queued one by one.
+  bool isFirstStep() const;
+  CallSums::Read reader();
+  void checkQueued(int result) const;
   /// True when calls are queued: not while a part is replayed.
   bool queues() const { return mode != Replaying; }
   /// Host memory for what is queued now, untouched until it has been done.
@@ -124,6 +130,10 @@ private:
   std::unique_ptr<Products> products;
   std::unique_ptr<Convolutions> convolutions;
   std::unique_ptr<CallTimes> callTimes; ///< when they are asked for
+  std::unique_ptr<CallSums> callSums;   ///< as well
+  const bool syncsCalls;                ///< PIPEC_CALL_SYNC
+  bool isPtx = false;                   ///< the code of a stage
+  std::string whyPtx;                   ///< unless somebody asked for it
   std::vector<std::unique_ptr<StageCode>> stages;
 
   enum Mode { Direct, Recording, Replaying } mode = Direct;

@@ -23,18 +23,24 @@ Library::Library(const char *name, const char *logging,
 }
 
 void *Library::address(const char *symbol) const {
-  if (void *found = dlsym(handle, symbol))
+  if (void *found = addressIfThere(symbol))
     return found;
   throw Failure(Exit::Unavailable, std::string(file) +
                                        " is too old: it has no " + symbol +
                                        "; " + remedy);
 }
 
-void Library::check(int status, const char *what) const {
-  if (status)
-    throw Failure(Exit::Unavailable,
-                  std::string(name) + " has failed: " + what + " returned " +
-                      std::to_string(status) + "; " + logging + " says more");
+void *Library::addressIfThere(const char *symbol) const {
+  return dlsym(handle, symbol);
+}
+
+void Library::fail(int status, const char *what,
+                   const std::string &meaning) const {
+  throw Failure(Exit::Unavailable,
+                std::string(name) + " has failed: " + what + " returned " +
+                    std::to_string(status) +
+                    (meaning.empty() ? "" : " (" + meaning + ")") + "; " +
+                    logging + " says more");
 }
 
 } // namespace pipec::cuda

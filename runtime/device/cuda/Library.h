@@ -7,9 +7,19 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
+#include <cstddef>
 #include <initializer_list>
+#include <string>
 
 namespace pipec::cuda {
+
+/// What a library says of a status: cublasLtGetStatusString,
+/// cudnnGetErrorString, ncclGetErrorString.
+using StatusText = const char *(int status);
+/// What it says of the last failure: cudnnGetLastErrorString (of version 9),
+/// ncclGetLastError, which takes null as well.
+using LastErrorInto = void(char *text, size_t bytes);
+using LastErrorOf = const char *(void *communicator);
 
 class Library {
 public:
@@ -25,11 +35,19 @@ public:
     function = reinterpret_cast<F *>(address(symbol));
   }
 
-  /// Failure(Unavailable) when the call `what` has not returned 0.
-  void check(int status, const char *what) const;
+  /// The function of this name; null when the library has none.
+  template <typename F> F *findIfThere(const char *symbol) const {
+    return reinterpret_cast<F *>(addressIfThere(symbol));
+  }
+
+  /// Failure(Unavailable): the call `what` has not returned 0. `meaning`: what
+  /// the library says of that, may be empty.
+  [[noreturn]] void fail(int status, const char *what,
+                         const std::string &meaning) const;
 
 private:
   void *address(const char *symbol) const;
+  void *addressIfThere(const char *symbol) const;
 
   void *handle = nullptr;
   const char *name, *logging, *file, *remedy;

@@ -58,6 +58,10 @@ public:
   virtual void replay(int part) = 0;
   /// @}
 
+  /// Throws where a connection has failed of which nothing else tells: what
+  /// waits for the device asks again and again.
+  virtual void checkPeers() {}
+
   /// The job fails: whatever waits for a peer ends. Called by any thread.
   virtual void abandon() {}
 };

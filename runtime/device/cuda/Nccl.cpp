@@ -9,8 +9,13 @@
 #include "runtime/device/cuda/Links.h"
 #include "runtime/device/cuda/Recorded.h"
 
+#include "support/Clock.h"
+
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <mutex>
 #include <unistd.h>
 
 namespace pipec {
@@ -18,8 +23,11 @@ namespace {
 
 using namespace cuda;
 
-constexpr int kBytes = 1;      // ncclUint8
-constexpr int kInProgress = 7; // ncclInProgress
+constexpr int kBytes = 1;       // ncclUint8
+constexpr int kRemoteError = 6; // ncclRemoteError
+constexpr int kInProgress = 7;  // ncclInProgress
+/// A peer's end is also told by those who watch it, in better words.
+constexpr double kOthersTell = 3;
 
 struct UniqueId { // ncclUniqueId
   char bytes[128];
@@ -36,14 +44,40 @@ const Entries &entries() {
   return loaded;
 }
 
+std::string meaningOf(int result) {
+  auto *text = entries().findIfThere<StatusText>("ncclGetErrorString");
+  auto *more = entries().findIfThere<LastErrorOf>("ncclGetLastError");
+  const char *last = more ? more(nullptr) : nullptr;
+  std::string meaning = text ? text(result) : "";
+  if (last && last[0])
+    meaning += (meaning.empty() ? "" : ": ") + std::string(last);
+  return meaning;
+}
+
 void check(int result, const char *what) {
-  if (result != kInProgress)
-    entries().check(result, what);
+  if (result && result != kInProgress)
+    entries().fail(result, what, meaningOf(result));
+}
+
+/// Two machines may have the same name, and the same bus ids; what the kernel
+/// has drawn when it began is each one's own. Empty where it says nothing.
+std::string bootId() {
+  std::string id;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
+  return id;
+}
+
+/// Tests alone ask for that: NCCL itself refuses it unless it is told that the
+/// ranks are on different machines (NCCL_HOSTID).
+bool mayShareGpus() {
+  const char *wish = std::getenv("PIPEC_NCCL_ONE_GPU");
+  return wish && std::strcmp(wish, "1") == 0;
 }
 
 /// Which GPU of which machine a rank has, and why it cannot be connected.
 struct Place {
   char machine[192];
+  char boot[64];
   char bus[32];
   int code;
   char wrong[800];
@@ -57,8 +91,15 @@ public:
   ~Nccl() override {
     for (GraphExec graph : graphs)
       cuda.destroyGraphExec(graph);
-    if (void *mine = communicator.exchange(nullptr))
-      entries().abort(mine);
+    // Who has failed leaves without an end of this object, or has abandoned.
+    void *mine = communicator.exchange(nullptr);
+    if (!mine)
+      return;
+    Operation now = meeting(-1); // NCCL waits for the others
+    now.what = "waiting to disconnect the GPUs";
+    now.waiting = true;
+    watching->enter(now);
+    entries().destroy(mine);
   }
 
   int deviceOf(const plan::Rank &rank) const override { return rank.device; }
@@ -66,6 +107,7 @@ public:
   void attach(Context, int device, Stream ownCompute, Stream ownCommunication,
               Watch &watch) override {
     compute = ownCompute, communication = ownCommunication;
+    watching = &watch;
     // What a rank lacks all have to know, or they would wait for it.
     UniqueId id{};
     Place mine{};
@@ -74,6 +116,7 @@ public:
       if (transport.rank() == 0)
         check(nccl.uniqueId(&id), "ncclGetUniqueId");
       gethostname(mine.machine, sizeof mine.machine - 1);
+      bootId().copy(mine.boot, sizeof mine.boot - 1);
       cuda.check(cuda.busId(mine.bus, sizeof mine.bus, device),
                  "cuDeviceGetPCIBusId");
     } catch (const Failure &failure) {
@@ -131,7 +174,28 @@ public:
                "cuGraphLaunch");
   }
 
+  void checkPeers() override {
+    // Not of a communicator that another thread is about to abort.
+    const std::unique_lock lock(abandoning, std::try_to_lock);
+    void *mine = communicator;
+    if (!lock || !mine)
+      return;
+    int result = 0;
+    check(entries().asyncError(mine, &result), "ncclCommGetAsyncError");
+    if (result == 0 || result == kInProgress)
+      return;
+    if (result != kRemoteError)
+      check(result, "a message");
+    if (failedAt == 0)
+      failedAt = now();
+    if (now() > failedAt + kOthersTell)
+      throw Failure(Exit::PeerLost,
+                    "NCCL has lost a peer: " + meaningOf(result) +
+                        "; NCCL_DEBUG=WARN says more");
+  }
+
   void abandon() override {
+    const std::lock_guard lock(abandoning);
     if (void *mine = communicator.exchange(nullptr))
       entries().abort(mine);
   }
@@ -180,7 +244,7 @@ private:
     for (const Place &place : places)
       if (place.wrong[0])
         throw Failure(static_cast<Exit>(place.code), place.wrong);
-    for (size_t a = 0; a < places.size(); ++a)
+    for (size_t a = 0; a < places.size() && !mayShareGpus(); ++a)
       for (size_t b = 0; b < a; ++b)
         if (std::memcmp(&places[a], &places[b], sizeof mine) == 0)
           throw Failure(Exit::Unavailable,
@@ -196,6 +260,9 @@ private:
   const Driver &cuda;
   Stream compute = nullptr, communication = nullptr;
   std::atomic<void *> communicator{nullptr};
+  std::mutex abandoning;
+  Watch *watching = nullptr; ///< since attach()
+  double failedAt = 0;       ///< on the clock, when a peer was found lost
   std::vector<GraphExec> graphs;
 };
 

@@ -30,7 +30,16 @@ const Entries &entries() {
   return loaded;
 }
 
-void check(int status, const char *what) { entries().check(status, what); }
+void check(int status, const char *what) {
+  if (!status)
+    return;
+  auto *text = entries().findIfThere<StatusText>("cublasLtGetStatusString");
+  entries().fail(status, what, text ? text(status) : "");
+}
+
+/// What is asked for of the algorithms of a shape, of which the library may
+/// refuse some after all.
+constexpr int kTries = 8;
 
 /// The largest power of two that divides an address, as far as every arena has
 /// it: an algorithm that wants more would depend on what else is in memory, and
@@ -50,11 +59,29 @@ struct Products::Strided {
   int32_t dtype, wide, transposeA, transposeB;
   int64_t m, n, k, lda, ldb, ldc;
   int64_t count, strideA, strideB, strideC;
+
+  /// "bf16 to f32, a' b', 4 matrices, rows of 64, 10, 10, aligned to 64, 16,
+  /// 64": what an algorithm is looked for by, beside the sizes. `alignments`
+  /// are in the library's order.
+  std::string details(const uint32_t (&alignments)[4]) const {
+    std::string text = dtype == PIPEC_BF16  ? "bf16"
+                       : dtype == PIPEC_F64 ? "f64"
+                                            : "f32";
+    text += wide ? " to f32, a" : ", a";
+    text += transposeA ? "' b" : " b";
+    text += transposeB ? "', " : ", ";
+    return text + std::to_string(count) + " matrices, rows of " +
+           std::to_string(lda) + ", " + std::to_string(ldb) + ", " +
+           std::to_string(ldc) + ", aligned to " +
+           std::to_string(alignments[1]) + ", " +
+           std::to_string(alignments[0]) + ", " + std::to_string(alignments[3]);
+  }
 };
 
 struct Products::Plan {
   void *desc = nullptr, *a = nullptr, *b = nullptr, *c = nullptr;
-  Found algorithm{};
+  /// The first is the one that is run; those that were refused are gone.
+  std::vector<Found> algorithms;
   bool works = true; ///< with a bias
 };
 
@@ -117,6 +144,17 @@ void Products::describe(const Strided &shape, Plan &plan) {
          shape.strideC);
 }
 
+/// Whether the library says that it runs the algorithm for the plan's product,
+/// in the memory that there is.
+bool Products::takes(const Plan &plan, const Found &candidate) const {
+  Found result{};
+  return entries().checkAlgorithm(library->handle, plan.desc, plan.a, plan.b,
+                                  plan.c, plan.c, &candidate.algorithm,
+                                  &result) == 0 &&
+         result.state == 0 &&
+         result.workspaceBytes <= static_cast<size_t>(kWorkspaceBytes);
+}
+
 Products::Plan &Products::planOf(const Strided &shape, const char *a,
                                  const char *b, const char *c) {
   const uint32_t alignments[] = {alignmentOf(b), alignmentOf(a), alignmentOf(c),
@@ -141,18 +179,25 @@ Products::Plan &Products::planOf(const Strided &shape, const char *a,
     check(blas.setPreference(preference, kAlignmentA + i, &alignments[i],
                              sizeof alignments[i]),
           "cublasLtMatmulPreferenceSetAttribute");
-  int found = 0;
+  int count = 0;
+  Found found[kTries]{};
   const int status =
       blas.heuristic(library->handle, plan.desc, plan.a, plan.b, plan.c, plan.c,
-                     preference, 1, &plan.algorithm, &found);
+                     preference, kTries, found, &count);
   blas.destroyPreference(preference);
-  if (status || found == 0 || plan.algorithm.state)
-    throw Failure(Exit::Unavailable,
-                  "cuBLASLt has no algorithm for a product of " +
-                      std::to_string(shape.m) + " x " +
-                      std::to_string(shape.k) + " x " +
-                      std::to_string(shape.n) + " (status " +
-                      std::to_string(status) + "); install a newer cuBLAS");
+  auto &all = plan.algorithms;
+  std::vector<Found> doubtful; // that it says it does not run: the last tries
+  for (const Found *next = found; !status && next < found + count; ++next)
+    if (!next->state)
+      (takes(plan, *next) ? all : doubtful).push_back(*next);
+  all.insert(all.end(), doubtful.begin(), doubtful.end());
+  if (all.empty())
+    throw Failure(
+        Exit::Unavailable,
+        "cuBLASLt has no algorithm for a product of " +
+            std::to_string(shape.m) + " x " + std::to_string(shape.k) + " x " +
+            std::to_string(shape.n) + " (status " + std::to_string(status) +
+            "; " + shape.details(alignments) + "); install a newer cuBLAS");
   return plan;
 }
 
@@ -178,35 +223,36 @@ Products::Plan &Products::biasedPlanOf(const Strided &shape, const char *a,
         "cublasLtMatmulDescSetAttribute");
   if (!isNew)
     return plan;
-  plan.algorithm = planOf(shape, a, b, c).algorithm;
-  Found result{};
-  plan.works =
-      blas.checkAlgorithm(library->handle, plan.desc, plan.a, plan.b, plan.c,
-                          plan.c, &plan.algorithm.algorithm, &result) == 0 &&
-      result.state == 0 &&
-      result.workspaceBytes <= static_cast<size_t>(kWorkspaceBytes);
+  plan.algorithms = {planOf(shape, a, b, c).algorithms.front()};
+  plan.works = takes(plan, plan.algorithms.front());
+  ++(plan.works ? biasKinds.added : biasKinds.refused);
   return plan;
 }
 
-void Products::queue(const Strided &shape, const Plan &plan, const char *a,
-                     const char *b, char *c, bool accumulate) {
+/// By the plan's first algorithm; the library's status.
+int Products::queue(const Strided &shape, const Plan &plan, const char *a,
+                    const char *b, char *c, bool accumulate) {
   const float one = 1, zero = 0;
   const double one64 = 1, zero64 = 0;
   const bool isF64 = shape.dtype == PIPEC_F64;
   const void *alpha = isF64 ? static_cast<const void *>(&one64) : &one;
   const void *beta =
       accumulate ? alpha : (isF64 ? static_cast<const void *>(&zero64) : &zero);
-  check(entries().matmul(library->handle, plan.desc, alpha, b, plan.a, a,
-                         plan.b, beta, c, plan.c, c, plan.c,
-                         &plan.algorithm.algorithm,
-                         reinterpret_cast<void *>(library->workspace),
-                         kWorkspaceBytes, stream),
-        "cublasLtMatmul");
+  return entries().matmul(
+      library->handle, plan.desc, alpha, b, plan.a, a, plan.b, beta, c, plan.c,
+      c, plan.c, &plan.algorithms.front().algorithm,
+      reinterpret_cast<void *>(library->workspace), kWorkspaceBytes, stream);
 }
 
 void Products::strided(const Strided &shape, const char *a, const char *b,
                        char *c, bool accumulate) {
-  queue(shape, planOf(shape, a, b, c), a, b, c, accumulate);
+  Plan &plan = planOf(shape, a, b, c);
+  // A search may promise what cannot be run; the first step finds out.
+  while (const int status = queue(shape, plan, a, b, c, accumulate)) {
+    if (plan.algorithms.size() == 1)
+      check(status, "cublasLtMatmul");
+    plan.algorithms.erase(plan.algorithms.begin());
+  }
 }
 
 namespace {
@@ -268,19 +314,26 @@ bool Products::addsBias(const PipecMatmul &shape, const char *a, const char *b,
                         const char *bias, const char *c) {
   std::vector<Loop> loops = loopsOf(shape);
   const Loop own = takeLongest(loops);
+  // Of results with one column there are versions of the library that leave
+  // the bias out of some.
   if (!addsBiases || !loops.empty() || shape.accumulate || shape.k == 0 ||
-      shape.m == 0 || shape.n == 0 || own.count == 0)
+      shape.m == 0 || shape.n <= 1 || own.count == 0)
     return false;
   open();
   return biasedPlanOf(stridedOf(shape, own), a, b, bias, c).works;
 }
 
-void Products::multiplyBiased(const PipecMatmul &shape, const char *a,
+bool Products::multiplyBiased(const PipecMatmul &shape, const char *a,
                               const char *b, const char *bias, char *c) {
   std::vector<Loop> loops = loopsOf(shape);
   const Strided inner = stridedOf(shape, takeLongest(loops));
-  queue(inner, biasedPlanOf(inner, a, b, bias, c), a, b, c,
-        /*accumulate=*/false);
+  Plan &plan = biasedPlanOf(inner, a, b, bias, c);
+  if (queue(inner, plan, a, b, c, /*accumulate=*/false)) {
+    // Another algorithm would be another sum than without the bias.
+    plan.works = false;
+    --biasKinds.added, ++biasKinds.refused;
+  }
+  return plan.works;
 }
 
 void Products::multiply(const PipecMatmul &shape, const char *a, const char *b,

@@ -1,6 +1,7 @@
 //===- Products.h - matrix products by cuBLASLt -----------------*- C++ -*-===//
 #pragma once
 
+#include "runtime/device/cuda/CublasLt.h"
 #include "runtime/device/cuda/Driver.h"
 #include "runtime/kernels/cpu/Kernels.h"
 
@@ -10,10 +11,10 @@
 namespace pipec::cuda {
 
 /// Products as of Kernels.h, queued on one stream. f32 is computed in f32 (no
-/// TF32). The algorithm of a shape is the heuristic's first, looked for once:
-/// the same bits for every repetition, and with a bias, which is added to the
-/// sum of f32 before that is rounded. PIPEC_EPILOGUES=off in the environment
-/// adds none.
+/// TF32). The algorithm of a shape is the heuristic's first that the library
+/// does not refuse, looked for once: the same bits for every repetition, and
+/// with a bias, which is added to the sum of f32 before that is rounded.
+/// PIPEC_EPILOGUES=off in the environment adds none.
 class Products {
 public:
   explicit Products(Stream stream);
@@ -27,8 +28,16 @@ public:
   /// each column; c = a b + bias where it does.
   bool addsBias(const PipecMatmul &shape, const char *a, const char *b,
                 const char *bias, const char *c);
-  void multiplyBiased(const PipecMatmul &shape, const char *a, const char *b,
+  /// False, and nothing done, where it turns out not to run it.
+  bool multiplyBiased(const PipecMatmul &shape, const char *a, const char *b,
                       const char *bias, char *c);
+
+  /// Kinds of products (shape, type, alignment) whose bias the library adds,
+  /// and those with a bias that it has refused to add.
+  struct Biases {
+    int64_t added = 0, refused = 0;
+  };
+  const Biases &biases() const { return biasKinds; }
 
   /// An index over matrices.
   struct Loop {
@@ -44,6 +53,7 @@ private:
   struct Library;
   struct Plan;
   struct Strided;
+  using Found = cublas::Found;
   static Strided stridedOf(const PipecMatmul &shape, const Loop &own);
   void open();
   void describe(const Strided &shape, Plan &plan);
@@ -51,14 +61,16 @@ private:
                const char *c);
   Plan &biasedPlanOf(const Strided &shape, const char *a, const char *b,
                      const char *bias, const char *c);
-  void queue(const Strided &shape, const Plan &plan, const char *a,
-             const char *b, char *c, bool accumulate);
+  bool takes(const Plan &plan, const Found &candidate) const;
+  int queue(const Strided &shape, const Plan &plan, const char *a,
+            const char *b, char *c, bool accumulate);
   void strided(const Strided &shape, const char *a, const char *b, char *c,
                bool accumulate);
 
   Stream stream;
   std::unique_ptr<Library> library; ///< once it is needed
   bool addsBiases;
+  Biases biasKinds;
 };
 
 } // namespace pipec::cuda

@@ -10,7 +10,8 @@ inline GraphExec endCapture(const Driver &cuda, Stream stream) {
   Graph graph = nullptr;
   cuda.check(cuda.endCapture(stream, &graph), "cuStreamEndCapture");
   GraphExec exec = nullptr;
-  cuda.check(cuda.instantiate(&exec, graph, 0), "cuGraphInstantiate");
+  cuda.check(cuda.instantiate(&exec, graph, kNodePriorities),
+             "cuGraphInstantiate");
   cuda.destroyGraph(graph);
   return exec;
 }

@@ -3,6 +3,7 @@
 #include "support/Failure.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
 #include <utility>
@@ -57,18 +58,34 @@ std::string nameOf(const PipecConv &shape, int32_t kind) {
 
 } // namespace
 
-template <typename Name, typename Call>
-void Gpu::StageCode::guarded(Name name, Call call) {
+template <typename Name, typename Call, typename How>
+void Gpu::StageCode::guarded(int32_t dtype, Name name, Call call, How how) {
   if (failure)
     return;
   const bool isTimed = gpu.callTimes && gpu.mode == Direct;
+  auto full = [&] {
+    const std::string algorithm = how();
+    return name() + (algorithm.empty() ? "" : ", " + algorithm);
+  };
   try {
     if (isTimed)
       gpu.callTimes->before();
     call();
     if (isTimed)
-      gpu.callTimes->after(name());
+      gpu.callTimes->after(full());
+    if (gpu.syncsCalls && gpu.mode == Direct)
+      gpu.waitForStream();
+    if (gpu.callSums && gpu.isFirstStep())
+      gpu.callSums->after(name(), dtype, gpu.reader());
     gpu.called();
+  } catch (const Alarmed &) { // it has not failed itself
+    failure = std::current_exception();
+  } catch (const Failure &said) {
+    // What the device has found wrong may be of a call before.
+    const bool isOwn = gpu.syncsCalls && gpu.mode == Direct;
+    failure = std::make_exception_ptr(Failure(
+        said.code, std::string(said.what()) +
+                       (isOwn ? "; the call is " : "; at the call ") + full()));
   } catch (...) {
     failure = std::current_exception();
   }
@@ -84,12 +101,17 @@ bool Gpu::StageCode::multiplyBiased(const PipecMatmul &shape, const char *a,
   }
   if (!adds)
     return false;
-  guarded([&] { return nameOf(shape) + " + bias"; },
-          [&] {
-            gpu.products->multiplyBiased(shape, a, b, bias, c);
-            gpu.called(); // the first of the two that it stands for
-          });
-  return true;
+  guarded(
+      shape.wide ? PIPEC_F32 : shape.dtype,
+      [&] { return nameOf(shape) + " + bias"; },
+      [&] {
+        adds = gpu.products->multiplyBiased(shape, a, b, bias, c);
+        if (adds)
+          gpu.called(); // the first of the two that it stands for
+        else
+          --gpu.calls; // those two are still to come
+      });
+  return adds;
 }
 
 void Gpu::StageCode::rethrow() {
@@ -97,26 +119,51 @@ void Gpu::StageCode::rethrow() {
     std::rethrow_exception(std::exchange(failure, nullptr));
 }
 
+/// What is wrong with an image, in the driver's words; empty when it is loaded.
+static std::string load(const Driver &cuda, const void *image, Module &module) {
+  char log[2048] = "";
+  const int options[] = {kJitErrors, kJitErrorBytes};
+  void *values[] = {log, reinterpret_cast<void *>(sizeof log)};
+  const int result = cuda.loadModule(&module, image, 2, options, values);
+  if (!result)
+    return "";
+  log[sizeof log - 1] = 0;
+  std::string text = log;
+  text.erase(text.find_last_not_of(" \n") + 1);
+  return cuda.describe(result) + (text.empty() ? "" : ": " + text);
+}
+
 /// Machine code of the chip's generation, else PTX, which the driver
 /// translates.
-Module Gpu::loadCode(void *library, const std::string &path) const {
+Module Gpu::loadCode(void *library, const std::string &path) {
   const std::string own = "pipec_cubin_" + std::to_string(major * 10);
-  const void *cubin = dlsym(library, own.c_str());
+  const char *wish = std::getenv("PIPEC_GPU_CODE");
+  const bool wantsPtx = wish && std::strcmp(wish, "ptx") == 0;
+  const void *cubin = wantsPtx ? nullptr : dlsym(library, own.c_str());
   Module module = nullptr;
-  int result = cubin ? cuda.loadModule(&module, cubin) : 1;
-  if (result)
-    result = cuda.loadModule(&module, need(library, path, "pipec_ptx"));
-  if (result) {
-    const char *name = "an unknown error";
-    cuda.errorName(result, &name);
-    throw Failure(Exit::Unavailable,
-                  path + ": GPU " + std::to_string(ordinal) +
-                      " (compute capability " + std::to_string(major) + "." +
-                      std::to_string(minor) +
-                      ") does not take its code: " + name +
-                      "; code is for 8.0 and newer, with a driver as new as "
-                      "the toolkit that made it");
+  std::string wrong;
+  if (cubin) {
+    wrong = load(cuda, cubin, module);
+    if (wrong.empty())
+      return module;
   }
+  const std::string inPtx =
+      load(cuda, need(library, path, "pipec_ptx"), module);
+  const std::string chip = "GPU " + std::to_string(ordinal) +
+                           " (compute capability " + std::to_string(major) +
+                           "." + std::to_string(minor) + ")";
+  if (!inPtx.empty())
+    throw Failure(
+        Exit::Unavailable,
+        path + ": " + chip + " does not take its code: " + inPtx +
+            (wrong.empty() ? "" : " in PTX, " + wrong + " in machine code") +
+            "; code is for 8.0 and newer, with a driver as new as the toolkit "
+            "that made it");
+  isPtx = true;
+  if (!wantsPtx)
+    whyPtx = chip + " runs what the driver makes of PTX: " +
+             (cubin ? "of the machine code in " + path + " it says " + wrong
+                    : path + " has no machine code for it");
   return module;
 }
 
@@ -143,7 +190,7 @@ Gpu::StageCode::StageCode(Gpu &gpu, void *library, const std::string &path)
              std::to_string(kernel) + " of " + std::to_string(blocks) + " x " +
              std::to_string(threads);
     };
-    self.guarded(name, [&] {
+    self.guarded(PIPEC_F32, name, [&] {
       self.places.clear();
       for (int32_t i = 0; i < count; ++i)
         self.places.push_back(const_cast<char **>(&arguments[i]));
@@ -155,8 +202,9 @@ Gpu::StageCode::StageCode(Gpu &gpu, void *library, const std::string &path)
   table.matmul = [](PipecDevice *table, const PipecMatmul *shape, const char *a,
                     const char *b, char *c) {
     StageCode &self = of(table);
-    self.guarded([&] { return nameOf(*shape); },
-                 [&] { self.gpu.products->multiply(*shape, a, b, c); });
+    self.guarded(
+        shape->wide ? PIPEC_F32 : shape->dtype, [&] { return nameOf(*shape); },
+        [&] { self.gpu.products->multiply(*shape, a, b, c); });
   };
   table.biased = [](PipecDevice *table, const PipecMatmul *shape, const char *a,
                     const char *b, const char *bias, char *c) -> int32_t {
@@ -165,16 +213,19 @@ Gpu::StageCode::StageCode(Gpu &gpu, void *library, const std::string &path)
   table.conv = [](PipecDevice *table, const PipecConv *shape, int32_t kind,
                   const char *first, const char *second, char *result) {
     StageCode &self = of(table);
-    self.guarded([&] { return nameOf(*shape, kind); },
-                 [&] {
-                   self.gpu.convolutions->convolve(*shape, kind, first, second,
-                                                   result);
-                 });
+    Convolutions &dnn = *self.gpu.convolutions;
+    const bool isWide =
+        shape->dtype == PIPEC_BF16 && kind == PIPEC_CONV_BACKWARD_WEIGHT;
+    self.guarded(
+        isWide ? PIPEC_F32 : shape->dtype, [&] { return nameOf(*shape, kind); },
+        [&] { dnn.convolve(*shape, kind, first, second, result); },
+        [&] { return dnn.chosen(*shape, kind); });
   };
   table.clear = [](PipecDevice *table, char *at, int64_t bytes) {
     StageCode &self = of(table);
-    self.guarded([&] { return "clear " + std::to_string(bytes); },
-                 [&] { self.gpu.clear(at, bytes); });
+    self.guarded(
+        PIPEC_F32, [&] { return "clear " + std::to_string(bytes); },
+        [&] { self.gpu.clear(at, bytes); });
   };
 }
 

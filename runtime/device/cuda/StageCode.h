@@ -27,8 +27,15 @@ private:
   static StageCode &of(PipecDevice *table) {
     return *reinterpret_cast<StageCode *>(table);
   }
-  /// `name()`: what the call is, for times of it.
-  template <typename Name, typename Call> void guarded(Name name, Call call);
+  /// `name()`: what the call is, and `how()` by which algorithm, once it is
+  /// queued; for errors and for times of it. `dtype`: of its result, as far as
+  /// that is known.
+  template <typename Name, typename Call, typename How>
+  void guarded(int32_t dtype, Name name, Call call, How how);
+  template <typename Name, typename Call>
+  void guarded(int32_t dtype, Name name, Call call) {
+    guarded(dtype, name, call, [] { return std::string(); });
+  }
   /// PipecDevice::biased.
   bool multiplyBiased(const PipecMatmul &shape, const char *a, const char *b,
                       const char *bias, char *c);

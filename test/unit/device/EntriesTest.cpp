@@ -67,6 +67,9 @@ TEST(Entries, NumbersAreTheHeaders) {
   EXPECT_EQ(kNoTiming, CU_EVENT_DISABLE_TIMING);
   EXPECT_EQ(kExternal, CU_EVENT_RECORD_EXTERNAL);
   EXPECT_EQ(kRelaxed, CU_STREAM_CAPTURE_MODE_RELAXED);
+  EXPECT_EQ(kNodePriorities, CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY);
+  EXPECT_EQ(kJitErrors, CU_JIT_ERROR_LOG_BUFFER);
+  EXPECT_EQ(kJitErrorBytes, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES);
   EXPECT_EQ(kPortable, CU_MEMHOSTALLOC_PORTABLE);
   EXPECT_EQ(cublas::kReal32, CUDA_R_32F);
   EXPECT_EQ(cublas::kReal64, CUDA_R_64F);
@@ -101,6 +104,21 @@ TEST(Entries, NumbersAreTheHeaders) {
   EXPECT_EQ(cudnn::kDefaultMath, CUDNN_DEFAULT_MATH);
   EXPECT_EQ(cudnn::kTensorMath, CUDNN_TENSOR_OP_MATH);
   EXPECT_EQ(cudnn::kDeterministic, CUDNN_DETERMINISTIC);
+  EXPECT_EQ(cudnn::kTransformForward,
+            1 << CUDNN_CONVOLUTION_FWD_ALGO_FFT |
+                1 << CUDNN_CONVOLUTION_FWD_ALGO_FFT_TILING |
+                1 << CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD |
+                1 << CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED);
+  EXPECT_EQ(cudnn::kTransformData,
+            1 << CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT |
+                1 << CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT_TILING |
+                1 << CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD |
+                1 << CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED);
+  EXPECT_EQ(cudnn::kTransformFilter,
+            1 << CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT |
+                1 << CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT_TILING |
+                1 << CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD |
+                1 << CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD_NONFUSED);
   EXPECT_EQ(sizeof(cudnn::Found), sizeof(cudnnConvolutionFwdAlgoPerf_t));
   EXPECT_EQ(offsetof(cudnn::Found, bytes),
             offsetof(cudnnConvolutionFwdAlgoPerf_t, memory));
