@@ -151,12 +151,17 @@ class Runs:
         return part.stat().st_size
 
     def summary(self):
-        """The end of what is printed: a line for each thing that was wrong."""
+        """The end of what is printed: a line for each kind of thing that was wrong."""
         with self.lock:
-            for text in self.wrong[:MOST_BRIEF]:
-                self.say("  " + " ".join(text.split())[:BRIEF])
-            if len(self.wrong) > MOST_BRIEF:
-                self.say("  and %d more, in results.json" % (len(self.wrong) - MOST_BRIEF))
+            kinds = {}
+            for text in self.wrong:
+                name, _, why = " ".join(text.split()).partition(": ")
+                kinds.setdefault(why, []).append(name)
+            for why, names in list(kinds.items())[:MOST_BRIEF]:
+                more = " and %d more" % (len(names) - 2) if len(names) > 2 else ""
+                self.say("  %s%s: %s" % (", ".join(names[:2]), more, why[:BRIEF]))
+            if len(kinds) > MOST_BRIEF:
+                self.say("  and %d more, in results.json" % (len(kinds) - MOST_BRIEF))
             self.say("%d wrong" % len(self.wrong) if self.wrong else "all as promised")
 
     def stop(self, *_):

@@ -26,28 +26,32 @@ def write(file, ranks):
 
 
 def is_near(one, other, tolerance):
-    if one is None or other is None:  # not a number
+    """Of two lines; `no_numbers` are words that are none."""
+    if one.get("no_numbers", 0) != other.get("no_numbers", 0):
         return False
-    return one == other or abs(one - other) <= tolerance * max(abs(one), abs(other))
+    a, b = one["sum"], other["sum"]
+    return a == b or abs(a - b) <= tolerance * max(abs(a), abs(b))
+
+
+def told(row):
+    odd = row.get("no_numbers", 0)
+    return "its sum is %s, of %s bytes%s" % (row["sum"], row["changed"], ", and %d words are no numbers" % odd if odd else "")
 
 
 def differences(got, want, precision):
-    """The first calls whose sums are not near the emulation's, in words; those that only one of both makes (a library that
-    adds no bias leaves that to a kernel) are not compared, nor their neighbour's other half."""
+    """The first calls whose sums are not near the emulation's, in words; those that only one of both makes (a library may
+    add a bias, or leave that to a kernel) are not compared."""
     found = []
     for rank, rows in got.items():
         theirs = want.get(rank, [])
-        kinds = [[row["name"].split()[0] for row in list_] for list_ in (rows, theirs)]
+        names = [[row["name"] for row in list_] for list_ in (rows, theirs)]
         compared = 0
-        for block in difflib.SequenceMatcher(None, *kinds, autojunk=False).get_matching_blocks():
+        for block in difflib.SequenceMatcher(None, *names, autojunk=False).get_matching_blocks():
             for one, other in zip(rows[block.a:block.a + block.size], theirs[block.b:block.b + block.size]):
-                if ("+ bias" in one["name"]) != ("+ bias" in other["name"]):
-                    continue
                 compared += 1
-                if not is_near(one["sum"], other["sum"], TOLERANCE[precision]):
-                    found.append("rank %d, call %d of %d, %s: its sum is %s, emulated %s; it changed %s bytes, emulated %s" % (
-                        rank, one["call"], len(rows), one["name"], one["sum"], other["sum"], one["changed"],
-                        other["changed"]))
+                if not is_near(one, other, TOLERANCE[precision]):
+                    found.append("rank %d, call %d of %d, %s: %s; emulated: %s" % (
+                        rank, one["call"], len(rows), one["name"], *map(told, (one, other))))
         if 2 * compared < len(theirs):
             found.append("rank %d: only %d of %d calls are the emulation's" % (rank, compared, len(theirs)))
     return found[:MOST]

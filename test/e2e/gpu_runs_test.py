@@ -138,7 +138,7 @@ class WhatFails(Checked):
         check, runs = self.judge([0.5, 0.5], sums)
         found = check.results["first calls that differ"][CASE["name"]]
         self.assertEqual(len(found), 1)
-        self.assertIn("call 1 of 2, product 2 x 2 x 2: its sum is 3.5, emulated 2.5", found[0])
+        self.assertIn("call 1 of 2, product 2 x 2 x 2: its sum is 3.5, of 8 bytes; emulated: its sum is 2.5", found[0])
         self.assertIn("    differs from the emulation: " + found[0], self.said)
 
     def test_other_numbers(self):
@@ -163,12 +163,16 @@ class Sums(Checked):
         found = gpu_sums.differences(ranks(1.0, 2.1, 3.5, 4.0), want, "fp32")
         self.assertEqual(len(found), 2)
         self.assertIn("call 1 of 4, product", found[0])
-        # What is not a number is none of these.
-        self.assertIn("call 2", gpu_sums.differences(ranks(1.0, 2.0, None, 4.0), want, "fp32")[0])
-        self.assertIn("call 2", gpu_sums.differences(ranks(1.0, 2.0, float("nan"), 4.0), want, "fp32")[0])
-        # A call that only one of both makes is passed over.
-        more = ranks(1.0, 2.0, 9.0, 3.0, 4.0, names=("kernel0", "product", "bias", "kernel1", "kernel2"))
-        self.assertEqual(gpu_sums.differences(more, want, "fp32"), [])
+        # What is not a number is in no sum.
+        odd = ranks(1.0, 2.0, 3.0, 4.0)
+        odd[0][2]["no_numbers"] = 1
+        self.assertIn("call 2 of 4, kernel1: its sum is 3.0, of 4 bytes, and 1 words are no numbers; emulated: its sum is 3.0",
+                      gpu_sums.differences(odd, want, "fp32")[0])
+        # Calls that only one of both makes are passed over: there a library adds the bias of a product.
+        apart = ranks(1.0, 2.0, 9.0, 3.0, 4.0, names=("kernel0", "product", "bias", "kernel1", "kernel2"))
+        added = ranks(1.0, 9.0, 3.0, 4.0, names=("kernel0", "product + bias", "kernel1", "kernel2"))
+        self.assertEqual(gpu_sums.differences(apart, want, "fp32"), [])
+        self.assertEqual(gpu_sums.differences(apart, added, "fp32"), [])
         self.assertIn("only 0 of 4 calls", gpu_sums.differences(ranks(1.0, names=("other",)), want, "fp32")[0])
 
     def test_files(self):
@@ -318,6 +322,16 @@ class WhatIsKept(Checked):
             check.expect(False, "a run:" + "\nline" * 100)
         self.assertLess(len(printed.call_args.args[0].splitlines()), 6)
         self.assertEqual(len((check.out / "log.txt").read_text().splitlines()), 101)
+
+    def test_what_is_printed_last(self):
+        """A line for each kind of failure: only the end of what is printed may come back."""
+        check = self.check()
+        check.wrong = ["mlp: exit 69:\n  no device", "cnn: a loss", *["gpt-%d: exit 69:   no device" % i for i in range(5)],
+                       *["gpt-%d: %d" % (i, i) for i in range(60)]]
+        check.summary()
+        self.assertEqual(self.said[:2], ["  mlp, gpt-0 and 4 more: exit 69: no device", "  cnn: a loss"])
+        self.assertEqual(self.said[-2:], ["  and 22 more, in results.json", "67 wrong"])
+        self.assertLess(sum(map(len, self.said)), 12000)
 
     def test_at_a_time(self):
         """Steps of small models, of which each waits for the other; one that fails stops none."""
