@@ -205,8 +205,9 @@ class Biases(GpuTest):
     def test_an_algorithm_that_is_not_run(self):
         """Products go on to the next that was found; a bias is added by a kernel, and counted where it is."""
         golden = Golden("gpt")
-        for ranks in (1, 2):
-            plan = self.compile_for(golden, "1x2", "--stages", "1" if ranks == 2 else "2", "--strategy", "1f1b")
+        # Two stages, and two replicas, whose sums wait for a count of calls.
+        for words in (("--stages", "2"), ("--stages", "1", "--recompute", "full")):
+            plan = self.compile_for(golden, "1x2", "--strategy", "1f1b", *words)
             logs = [self.fresh(".log") for _ in range(2)]
             want, got = (self.run_gpu(plan, golden, "--steps", 3, log=log, promise=promise)
                          for promise, log in enumerate(logs))
@@ -236,9 +237,9 @@ class Biases(GpuTest):
             log, output = self.fresh(".log"), self.fresh(".npy")
             self.run_gpu(plan, small, "--evaluate", "--output", "y=%s" % output, log=log)
             self.assertEqual("multiply, add a bias" in log.read_text().splitlines(), adds)
-            want = [sum(x * w for column in range(columns)
-                        for x, w in zip([*range(3 * row, 3 * row + 3), 1], [*range(1 + column, 3 * columns + 1, columns),
-                                                                            1 + column])) for row in range(4)]
+            weights = [[*range(1 + column, 3 * columns + 1, columns), 1 + column] for column in range(columns)]
+            want = [sum(x * w for column in weights for x, w in zip([*range(3 * row, 3 * row + 3), 1], column))
+                    for row in range(4)]
             self.assertEqual(read_npy(output)[2], struct.pack("<4f", *want))
 
     def test_where_gradients_are_complete(self):
@@ -483,8 +484,8 @@ class Failures(GpuTest):
         """NCCL tells it to who asks, and to nobody else."""
         for words in ((), ("--graphs", "off")):
             run, seconds = self.fails(*words, "--transport", "nccl", "--timeout", 200, code=UNAVAILABLE, asynch=1)
-            self.assertIn("rank 1 (stage 1): NCCL has failed: a message returned 3 (internal error: what was said last)",
-                          run.stderr)
+            self.assertIn("rank 1 (stage 1): NCCL has failed: a message returned 3 (internal error: what was said "
+                          "last)", run.stderr)
             self.assertLess(seconds, 60)
         # That a peer is lost those say first who know which, when it is.
         run, seconds = self.fails("--transport", "nccl", "--timeout", 200, code=PEER_LOST, asynch=0, status=6, hang=40)
@@ -587,8 +588,8 @@ class Refusals(GpuTest):
                 self.assertIn(part, self.run_gpu(plan, golden, "--steps", 1, code=code, **settings).stderr)
         # What it says of either.
         run = self.run_gpu(plan, golden, "--steps", 1, code=UNAVAILABLE, kernels="/nowhere")
-        self.assertRegex(run.stderr, r"CUDA_ERROR_INVALID_IMAGE \(a text\): ptxas fatal: an old image in PTX, CUDA_ERROR_"
-                                     r"INVALID_IMAGE \(a text\): ptxas fatal: an old image in machine code")
+        self.assertRegex(run.stderr, r"CUDA_ERROR_INVALID_IMAGE \(a text\): ptxas fatal: an old image in PTX, "
+                                     r"CUDA_ERROR_INVALID_IMAGE \(a text\): ptxas fatal: an old image in machine code")
         if ctypes.util.find_library("cuda"):
             return
         process = call("pipec-run", plan, *[word for name, data in golden.data.items()

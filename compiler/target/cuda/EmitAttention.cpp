@@ -24,8 +24,6 @@ namespace {
 
 constexpr double kLog2E = 1.4426950408889634;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-/// Shared memory of a block without asking the driver for more.
-constexpr int64_t kSharedLimit = 48 * 1024;
 /// Sums of a thread that leave room for all else in 255 registers.
 constexpr int64_t kMostSums = 160;
 /// Forward kernels in bf16 of wider heads take more registers than the 128 that

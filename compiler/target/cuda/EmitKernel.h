@@ -12,6 +12,8 @@ constexpr llvm::StringLiteral kThreadsAttr = "cuda.threads";
 constexpr llvm::StringLiteral kLeastBlocksAttr = "cuda.least_blocks";
 /// Shared memory of every kernel; how much is said at launch.
 constexpr llvm::StringLiteral kSharedMemory = "pipec_shared";
+/// Of a block, without asking the driver for more.
+constexpr int64_t kSharedLimit = 48 * 1024;
 
 /// A device function whose arguments are pointers, and how it is launched.
 struct KernelCode {

@@ -115,9 +115,13 @@ void KernelEmitter::foldWarps(MutableArrayRef<Value> sums) {
   firstSlot += sums.size();
   code.sharedBytes =
       std::max<int64_t>(code.sharedBytes, firstSlot * warps * kSlot);
+  // A group has so few operations (Fuse.cpp) that all of them fit.
+  assert(code.sharedBytes <= kSharedLimit);
 }
 
-/// Each thread adds every n-th partial sum; their sums meet in shared memory.
+/// Each thread adds every n-th partial sum; their sums meet in shared memory. A
+/// kernel has one such sum (Place.cpp gives each a kernel of its own), of 8 KiB
+/// at most.
 Value KernelEmitter::sumPartials(nn::ReduceOp op, const Leaf &leaf,
                                  const Access &access) {
   if (partialThreads == 1)
@@ -131,6 +135,7 @@ Value KernelEmitter::sumPartials(nn::ReduceOp op, const Leaf &leaf,
     bytes *= vector.getNumElements();
   Value base = sharedMemory(b, code.sharedBytes);
   code.sharedBytes += partialThreads * kWarp * bytes;
+  assert(code.sharedBytes <= kSharedLimit);
   auto slot = [&](Value thread) -> Value {
     Value row = arith::MulIOp::create(
         b, thread, arith::ConstantIntOp::create(b, kWarp * bytes, 32));

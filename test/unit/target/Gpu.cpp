@@ -14,6 +14,7 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <stdexcept>
+#include <utility>
 
 using namespace pipec;
 using namespace pipec::test;
@@ -100,6 +101,21 @@ TEST(Gpu, ColumnsOfManyRows) {
     t.store("s", "out").store("m", "out");
     checkStage(t.stage(), 5e-6);
   }
+}
+
+// As many sums as a group has room for, of rows of 16 warps: each has a place
+// in shared memory, of which there are 48 KiB.
+TEST(Gpu, ManyRowSums) {
+  StageText t;
+  t.load("x", "in", "2x4100xf32");
+  std::string from = "x";
+  for (int i = 0; i < 150; ++i) {
+    const std::string s = "s" + std::to_string(i);
+    t.reduce(s, i % 2 ? "max" : "sum", from, "1", "2x1xf32").store(s, "out");
+    const std::string to = "y" + std::to_string(i);
+    t.op(to, "neg", {std::exchange(from, to)});
+  }
+  checkStage(t.stage(), 1e-5);
 }
 
 // Rows of 4096 and more may have a tail, and chunks of them sums that are not
