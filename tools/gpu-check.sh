@@ -1,9 +1,11 @@
 #!/bin/bash
 # Checks a build on a machine with a GPU that has neither LLVM nor this tree.
 #
-#   tools/gpu-check.sh pack DIR [GOLDENS]
+#   tools/gpu-check.sh pack [--sanitizer] DIR [GOLDENS]
 #                                  here: programs, plans and data into DIR; of
-#                                  the models in the folder GOLDENS as well
+#                                  the models in the folder GOLDENS as well;
+#                                  with compute-sanitizer (14 MB) for a machine
+#                                  that has none
 #   DIR/gpu-check.sh run [OUT] [--minutes 9] [--bring FOLDER]
 #                    [--only PHASE ...] [--only-left RESULTS]
 #                                  there: runs them; OUT.tar.gz has all that is
@@ -23,7 +25,7 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 usage() {
-  sed -n '2,21s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+  sed -n '2,23s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
   exit 64
 }
 
@@ -44,7 +46,7 @@ c_library() {
   ldd "$1" | awk '$1 ~ /^lib(gcc_s|stdc\+\+)/ {print $3}' | xargs cp -L -t "$2"
 }
 
-# compute-sanitizer of NVIDIA's wheel: drivers come without one.
+# compute-sanitizer of NVIDIA's wheel: drivers come without one, toolkits with.
 sanitizer() {
   local folder=$1/sanitizer
   if python3 -m pip download -q --no-deps -d "$folder" nvidia-cuda-sanitizer-api==13.0.85 >&2; then
@@ -57,7 +59,12 @@ sanitizer() {
 }
 
 pack() {
-  local target=$1 root build
+  local target root build wants_sanitizer=
+  if [[ $1 == --sanitizer ]]; then
+    wants_sanitizer=1
+    shift
+  fi
+  target=$1
   root=$(dirname "$here")
   build=${PIPEC_BUILD:-$root/build}
   mkdir -p "$target/bin" "$target/lib"
@@ -65,7 +72,7 @@ pack() {
   libraries "$build/bin/pipec-run" | xargs cp -L -t "$target/lib"
   c_library "$build/bin/pipec-run" "$target/libc"
   cp "$here/gpu-check.sh" "$target"
-  sanitizer "$target"
+  [[ -z $wants_sanitizer ]] || sanitizer "$target"
   python3 "$root/test/bench/gpu_pack.py" "$target" "$root" "$build" "${@:2}"
   # Plans repeat each other, and all of it has to be carried.
   (cd "$target" && tar czf plans.tgz --remove-files $(ls -d plans sums data gpt2 resnet sanitizer 2>/dev/null))
@@ -83,26 +90,42 @@ print(":".join(dict.fromkeys(found)))
 PYTHON
 }
 
-# What is done once, before the time of a run begins. What has carried the
-# folder may not have kept modes, and the libraries are more than a gigabyte,
-# which the first program would read from the disk in its own time.
+# The libraries that are opened, of those in some folders: of each name and
+# version the first.
+opened() {
+  (IFS=: && find -H ${1:-/nowhere} -maxdepth 1 -type f \
+    -regex '.*/lib\(cublas\|cudnn\|nccl\).*\.so.*' -printf '%f\t%p\n' \
+    2>/dev/null || true) |
+    awk -F '\t' '{ name = $1; sub(/\.so\.[0-9]+.*/, "", name) ||
+                     sub(/\.so$/, "", name)
+                   version = $1; sub(/^.*\.so\.?/, "", version)
+                   sub(/\..*/, "", version) }
+                 !seen[name "." version]++ { print $2 }'
+}
+
+# What is done once, in the time of a run. What has carried the folder may not
+# have kept modes, and the libraries are more than a gigabyte, which the first
+# program would read from the disk in its own time.
 prepare() {
   local folders
   [[ -d $here/plans ]] || tar xzf "$here/plans.tgz" -C "$here"
   chmod +x "$here"/bin/* "$here"/libc/ld-* 2>/dev/null || true
   folders=$(nvidia_folders)
   export GPU_CHECK_LIBRARIES=$folders
-  (IFS=: && find -H ${folders:-/nowhere} -maxdepth 1 -type f \
-    -regex '.*/lib\(cublas\|cudnn\|nccl\).*\.so.*' -print0 2>/dev/null || true) |
-    timeout 60 xargs -0 -r -P 8 -n 1 cat >/dev/null || true
+  opened "$folders" | timeout 60 xargs -d '\n' -r -P 8 -n 1 cat >/dev/null ||
+    true
 }
 
 case ${1:-} in
 pack)
-  [[ $# == 2 || $# == 3 ]] || usage
+  words=$#
+  [[ ${2:-} != --sanitizer ]] || words=$((words - 1))
+  [[ $words == 2 || $words == 3 ]] || usage
   pack "${@:2}"
   ;;
 run)
+  # The minutes of a run begin here; some write a comma in it.
+  export GPU_CHECK_BEGUN=${EPOCHREALTIME/,/.}
   prepare
   exec python3 "$here/gpu_check.py" "$here" "${@:2}"
   ;;

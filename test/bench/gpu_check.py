@@ -7,21 +7,21 @@ It goes through phases, each with a share of the time; what one has not come to 
 None stops another. Exit 1 where something is wrong.
   first     every model on one rank, in fp32 and bf16, and one on two and four: losses beside PyTorch's, the same bits
             with and without graphs, peak memory beside the predicted one
+  nccl      NCCL's messages of a rank to itself, recorded as a graph as well (gpu_nccl.py); last of all, and only as a try,
+            two processes on one device, which NCCL does not support
   times     GPT-2 124M (12 layers, width 768, T = 1024) on one rank and on two that share the device, with and without
             graphs, and ResNet-50, with the share of the device's peak that they reach (MFU), beside PyTorch eager and
             compiled with the same shapes; of each a trace, a profile and the time of every kernel and library call
   sanitizer compute-sanitizer, where there is one: memcheck, then racecheck of our own kernels
   oracles   replicas and pipedream beside the sequential oracle
-  nccl      NCCL's messages of a rank to itself, recorded as a graph as well (gpu_nccl.py); last of all, and only as a try,
-            two processes on one device, which NCCL does not support
   rest      the other strategies: the bits of one rank
-What fails is run again as it was and in other ways (without graphs, from PTX, with the host waiting for every call ...), and
-it is said which of them work; the first that does, where the usual way does not even the second time, is that of all later
-runs, so that they have more to say. The libraries' logs go to OUT/logs. Of wrong numbers the first call that is not as
-emulated is named.
+What fails is run again as it was, with the libraries' logs on (OUT/logs) and in other ways (without graphs, from PTX, with
+the host waiting for every call ...), and it is said which of them work; the first that does, where the usual way does not
+even the second time, is that of all later runs, so that they have more to say. Of wrong numbers the first call that is not
+as emulated is named.
 All of it goes to stdout, in short, to OUT/log.txt and, after every step, to OUT/results.json; OUT/machine.txt says what the
 machine is. After every phase all of OUT is in OUT.tar.gz as well, and with --bring that and the results lie in FOLDER.
---only-left takes what RESULTS, the results.json of another call, lists as left out.
+--only-left takes what RESULTS, the results.json of another call, lists as left out: also of one that was ended from outside.
 With --standin the libraries of test/standin take the GPU's place, and only small models have times.
 """
 import argparse
@@ -47,13 +47,13 @@ from gpu_ways import NO_EPILOGUES, Ways
 STANDIN_WEIGHTS = 1 << 20  # a larger model takes a stand-in hours
 # Phases, their shares of the time, and how many of their steps run at a time where there are processors for it: those of
 # small models, whose times nobody takes.
-PHASES = {"first": (0.25, 4), "times": (0.4, 1), "sanitizer": (0.2, 1), "oracles": (0.04, 4), "nccl": (0.03, 1),
+PHASES = {"first": (0.25, 4), "nccl": (0.05, 1), "times": (0.38, 1), "sanitizer": (0.2, 1), "oracles": (0.04, 4),
           "rest": (0.08, 4)}
 PROCESSORS = 4  # of such a step
 # The plain first, and of kernels those with most kinds of them.
 SANITIZED = ("mlp-1-1f1b-fp32", "gpt-1-1f1b-bf16", "gpt-1-1f1b-fp32", "cnn-1-1f1b-fp32")
 RACES = SANITIZED[1]
-SANITIZER_LIMIT = 120
+SANITIZER_LIMIT = 60  # the first time: one that is slow would take all of its phase
 # Drivers answer the runtime's questions for functions that they do not have with errors, which are none of ours; library
 # kernels have races that they mean.
 SANITIZER_WORDS = {"memcheck": ["--report-api-errors", "no"],
@@ -67,8 +67,8 @@ QUESTIONS = (["nvidia-smi", "-q"], ["nvidia-smi", "topo", "-m"], ["nvidia-smi"],
              ["sh", "-c", "for d in $(echo $GPU_CHECK_LIBRARIES | tr : ' '); do ls -d $d/lib*.so*; done"],
              ["python3", "-c", "import torch; print(torch.__version__, torch.version.cuda, torch.cuda.nccl.version(), "
                                "torch.backends.cudnn.version(), torch.cuda.get_device_properties(0))"])
-# Done when all else is, for which that many seconds are kept.
-LAST = 35
+# Done when all else is: the seconds that are kept for it, those that it needs, and those that it may take.
+LAST, LAST_NEEDS, LAST_LIMIT = 45, 30, 40
 TRY = "NCCL between two processes on one device"
 
 
@@ -76,9 +76,11 @@ def device_name():
     """What is known of the GPU: containers may have one without nvidia-smi."""
     try:
         return subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"],
-                              capture_output=True, text=True).stdout.strip()
+                              capture_output=True, text=True, timeout=20).stdout.strip()
     except OSError:
         return "an unknown device (no nvidia-smi)"
+    except subprocess.TimeoutExpired:
+        return "an unknown device (nvidia-smi does not answer)"
 
 
 class Check(Ways):
@@ -315,14 +317,20 @@ class Check(Ways):
     def nccl(self):
         """Its messages of a rank to itself: what one device can show of it for sure."""
         folders = [str(self.standin)] if self.standin else os.environ.get("GPU_CHECK_LIBRARIES", "").split(":")
-        code, out, error = finish([sys.executable, self.target / "gpu_nccl.py", *filter(None, folders)],
-                                  min(60, self.left()))
-        said = json.loads(out.splitlines()[-1]) if code == 0 else {}
+        limit = min(60, self.left())
+        code, out, error = finish([sys.executable, self.target / "gpu_nccl.py", *filter(None, folders)], limit)
+        # Libraries may say something before and behind it.
+        lines = [line for line in out.splitlines() if line.startswith("{")]
+        said = json.loads(lines[-1]) if lines else {}
         self.note("nccl", said)
         if "left out" in said:
             return self.say("NCCL is left out: " + said["left out"])
+        if code is None and not said and limit < 60:
+            raise CutShort("NCCL with itself: " + error.strip()[-300:])
+        ended = "it did not end in %d s" % limit if code is None else "exit %d" % code
         self.expect(said and all(found is True for found in said.values()), "NCCL: %s" % (
-            said or "exit %s: %s" % (code, error.strip()[-1500:])))
+            said or "%s: %s" % (ended, error.strip()[-1500:])))
+        self.expect(code == 0 or not said, "NCCL, when the communicator is given back: %s: %s" % (ended, error.strip()[-500:]))
         return self.say("NCCL with itself: " + ", ".join("%s %s" % (name, {True: "right", False: "wrong"}.get(found, found))
                                                          for name, found in said.items()))
 
@@ -333,13 +341,15 @@ class Check(Ways):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
+        limit = min(LAST_LIMIT, int(self.left()) - 1)
 
         def rank(number):
             environment = {"RANK": str(number), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
                            "NCCL_HOSTID": "pipec-%d" % number, "NCCL_SOCKET_IFNAME": "lo", "NCCL_DEBUG": "WARN",
                            "PIPEC_NCCL_ONE_GPU": "1"}
             try:
-                return self.attempt(*arguments, case["steps"], *case["words"], "--timeout", "20", limit=30,
+                # Half of the timeout is what the first connection may take.
+                return self.attempt(*arguments, case["steps"], *case["words"], "--timeout", "50", limit=limit,
                                     environment=environment)
             except (CutShort, OSError, ValueError, IndexError) as error:  # the metrics are rank 0's
                 return repr(error)
@@ -369,7 +379,7 @@ class Check(Ways):
             for tool in ("memcheck", "racecheck")[:1 + (name == races)]:
                 work["sanitizer"].append((45, "%s of %s" % (tool, name), self.sanitizer, tool, names[name]))
         work["oracles"] = [(20, case["name"], self.oracle, case) for case in packed["oracles"]]
-        work["nccl"] = [(20, "NCCL with itself", self.nccl)]
+        work["nccl"] = [(10, "NCCL with itself", self.nccl)]
         return work
 
     def all(self, only=None, earlier=None):
@@ -380,38 +390,41 @@ class Check(Ways):
         self.say(self.results["device"])
         self.note("build", packed.get("build"))
         self.note("times", {})
-        asked = threading.Thread(target=self.step, args=(20, "machine", self.machine))  # takes long, and nothing of a GPU
+        # It takes long, and nothing of a GPU; nobody waits for the end of what hangs.
+        asked = threading.Thread(target=self.step, args=(20, "machine", self.machine), daemon=True)
         asked.start()
         references = {}
         if earlier and earlier.get("build") == packed.get("build"):
             references.update(earlier.get("references", {}))
         work = self.work(packed, references)
         pair = next((case for case in packed["cases"] if case["ranks"] == 2 and case["name"].endswith("-fp32")), None)
-        last = [(LAST, TRY, self.two_processes, pair)] if pair else []
         chosen = {phase: how for phase, how in PHASES.items() if not only or phase in only}
-        if "nccl" not in chosen:
-            last = []
-        if earlier:
-            work = {phase: [item for item in items if item[1] in earlier["left out"]] for phase, items in work.items()}
-            last = [item for item in last if item[1] in earlier["left out"]]
+        last = [(LAST_NEEDS, TRY, self.two_processes, pair)] if pair and "nccl" in chosen else []
+        # None where the earlier call has not come so far as to list anything.
+        wanted = earlier.get("left out") if earlier else None
+        if wanted is not None:
+            work = {phase: [item for item in items if item[1] in wanted] for phase, items in work.items()}
+            last = [item for item in last if item[1] in wanted]
             chosen = {phase: how for phase, how in chosen.items() if work[phase]}
+        # All of it is left out until it is done: whatever ends this, another call knows what to do.
+        self.note("left out", [item[1] for phase in chosen for item in work[phase]] + [item[1] for item in last])
+        self.archive()
         left, over = {}, 0
+        start, end = self.until - self.left(), self.end - LAST * len(last)  # now, and what all but the last thing has
         for phase, (share, jobs) in chosen.items():
             over += share / sum(share for share, _ in chosen.values())
-            self.until = self.begun + over * (self.end - self.begun)
+            self.until = start + over * (end - start)
             left[phase] = self.each(work[phase], self.jobs(jobs))
             self.note("references", references)
-            self.note("left out", [item[1] for items in left.values() for item in items])
             self.archive()
-        asked.join()
-        self.until = self.end - LAST * len(last)
+        self.until = end
+        asked.join(max(1, min(60, self.left())))
         for phase, items in left.items():
             left[phase] = self.each(items, self.jobs(PHASES[phase][1]))
         self.until = self.end
-        left["last"] = self.each(last)
-        names = [item[1] for items in left.values() for item in items]
+        self.each(last)
         self.note("references", references)
-        self.note("left out", names)
+        names = self.results["left out"]
         if names:
             self.say("\n  ".join(["left out, there was no time (--only-left results.json does them): %d steps" % len(names),
                                   *names]))

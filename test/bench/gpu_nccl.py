@@ -2,7 +2,8 @@
 
 Usage: gpu_nccl.py [FOLDER ...], where libraries are looked for first
 
-The last line is JSON: for each thing whether it was right, or what failed; {"left out": why} without NCCL or a device.
+A line of JSON says for each thing whether it was right, or what failed; {"left out": why} without NCCL or a device. It is
+there before the communicator is given back, which may wait for what has failed.
 """
 import ctypes
 import json
@@ -15,6 +16,7 @@ BYTES, FLOAT, SUM = 1, 7, 0  # ncclUint8, ncclFloat32, ncclSum
 RELAXED, NON_BLOCKING = 2, 1  # of recording, of a stream
 NOT_READY = 600
 COUNT = 1 << 20
+PATIENCE = 10  # seconds
 
 
 class UniqueId(ctypes.Structure):
@@ -33,6 +35,10 @@ def load(folders, name):
         except OSError as why:
             error = why
     raise LeftOut(str(error))
+
+
+class StandsStill(RuntimeError):
+    """What is queued has not run, and so will nothing behind it."""
 
 
 class Library:
@@ -67,14 +73,20 @@ def stream_of(cuda):
 
 
 def wait(cuda, stream):
-    end = time.monotonic() + 30
+    end = time.monotonic() + PATIENCE
     while True:
         result = cuda.library.cuStreamQuery(stream)
         if result == 0:
             return
-        if result != NOT_READY or time.monotonic() > end:
-            raise RuntimeError("cuStreamQuery: %d" % result if result != NOT_READY else "the stream stands still")
+        if result != NOT_READY:
+            raise RuntimeError("cuStreamQuery: %d" % result)
+        if time.monotonic() > end:
+            raise StandsStill("the stream stands still")
         time.sleep(0.001)
+
+
+def tell(found):
+    print(json.dumps(found), flush=True)
 
 
 def check(cuda, nccl):
@@ -115,29 +127,39 @@ def check(cuda, nccl):
             result = cuda.library.cuStreamEndCapture(stream, byref(graph))
         if result:
             raise RuntimeError("cuStreamEndCapture returned %d" % result)
-        cuda.cuGraphInstantiateWithFlags(byref(ready), graph, c_uint64(0))
-        # The second time it is replayed with nothing new.
-        right = all(is_right(lambda: cuda.cuGraphLaunch(ready, stream)) for _ in range(2))
-        cuda.cuGraphExecDestroy(ready)
-        cuda.cuGraphDestroy(graph)
-        return right
-    for name, work in (("send and receive", send), ("all-reduce", reduce)):
-        for how, check_ in (("", is_right), (", recorded", recorded)):
-            try:
-                found[name + how] = check_(work)
-            except RuntimeError as error:
-                found[name + how] = str(error)
+        # A communicator ends when no graph has its messages any more, also where one of them has failed.
+        try:
+            cuda.cuGraphInstantiateWithFlags(byref(ready), graph, c_uint64(0))
+            # The second time it is replayed with nothing new.
+            return all(is_right(lambda: cuda.cuGraphLaunch(ready, stream)) for _ in range(2))
+        finally:
+            if ready:
+                cuda.library.cuGraphExecDestroy(ready)
+            cuda.library.cuGraphDestroy(graph)
+    try:
+        for name, work in (("send and receive", send), ("all-reduce", reduce)):
+            for how, check_ in (("", is_right), (", recorded", recorded)):
+                try:
+                    found[name + how] = check_(work)
+                except RuntimeError as error:
+                    found[name + how] = str(error)
+                    if isinstance(error, StandsStill):
+                        raise
+    except StandsStill:
+        pass
+    tell(found)
     nccl.ncclCommDestroy(communicator)
-    return found
 
 
 def main(folders):
     os.environ.setdefault("NCCL_SOCKET_IFNAME", "lo")  # a machine may have nothing else
     os.environ.setdefault("NCCL_DEBUG", "WARN")
+    # Its words go through C's stdout else, which comes out behind all that Python has printed.
+    os.environ.setdefault("NCCL_DEBUG_FILE", "/dev/stderr")
     try:
-        print(json.dumps(check(Library(folders, "libcuda.so.1"), Library(folders, "libnccl.so.2"))))
+        check(Library(folders, "libcuda.so.1"), Library(folders, "libnccl.so.2"))
     except LeftOut as why:
-        print(json.dumps({"left out": str(why)}))
+        tell({"left out": str(why)})
 
 
 if __name__ == "__main__":

@@ -23,38 +23,54 @@ BRIEF, MOST_BRIEF = 160, 40
 # Of a run: `error` is None where it has ended well, else the others are.
 Done = collections.namedtuple("Done", "losses seconds summary error")
 LATE = "did not end in"  # begins what is wrong with such a run
+LEAST = 5  # seconds of a run: with less it does not begin, so that nothing goes on when the time is over
 GROUPS = set()  # process groups of what runs
+STARTING = threading.RLock()  # of GROUPS: what has begun is there before anybody looks
+STOPPING = threading.Event()  # all was asked to end: what ends from then on says nothing
 
 
 class CutShort(Exception):
     """Something that has not ended in less time than it may take: nothing is known of it."""
 
 
+class Stopped(BaseException):
+    """All was asked to end. No handler of failures takes it for one."""
+
+
 def finish(command, limit, environment=None):
     """(exit code, stdout, stderr) of a program. After `limit` seconds it is ended, with all that it has started (a checker
-    leaves what it checks), and the code is None."""
-    process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                               errors="replace", env=environment, start_new_session=True)
-    GROUPS.add(process.pid)
+    leaves what it checks), and the code is None. It has a process group, and not a session: who ends a session from outside
+    ends it, too."""
+    with STARTING:
+        if STOPPING.is_set():
+            raise Stopped
+        process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   text=True, errors="replace", env=environment, process_group=0)
+        GROUPS.add(process.pid)
     try:
         out, error = process.communicate(timeout=limit)
-        return process.returncode, out, error
+        code = process.returncode
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
+        code = None
         try:
             out, error = process.communicate(timeout=5)
         except subprocess.TimeoutExpired:  # something of another group has its pipes
             out = error = ""
-        return None, out, error
     finally:
         GROUPS.discard(process.pid)
+    if STOPPING.is_set():
+        raise Stopped
+    return code, out, error
 
 
 class Runs:
     def __init__(self, target, out, standin, minutes, bring=None):
         self.target, self.out, self.standin, self.bring = target, out, standin, bring
+        # tools/gpu-check.sh says when it began: what it has done since then is of the same minutes.
+        late = time.time() - float(os.environ.get("GPU_CHECK_BEGUN") or time.time())
         self.begun = time.monotonic()
-        self.until = self.end = self.begun + 60 * minutes
+        self.until = self.end = self.begun - max(0, late) + 60 * minutes
         self.wrong, self.results = [], {}
         self.lock = threading.RLock()  # of the two above, and of what is said
         self.way = ((), {})  # more words and environment of all runs, since those without have failed
@@ -87,7 +103,7 @@ class Runs:
                 file.write(text + "\n")
 
     def expect(self, condition, text):
-        if not condition:
+        if not condition and not STOPPING.is_set():
             with self.lock:
                 self.wrong.append(text)
             self.say("WRONG: " + text)
@@ -109,25 +125,36 @@ class Runs:
             part = self.out / "results.part"
             part.write_text(json.dumps(self.results, indent=1) + "\n")
             part.rename(self.out / "results.json")
+            self.brings(self.out / "results.json")
+
+    def brings(self, path):
+        """A file for where --bring wants it, whole at every moment."""
+        if self.bring and path.exists():
+            self.bring.mkdir(parents=True, exist_ok=True)
+            part = self.bring / (path.name + ".part")
+            shutil.copy(path, part)
+            part.rename(self.bring / path.name)
 
     def archive(self):
         """All of OUT as OUT.tar.gz, the small files first."""
         self.save()
         name, most = self.out.resolve().name + ".tar.gz", MOST_BYTES
         part = self.out.resolve().with_name(name + ".part")
-        while self.write_archive(part, most) > MOST_PACKED and most > 1 << 20:
-            most //= 2
+        while True:
+            read, packed = self.write_archive(part, most)
+            if packed <= MOST_PACKED or most <= 1 << 20:
+                break
+            # Each try takes seconds: as much less as the last was too much, and half at most.
+            most = min(most // 2, read * MOST_PACKED // packed)
         part.rename(part.with_name(name))
         self.save()
-        if self.bring:
-            self.bring.mkdir(parents=True, exist_ok=True)
-            for path in (part.with_name(name), self.out / "results.json", self.out / "log.txt"):
-                if path.exists():
-                    shutil.copy(path, self.bring)
+        self.brings(part.with_name(name))
+        self.brings(self.out / "log.txt")
 
     def write_archive(self, part, most):
-        """The size of an archive of OUT's files, the smallest first, as long as they have no more than `most` bytes."""
-        files, left_out = [], {}
+        """An archive of OUT's files, the smallest first, as long as they have no more than `most` bytes: how many those
+        have, and how many it has."""
+        files, left_out, all_of_it = [], {}, 0
         for path in filter(pathlib.Path.is_file, self.out.glob("**/*")):
             try:
                 files.append((path.stat().st_size, path))
@@ -146,9 +173,10 @@ class Runs:
                     continue
                 entry = tarfile.TarInfo(name)
                 entry.size, entry.mtime = len(data), int(time.time())
+                all_of_it += len(data)
                 archive.addfile(entry, io.BytesIO(data))
         self.note("not in the archive", left_out)
-        return part.stat().st_size
+        return all_of_it, part.stat().st_size
 
     def summary(self):
         """The end of what is printed: a line for each kind of thing that was wrong."""
@@ -165,8 +193,11 @@ class Runs:
             self.say("%d wrong" % len(self.wrong) if self.wrong else "all as promised")
 
     def stop(self, *_):
-        """Asked to end: what runs is ended, and what is known is kept."""
-        for group in list(GROUPS):
+        """Asked to end: what runs is ended, and nothing begins; what is known is kept."""
+        with STARTING:
+            STOPPING.set()
+            groups = list(GROUPS)
+        for group in groups:
             try:
                 os.killpg(group, signal.SIGKILL)
             except ProcessLookupError:
@@ -181,8 +212,9 @@ class Runs:
         return self.until - time.monotonic()
 
     def step(self, needs, what, work, *arguments):
-        """Does one thing; what goes wrong with it goes no further. False when there is no time for it, or too little."""
-        if self.left() < needs:
+        """Does one thing; what goes wrong with it goes no further. False when there is no time for it, or too little: else
+        it is no more among what is left out."""
+        if self.left() < needs or STOPPING.is_set():
             return False
         start, ended = time.monotonic(), True
         try:
@@ -193,6 +225,10 @@ class Runs:
         except Exception:
             self.expect(False, "%s: %s" % (what, traceback.format_exc().strip()[-1500:]))
         self.note("seconds", what, round(time.monotonic() - start, 1))
+        with self.lock:
+            left = self.results.get("left out", [])
+            if ended and what in left:
+                left.remove(what)
         self.save()
         return ended
 
@@ -220,8 +256,10 @@ class Runs:
 
     def attempt(self, plan, inputs, data, steps, *words, before=(), limit=90, environment=None):
         """What becomes of a run; nobody is told. CutShort when there was less time than `limit`, and it has not ended."""
+        least = min(limit, self.left())
+        if least < min(LEAST, limit):
+            raise CutShort(name_of(plan))
         command, environment, metrics = self.command(plan, inputs, data, steps, words, environment)
-        least = max(5, min(limit, self.left()))
         try:
             code, out, error = finish([*before, *command], least, environment)
             if code is None and least < limit:

@@ -22,6 +22,7 @@
 //                              FOLDER/: in a file of each process
 //   PIPEC_STANDIN_FAIL=KERNEL  cannot be launched
 //   PIPEC_STANDIN_FAULT=KERNEL touches what it must not when it runs
+//   PIPEC_STANDIN_IDLE=KERNEL  does nothing when it runs
 //   PIPEC_STANDIN_CUBIN=0      machine code is not loaded, PTX is
 //   PIPEC_STANDIN_CAPTURE=0    streams cannot be recorded
 //   PIPEC_STANDIN_HANG=N       the Nth kernel launched (from 0) never ends

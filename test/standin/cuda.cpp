@@ -461,12 +461,15 @@ int cuLaunchKernel(void *function, unsigned gridX, unsigned gridY,
   Machine::get().log("launch " + kernel.name + " on stream " +
                      std::to_string(streamOf(stream)->number));
   const char *faults = std::getenv("PIPEC_STANDIN_FAULT");
+  const char *idle = std::getenv("PIPEC_STANDIN_IDLE");
+  const bool isIdle = idle && kernel.name == idle;
   queueWork(
       stream,
       [=]() mutable {
         if (faults && kernel.name == faults)
           Machine::get().hasFault = true;
-        runKernel(kernel, gridX, blockX, sharedBytes, arguments);
+        if (!isIdle)
+          runKernel(kernel, gridX, blockX, sharedBytes, arguments);
       },
       delay());
   return Success;
