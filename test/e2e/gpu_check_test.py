@@ -76,6 +76,7 @@ class Carried(GpuTest):
         shutil.copy(BIN / "pipec-run", target / "bin")
         self.old_system(gpu_check, target)
         self.packed_sanitizer(gpu_check, target)
+        self.libraries_that_are_opened()
         packed = json.loads((target / "cases.json").read_text())
         self.assertEqual(len(packed["cases"]), 4)
         self.assertEqual(len(packed["oracles"]), 2)
@@ -83,6 +84,8 @@ class Carried(GpuTest):
         self.assertEqual(packed["times"][0]["plans"], [["bf16", 1], ["bf16", 2], ["fp32", 1], ["fp32", 2]])
         for file in ("gpu_check.py", "gpu_torch.py", "gpu_nccl.py"):
             self.assertTrue((target / file).exists(), file)
+        sums = sorted(path.name for path in (target / "sums").iterdir())
+        self.assertEqual(sums, ["mlp-1-1f1b-bf16.jsonl", "mlp-1-1f1b-fp32.jsonl"])
         check = gpu_check.Check(target, out, STANDIN, 20)
         check.say = lambda text: None
         with self.programs_of_a_gpu('exec "$@"'):
@@ -107,6 +110,7 @@ class Carried(GpuTest):
         self.assertIsNone(check.torch("no model", "fp32", False))
         self.assertIn("Error", check.results["torch"]["no model fp32 False"])
         self.failures(gpu_check, target)
+        self.a_kernel_that_does_nothing(gpu_check, target, packed["cases"][0])
         # What differs is said.
         packed["cases"][0]["losses"][1] *= 1.01
         (target / "cases.json").write_text(json.dumps(packed))
@@ -139,7 +143,16 @@ class Carried(GpuTest):
         program.chmod(0o755)
 
     def packed_sanitizer(self, gpu_check, target):
-        """What tools/gpu-check.sh makes of NVIDIA's wheel is found, where there is no other."""
+        """What tools/gpu-check.sh makes of NVIDIA's wheel is found, where there is no other; it is asked for."""
+        script = ('set -euo pipefail; for name in libraries c_library python3 cp xargs tar du; do eval "$name() { :; }"; done; '
+                  'sanitizer() { echo "sanitizer for $1"; }; here=/nowhere/tools; eval "$(sed -n "/^pack()/,/^}/p" "$0")"; '
+                  'pack "$@"')
+        folder = self.fresh()
+        for words, said in (([folder], ""), (["--sanitizer", folder, "goldens"], "sanitizer for %s\n" % folder)):
+            process = subprocess.run(["bash", "-c", script, MODELS.parents[1] / "tools/gpu-check.sh", *words],
+                                     capture_output=True, text=True)
+            self.check_exit(process, 0)
+            self.assertEqual(process.stdout, said)
         wheel = self.folder / "sanitizer.whl"
         with zipfile.ZipFile(wheel, "w") as file:
             file.writestr("nvidia/cu13/bin/compute-sanitizer", "#!/bin/sh\n")
@@ -156,6 +169,39 @@ class Carried(GpuTest):
         self.assertIsNone(ours)  # on a stand-in it would find nothing to run on
         self.assertEqual(found, str(target / "sanitizer/nvidia/cu13/bin/compute-sanitizer"))
         self.assertFalse((target / "sanitizer/nvidia/cu13/include").exists())
+
+    def libraries_that_are_opened(self):
+        """Of what wheels and toolkits have alike the first is read ahead, and nothing twice."""
+        folder = self.fresh()
+        for name in ("a/libcublas.so.13", "a/libcudnn.so.9", "a/libcudart.so.13", "b/libcublas.so.13.0.2",
+                     "b/libcublasLt.so.13.0", "b/libcublas.so.12.4", "b/libnccl.so.2.27.3", "b/libcublas_static.a"):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text("")
+        (folder / "b/libcublasLt.so.13").symlink_to("libcublasLt.so.13.0")
+        script = 'set -euo pipefail; eval "$(sed -n "/^opened()/,/^}/p" "$0")"; opened "$1"'
+        all_ = ["a/libcublas.so.13", "a/libcudnn.so.9", "b/libcublas.so.12.4", "b/libcublasLt.so.13.0", "b/libnccl.so.2.27.3"]
+        for folders, wanted in (("%s/a:%s/b:%s/c" % ((folder,) * 3), all_), ("", [])):
+            process = subprocess.run(["bash", "-c", script, MODELS.parents[1] / "tools/gpu-check.sh", folders],
+                                     capture_output=True, text=True)
+            self.check_exit(process, 0)
+            self.assertEqual(sorted(process.stdout.split()), sorted(str(folder / name) for name in wanted))
+
+    def a_kernel_that_does_nothing(self, gpu_check, target, case):
+        """Of a model whose numbers are wrong the call that makes them so is the first that is not as emulated."""
+        rows = [json.loads(line) for line in (target / "sums" / (case["name"] + ".jsonl")).read_text().splitlines()]
+        wrong = next(row for row in rows if " kernel" in row["name"] and row["sum"])
+        out = self.fresh()
+        out.mkdir()
+        check = gpu_check.Check(target, out, STANDIN, 20)
+        said = []
+        check.say = said.append
+        with mock.patch.dict(os.environ, PIPEC_STANDIN_IDLE=wrong["name"].split()[1]):
+            check.losses(case, {})
+        self.assertTrue(check.wrong)
+        found = check.results["first calls that differ"][case["name"]]
+        self.assertTrue(found[0].startswith("rank 0, call %d of " % wrong["call"]), found)
+        self.assertIn(wrong["name"], found[0])
+        self.assertIn("    differs from the emulation: " + found[0], said)
 
     def failures(self, gpu_check, target):
         """One step stops no other; another way that works is found; what there is no time for is listed."""
@@ -182,7 +228,7 @@ class Carried(GpuTest):
         for found in failed.results["diagnoses"].values():
             self.assertTrue(found["--graphs off"])
             self.assertFalse(any(map(found.get, ("PIPEC_GPU_CODE=ptx", "CUDA_MODULE_LOADING=EAGER"))))
-        self.assertIn("    with --graphs off it is right: recording a step is at fault: docs/gpu.md, 'capture'", said)
+        self.assertIn("    with --graphs off it is right (once): recording a step is at fault: docs/gpu.md, 'capture'", said)
         self.assertTrue(list((failed.out / "logs").glob("1-*.txt")))
         with mock.patch.object(gpu_check.Check, "oracle", side_effect=KeyError("broken")):
             code, failed, _ = check()

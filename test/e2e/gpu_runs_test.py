@@ -19,8 +19,6 @@ sys.path.insert(0, str(BENCH))
 import gpu_check
 import gpu_nccl
 import gpu_runs
-import gpu_sums
-import gpu_ways
 
 STANDIN = BIN.parent / "test" / "standin"
 CASE = {"name": "mlp-1-1f1b-fp32", "model": "mlp", "ranks": 1, "like": "mlpfp32", "steps": 1, "inputs": [], "words": [],
@@ -64,130 +62,6 @@ class Checked(PipelineTest):
         return path
 
 
-class WhatFails(Checked):
-    """Other ways of a run, whose losses come from a list."""
-
-    def judge(self, answers, sums=None):
-        """What becomes of a case whose runs have these losses or errors, and then 0.5 for ever; and what was run."""
-        check, runs, answers = self.check(), [], iter(answers)
-
-        def attempt(plan, inputs, data, steps, *words, environment=None, **_):
-            more = {**check.way[1], **(environment or {})}
-            runs.append(tuple(check.way[0]) + words + tuple(key for key in more if key not in gpu_ways.LOGS))
-            loss = next(answers, 0.5)
-            ranks = [{"peak_bytes": 1, "predicted_peak_bytes": 1}]
-            if isinstance(loss, str):
-                return gpu_runs.Done(None, None, None, loss)
-            if environment and "PIPEC_CALL_SUMS" in environment and sums:
-                pathlib.Path(environment["PIPEC_CALL_SUMS"]).write_text(sums)
-            return gpu_runs.Done([loss], [1.0], {"ranks": ranks, "code": "ptx"}, None)
-        check.attempt = attempt
-        if sums:
-            (check.target / "sums").mkdir()
-            (check.target / "sums" / (CASE["name"] + ".jsonl")).write_text(
-                '{"rank": 0, "call": 0, "name": "kernel0", "changed": 8, "sum": 2.5}\n'
-                '{"rank": 0, "call": 1, "name": "product 2 x 2 x 2", "changed": 8, "sum": 2.5}\n')
-        check.losses(CASE, {})
-        return check, runs
-
-    def test_right(self):
-        check, runs = self.judge([1.0, 1.0])
-        self.assertEqual((check.wrong, runs), ([], [(), ("--graphs", "off")]))
-        self.assertIn("code ptx", self.said[-1])
-
-    def test_it_comes_and_goes(self):
-        """Wrong once, and right when nothing has changed: no way is that of all runs, since each would be right."""
-        check, runs = self.judge([0.5, 1.0])
-        self.assertEqual(len(check.wrong), 1)
-        self.assertEqual(check.way, ((), {}))
-        self.assertTrue(check.results["comes and goes"][CASE["name"]])
-        self.assertEqual(runs[:2], [(), ()])
-        self.assertTrue(any("it comes and goes" in text for text in self.said))
-
-    def test_it_comes_and_goes_later(self):
-        """Twice wrong, right with a way, and then right without it as well."""
-        check, runs = self.judge([0.5, 0.5, 1.0, 1.0])
-        self.assertEqual(check.way, ((), {}))
-        self.assertTrue(check.results["comes and goes"][CASE["name"]])
-        self.assertEqual(runs[:4], [(), (), ("--graphs", "off"), ()])
-
-    def test_a_way_by_luck(self):
-        check, _ = self.judge([0.5, 0.5, 1.0, 0.5, 0.5])
-        self.assertEqual(check.way, ((), {}))
-        self.assertIn("    and then wrong, with the same", self.said)
-
-    def test_a_way(self):
-        """It is right again and again, and the usual way never."""
-        none = [0.5] * 2
-        check, runs = self.judge(["exit 70: no PTX", "exit 70: no PTX", *none, 1.0, "exit 70: no PTX", 1.0, *none, *none, 1.0,
-                                  1.0])
-        self.assertEqual(check.way, ([], {"PIPEC_GPU_CODE": "ptx"}))
-        self.assertEqual(runs[2:5], [("--graphs", "off"), ("--graphs", "off", "PIPEC_CALL_SYNC"), ("PIPEC_GPU_CODE",)])
-        self.assertEqual(runs[-2], ("PIPEC_GPU_CODE",))
-        self.assertEqual(check.wrong, ["mlp-1-1f1b-fp32: exit 70: no PTX"])
-
-    def test_without_graphs(self):
-        """What is right without graphs is so when the host waits as well, which says nothing more."""
-        check, runs = self.judge([0.5, 0.5, 1.0, 0.5, 1.0])
-        self.assertEqual(check.way, (["--graphs", "off"], {}))
-        self.assertNotIn("PIPEC_CALL_SYNC=1", check.results["diagnoses"][CASE["name"]])
-
-    def test_the_first_call_that_differs(self):
-        sums = ('{"rank": 0, "call": 0, "name": "kernel0", "changed": 8, "sum": 2.5001}\n'
-                '{"rank": 0, "call": 1, "name": "product 2 x 2 x 2", "changed": 8, "sum": 3.5}\n')
-        check, runs = self.judge([0.5, 0.5], sums)
-        found = check.results["first calls that differ"][CASE["name"]]
-        self.assertEqual(len(found), 1)
-        self.assertIn("call 1 of 2, product 2 x 2 x 2: its sum is 3.5, of 8 bytes; emulated: its sum is 2.5", found[0])
-        self.assertIn("    differs from the emulation: " + found[0], self.said)
-
-    def test_other_numbers(self):
-        """A way that means other numbers has a first of its kind of its own."""
-        check = self.check()
-        check.way = ([], gpu_ways.NO_EPILOGUES)
-        check.attempt = lambda *_, **__: gpu_runs.Done([1.0], [1.0], {"ranks": []}, None)
-        references = {CASE["like"]: [1.00001]}
-        check.losses(CASE, references)
-        self.assertEqual(check.wrong, [])
-        self.assertEqual(len(references), 2)
-
-
-class Sums(Checked):
-    def test_differences(self):
-        def ranks(*sums, names=("kernel0", "product", "kernel1", "kernel2")):
-            return {0: [{"rank": 0, "call": i, "name": name, "changed": 4, "sum": sum_} for i, (name, sum_) in enumerate(zip(
-                names, sums))]}
-        want = ranks(1.0, 2.0, 3.0, 4.0)
-        self.assertEqual(gpu_sums.differences(want, want, "fp32"), [])
-        self.assertEqual(gpu_sums.differences(ranks(1.01, 2.0, 3.0, 4.0), want, "bf16"), [])
-        found = gpu_sums.differences(ranks(1.0, 2.1, 3.5, 4.0), want, "fp32")
-        self.assertEqual(len(found), 2)
-        self.assertIn("call 1 of 4, product", found[0])
-        # What is not a number is in no sum.
-        odd = ranks(1.0, 2.0, 3.0, 4.0)
-        odd[0][2]["no_numbers"] = 1
-        self.assertIn("call 2 of 4, kernel1: its sum is 3.0, of 4 bytes, and 1 words are no numbers; emulated: its sum is 3.0",
-                      gpu_sums.differences(odd, want, "fp32")[0])
-        # Calls that only one of both makes are passed over: there a library adds the bias of a product.
-        apart = ranks(1.0, 2.0, 9.0, 3.0, 4.0, names=("kernel0", "product", "bias", "kernel1", "kernel2"))
-        added = ranks(1.0, 9.0, 3.0, 4.0, names=("kernel0", "product + bias", "kernel1", "kernel2"))
-        self.assertEqual(gpu_sums.differences(apart, want, "fp32"), [])
-        self.assertEqual(gpu_sums.differences(apart, added, "fp32"), [])
-        self.assertIn("only 0 of 4 calls", gpu_sums.differences(ranks(1.0, names=("other",)), want, "fp32")[0])
-
-    def test_files(self):
-        """Of every rank, in the order of the calls."""
-        folder = self.fresh()
-        folder.mkdir()
-        for rank in (1, 0):
-            (folder / ("sums.rank%d" % rank)).write_text("".join('{"rank": %d, "call": %d, "name": "k", "changed": 0, '
-                                                                 '"sum": 0}\n' % (rank, call) for call in (1, 0)))
-        rows = gpu_sums.read(folder / "sums")
-        self.assertEqual([(rank, [row["call"] for row in list_]) for rank, list_ in rows.items()], [(0, [0, 1]), (1, [0, 1])])
-        gpu_sums.write(folder / "all", rows)
-        self.assertEqual(gpu_sums.read(folder / "all"), rows)
-
-
 class Ends(Checked):
     """What does not end by itself, and what it has started."""
 
@@ -200,6 +74,9 @@ class Ends(Checked):
         self.assertLess(time.monotonic() - start, 5)
         self.assertTrue(self.has_ended(number))
         self.assertEqual(gpu_runs.finish(["sh", "-c", "echo $0; exit 3", "word"], 5)[:2], (3, "word\n"))
+        # Who ends all of a session from outside ends it, too.
+        words = "import os; print(os.getsid(0), os.getpgrp() == os.getpid())"
+        self.assertEqual(gpu_runs.finish([sys.executable, "-c", words], 20)[1], "%d True\n" % os.getsid(0))
 
     def test_a_slow_sanitizer(self):
         """It says nothing when it does not end: no failure, and nothing is left of what it checks."""
@@ -220,39 +97,64 @@ class Ends(Checked):
     def test_too_little_time(self):
         """A run that is ended before its limit is left out, and one that had all of it is wrong."""
         check = self.check()
-        check.program = [self.program("sleep 20")]
+        begun = self.fresh()
+        check.program = [self.program("echo >%s; sleep 20" % begun)]
         arguments = self.folder / "plans/mlp", [], self.folder, 1
+        check.until = time.monotonic() + 6
+        self.assertFalse(check.step(0, "a run", check.run, *arguments))
+        self.assertEqual(check.wrong, [])
+        # With next to none it does not begin: it would go on when all is over.
+        begun.unlink()
         check.until = time.monotonic() + 1
         self.assertFalse(check.step(0, "a run", check.run, *arguments))
+        self.assertFalse(begun.exists())
         self.assertEqual(check.wrong, [])
         check.until = check.end
         self.assertTrue(check.step(0, "a run", lambda: check.run(*arguments, limit=5)))
         self.assertEqual(check.wrong, ["mlp: did not end in 5 s: "])
 
     def test_asked_to_end(self):
-        """What runs is ended, and what is known is kept."""
+        """What runs is ended and is not wrong, nothing begins, and what is known is kept: also what is to be done."""
         check = self.check()
-        number, brought = self.fresh(), self.fresh()
-        program = self.program("sleep 1000 & echo $! >%s; wait" % number)
-        text = ("import pathlib, signal, sys; sys.path.insert(0, %r); import gpu_check, gpu_runs\n"
-                "out = pathlib.Path(%r)\n"
-                "check = gpu_check.Check(pathlib.Path(%r), out, None, 9, pathlib.Path(%r))\n"
+        folder, brought = self.fresh(), self.fresh()
+        folder.mkdir()
+        program = self.program("echo $$ >%s/$1; sleep 1000" % folder)
+        text = ("import pathlib, signal, sys, time; sys.path.insert(0, %r); import gpu_check, gpu_runs\n"
+                "check = gpu_check.Check(*map(pathlib.Path, (%r, %r)), None, 9, pathlib.Path(%r))\n"
                 "signal.signal(signal.SIGTERM, check.stop)\n"
                 "check.note('known', 1)\n"
-                "check.each([(0, 'a run', gpu_runs.finish, [%r], 500)])\n" % tuple(
-                    map(str, (BENCH, check.out, check.target, brought, program))))
+                "archive = check.archive\n"
+                "check.archive = lambda: (time.sleep(1), archive())\n"
+                "def run(name):\n"
+                "    code = gpu_runs.finish([%r, name], 500)[0]\n"
+                "    check.expect(code == 0, 'exit ' + str(code))\n"
+                "check.note('left out', list('abcd'))\n"
+                "check.each([(0, 'd', str)] + [(0, name, run, name) for name in 'abc'], 2)\n" % tuple(map(
+                    str, (BENCH, check.target, check.out, brought, program))))
         process = subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True)
+        begun = [folder / "a", folder / "b"]
         for _ in range(200):
-            if number.exists() and number.read_text():
+            if all(file.exists() and file.read_text() for file in begun):
                 break
             time.sleep(0.05)
         process.terminate()
         out, _ = process.communicate(timeout=20)
         self.assertEqual((process.returncode, out), (143, "stopped\n"))
-        self.assertTrue(self.has_ended(number))
-        self.assertEqual(json.loads((brought / "results.json").read_text())["known"], 1)
+        self.assertTrue(all(map(self.has_ended, begun)))
+        self.assertFalse((folder / "c").exists())
+        results = json.loads((brought / "results.json").read_text())
+        self.assertEqual((results["known"], results["wrong"], results["left out"]), (1, [], ["a", "b", "c"]))
         with tarfile.open(brought / (check.out.name + ".tar.gz")) as archive:
             self.assertIn("results.json", archive.getnames())
+
+    def test_time_since_the_script_began(self):
+        with mock.patch.dict(os.environ, GPU_CHECK_BEGUN=str(time.time() - 60)):
+            self.assertAlmostEqual(self.check(minutes=9).left(), 480, delta=10)
+        self.assertAlmostEqual(self.check(minutes=9).left(), 540, delta=10)
+
+    def test_a_device_that_does_not_answer(self):
+        with mock.patch.object(subprocess, "run", side_effect=subprocess.TimeoutExpired("nvidia-smi", 20)):
+            self.assertIn("does not answer", gpu_check.device_name())
 
 
 class WhatIsKept(Checked):
@@ -286,6 +188,28 @@ class WhatIsKept(Checked):
         earlier = {"build": "this", "left out": ["one"], "references": {"mlp": [1]}}
         self.assertEqual(again.all(None, earlier), 0)
         self.assertEqual(sorted(again.results["seconds"]), ["machine", "one"])
+
+    def test_killed_in_mid_way(self):
+        """At every moment what is there says what is to be done: also of phases that have not begun."""
+        brought = self.fresh()
+        seen = []
+
+        def look():
+            seen.append(json.loads((brought / "results.json").read_text()))
+
+        def call(earlier=None):
+            check = self.check(bring=brought)
+            check.machine = lambda: None
+            check.work = lambda *_: {**{phase: [] for phase in gpu_check.PHASES}, "rest": [(0, "three", look)],
+                                     "first": [(0, "one", look), (0, "two", look)]}
+            del seen[:]
+            self.assertEqual(check.all(None, earlier), 0)
+            self.assertEqual(json.loads((brought / "results.json").read_text())["left out"], [])
+            return [one["left out"] for one in seen]
+        self.assertEqual(call(), [["one", "two", "three"], ["two", "three"], ["three"]])
+        self.assertEqual(call(dict(seen[1])), [["two", "three"], ["three"]])
+        # One that was ended before it has listed anything.
+        self.assertEqual(len(call({"build": "this"})), 3)
 
     def test_only_left(self):
         check = self.check()
@@ -345,20 +269,25 @@ class WhatIsKept(Checked):
         self.assertEqual(len(check.wrong), 1)
         self.assertIn("KeyError: 'broken'", check.wrong[0])
         with mock.patch.object(os, "sched_getaffinity", lambda _: range(16)):
-            self.assertEqual([check.jobs(how) for _, how in gpu_check.PHASES.values()], [4, 1, 1, 4, 1, 4])
+            self.assertEqual([check.jobs(how) for _, how in gpu_check.PHASES.values()], [4, 1, 1, 1, 4, 4])
         with mock.patch.object(os, "sched_getaffinity", lambda _: range(2)):
             self.assertEqual(check.jobs(4), 1)
 
 
 class Nccl(Checked):
     def call(self, *folders, **environment):
-        process = subprocess.run([sys.executable, BENCH / "gpu_nccl.py", *folders], capture_output=True, text=True,
-                                 env={**os.environ, **environment})
+        """What stdout has, as where nobody asks Python to write at once, which empties C's stdout as well."""
+        all_ = {**os.environ, **environment}
+        for name in ("PYTHONUNBUFFERED", "NCCL_DEBUG", "NCCL_DEBUG_FILE"):
+            all_.pop(name, None)
+        process = subprocess.run([sys.executable, BENCH / "gpu_nccl.py", *folders], capture_output=True, text=True, env=all_)
         self.check_exit(process, 0)
+        self.assertNotIn("NCCL version", process.stdout)
         return json.loads(process.stdout.splitlines()[-1])
 
     def test_without(self):
-        with mock.patch.object(ctypes, "CDLL", side_effect=OSError("no libcuda")), mock.patch("builtins.print") as printed:
+        with mock.patch.object(ctypes, "CDLL", side_effect=OSError("no libcuda")), \
+                mock.patch.dict(os.environ), mock.patch("builtins.print") as printed:
             gpu_nccl.main([])
         self.assertEqual(json.loads(printed.call_args.args[0]), {"left out": "no libcuda"})
 
@@ -377,26 +306,58 @@ class Nccl(Checked):
     def test_how_it_is_told(self):
         check = self.check()
         for answer, wrong in (({"left out": "no device"}, 0), ({"all-reduce": True}, 0), ({"all-reduce": False}, 1)):
-            with mock.patch.object(gpu_check, "finish", lambda *_: (0, json.dumps(answer) + "\n", "")):
+            # A library may say something behind it.
+            with mock.patch.object(gpu_check, "finish", lambda *_: (0, json.dumps(answer) + "\nNCCL version 2.0.0\n", "")):
                 check.nccl()
             self.assertEqual(len(check.wrong), wrong, answer)
         with mock.patch.object(gpu_check, "finish", lambda *_: (1, "", "RuntimeError: ncclSend returned 3")):
             check.nccl()
         self.assertIn("ncclSend returned 3", check.wrong[-1])
+        # What was right stays so when the end of the communicator is not.
+        with mock.patch.object(gpu_check, "finish", lambda *_: (None, '{"all-reduce": true}\n', "")):
+            check.nccl()
+        self.assertEqual(check.results["nccl"], {"all-reduce": True})
+        self.assertEqual(check.wrong[2:], ["NCCL, when the communicator is given back: it did not end in 60 s: "])
+        # With less time than it may take nothing is known of it.
+        check.until = time.monotonic() + 10
+        with mock.patch.object(gpu_check, "finish", lambda *_: (None, "", "")):
+            self.assertFalse(check.step(0, "NCCL", check.nccl))
+        self.assertEqual(len(check.wrong), 3)
+
+    def test_what_stands_still(self):
+        """Nothing behind it is tried, and the graph is given back."""
+        called = []
+
+        class Fake:
+            def __getattr__(self, name):
+                return lambda *_: called.append(name) or 0
+        cuda, nccl = Fake(), Fake()
+        cuda.library = Fake()
+        with mock.patch.object(gpu_nccl, "stream_of", lambda _: None), \
+                mock.patch.object(gpu_nccl, "wait", side_effect=[None, gpu_nccl.StandsStill("the stream stands still")]), \
+                mock.patch("builtins.print") as printed:
+            gpu_nccl.check(cuda, nccl)
+        self.assertEqual(json.loads(printed.call_args.args[0]), {"send and receive": False, "send and receive, recorded":
+                                                                 "the stream stands still"})
+        self.assertEqual(called[-2:], ["cuGraphDestroy", "ncclCommDestroy"])
 
     def test_two_processes(self):
         """Each seems to be on a machine of its own. Whatever becomes of it is a try."""
         check = self.check()
         seen = []
 
-        def attempt(*_, environment, **__):
+        def attempt(*words, environment, limit, **_):
+            self.assertEqual(words[-2:], ("--timeout", "50"))  # half of it is what a first connection may take
+            self.assertEqual(limit, most)
             seen.append(environment)
             if environment["RANK"] == "1":
                 raise OSError("no metrics")  # which are rank 0's
             return answer
         check.attempt = attempt
-        for answer, text in ((gpu_runs.Done([1.0], [1.0], {}, None), "it works, and the losses are 0 from"),
-                             (gpu_runs.Done(None, None, None, "exit 69: Duplicate GPU"), "it does not: exit 69: Duplicate")):
+        for answer, text, left, most in (
+                (gpu_runs.Done([1.0], [1.0], {}, None), "it works, and the losses are 0 from", 600, 40),
+                (gpu_runs.Done(None, None, None, "exit 69: Duplicate GPU"), "it does not: exit 69: Duplicate", 31.5, 30)):
+            check.until = time.monotonic() + left
             check.two_processes(CASE)
             self.assertIn(text, self.said[-1])
         self.assertEqual(check.wrong, [])

@@ -341,6 +341,17 @@ class OtherRuns(GpuTest):
             # Found by searches whose first offers are not run.
             self.assertRegex("\n".join(row[2] for row in rows), r"(?m)^conv dw of .*, algorithm 1, math 3$")
 
+    @staticmethod
+    def first_product(golden, is_biased):
+        """The sum of the absolute values of a layer's first result."""
+        tensors = initializers(golden.model)
+        weights, biases = (tensors["layers.0." + name].values() for name in ("weight", "bias"))
+        count = len(weights) // len(biases)
+        _, shape, data = read_npy(golden.data["input"])
+        rows = struct.unpack("<%df" % (4 * count), data[:16 * count])  # of four samples
+        return sum(abs(sum(rows[row * count + k] * weights[to * count + k] for k in range(count)) + is_biased * biases[to])
+                   for row in range(4) for to in range(len(biases)))
+
     def test_call_sums(self):
         """PIPEC_CALL_SUMS: of every call of the first step, the same in every order of streams."""
         golden = Golden("mlp")
@@ -359,6 +370,8 @@ class OtherRuns(GpuTest):
             self.assertEqual(2 * sum(len(rows) for rows in ranks), len(calls))
             lists.append(ranks)
         products = [row for row in lists[0][0] if row["name"].startswith("matmul f32")]
+        # The first is known: the first microbatch times the first weights, with the biases where the library adds them.
+        self.assertAlmostEqual(products[0]["sum"], self.first_product(golden, "+ bias" in products[0]["name"]), delta=1e-3)
         self.assertTrue(all(row["changed"] > 0 and row["sum"] > 0 for row in products), products)
         self.assertEqual(*lists[:2])
         self.assertEqual(*[[[(row["name"], row["changed"]) for row in rows] for rows in ranks]
