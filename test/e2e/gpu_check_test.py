@@ -144,7 +144,8 @@ class Carried(GpuTest):
 
     def packed_sanitizer(self, gpu_check, target):
         """What tools/gpu-check.sh makes of NVIDIA's wheel is found, where there is no other; it is asked for."""
-        script = ('set -euo pipefail; for name in libraries c_library python3 cp xargs tar du; do eval "$name() { :; }"; done; '
+        script = ('set -euo pipefail; '
+                  'for name in libraries c_library python3 cp xargs tar du; do eval "$name() { :; }"; done; '
                   'sanitizer() { echo "sanitizer for $1"; }; here=/nowhere/tools; eval "$(sed -n "/^pack()/,/^}/p" "$0")"; '
                   'pack "$@"')
         folder = self.fresh()
