@@ -408,6 +408,7 @@ class Check(Ways):
             chosen = {phase: how for phase, how in chosen.items() if work[phase]}
         # All of it is left out until it is done: whatever ends this, another call knows what to do.
         self.note("left out", [item[1] for phase in chosen for item in work[phase]] + [item[1] for item in last])
+        self.note("references", references)  # they grow
         self.archive()
         left, over = {}, 0
         start, end = self.until - self.left(), self.end - LAST * len(last)  # now, and what all but the last thing has
@@ -415,7 +416,6 @@ class Check(Ways):
             over += share / sum(share for share, _ in chosen.values())
             self.until = start + over * (end - start)
             left[phase] = self.each(work[phase], self.jobs(jobs))
-            self.note("references", references)
             self.archive()
         self.until = end
         asked.join(max(1, min(60, self.left())))
@@ -423,7 +423,6 @@ class Check(Ways):
             left[phase] = self.each(items, self.jobs(PHASES[phase][1]))
         self.until = self.end
         self.each(last)
-        self.note("references", references)
         names = self.results["left out"]
         if names:
             self.say("\n  ".join(["left out, there was no time (--only-left results.json does them): %d steps" % len(names),
