@@ -168,14 +168,18 @@ class Sums(Checked):
 
     def test_right_numbers_at_wrong_places(self):
         """They have the same sum: where both lists have more than that it is compared."""
-        one = {"rank": 0, "call": 0, "name": "copy", "changed": 8, "sum": 3.0, "weighted": 4.5, "largest": 2.0}
-        for key, value in (("weighted", 5.0), ("largest", 2.5)):
+        one = {"rank": 0, "call": 0, "name": "copy", "changed": 8, "sum": 3.0, "length": 2.2, "placed": 0.1}
+        for key, value in (("placed", 0.3), ("placed", 0.103), ("length", 2.3)):
             other = {**one, key: value}
             found = gpu_sums.differences({0: [other]}, {0: [one]}, "fp32")
             self.assertEqual(len(found), 1)
             self.assertIn("%s %s" % (key, value), found[0])
+            self.assertEqual(bool(gpu_sums.differences({0: [other]}, {0: [one]}, "bf16")), value != 0.103)
+            # An older list.
             del other[key]
             self.assertEqual(gpu_sums.differences({0: [other]}, {0: [one]}, "fp32"), [])
+        # It may cancel, and is compared with the length.
+        self.assertEqual(gpu_sums.differences({0: [{**one, "placed": 0.1001}]}, {0: [{**one, "placed": 0.1}]}, "fp32"), [])
 
     def test_what_comes_behind(self):
         def calls(*names):

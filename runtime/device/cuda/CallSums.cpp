@@ -11,18 +11,30 @@
 namespace pipec::cuda {
 namespace {
 
-/// Words that have changed: how many bytes, and the sum of their absolute
-/// values as far as they are numbers.
+/// 1 or -1, which no step from one place to another foresees.
+double signAt(int64_t place) {
+  uint64_t bits = uint64_t(place + 1) * 0x9e3779b97f4a7c15;
+  bits = (bits ^ (bits >> 31)) * 0xd6e8feb86659fd93;
+  return bits >> 63 ? 1 : -1;
+}
+
+/// Words that have changed: how many bytes, and as far as they are numbers the
+/// sum of their absolute values, the root of that of their squares, and a sum
+/// with signs that go by the place: right numbers at wrong places change it,
+/// and it is as long as the root, so that one wrong number does, too.
 struct Change {
   int64_t bytes = 0, odd = 0;
-  double sum = 0;
+  double sum = 0, squares = 0, placed = 0;
 
-  void add(double value, int64_t size) {
+  void add(double value, int64_t place, int64_t size) {
     bytes += size;
-    if (std::isfinite(value))
-      sum += std::fabs(value);
-    else
+    if (!std::isfinite(value)) {
       ++odd;
+      return;
+    }
+    sum += std::fabs(value);
+    squares += value * value;
+    placed += signAt(place) * value;
   }
 };
 
@@ -84,16 +96,17 @@ void CallSums::after(const std::string &name, int32_t dtype, const Read &read) {
            for (int64_t at = 0; at + size <= count; at += size)
              if (std::memcmp(before + at, piece + at,
                              static_cast<size_t>(size)) != 0)
-               change.add(valueAt(piece + at, dtype), size);
+               change.add(valueAt(piece + at, dtype),
+                          (before - bytes.data() + at) / size, size);
            std::memcpy(before, piece, static_cast<size_t>(count));
            before += count;
          });
   }
-  nlohmann::ordered_json line = {{"rank", rank},
-                                 {"call", number++},
-                                 {"name", name},
-                                 {"changed", change.bytes},
-                                 {"sum", change.sum}};
+  nlohmann::ordered_json line = {
+      {"rank", rank},           {"call", number++},
+      {"name", name},           {"changed", change.bytes},
+      {"sum", change.sum},      {"length", std::sqrt(change.squares)},
+      {"placed", change.placed}};
   if (change.odd)
     line["no_numbers"] = change.odd;
   out << line.dump() << std::endl; // also when a later call ends the run
