@@ -218,6 +218,13 @@ class Biases(GpuTest):
                               for log in logs)
             self.assertIn("multiply, add a bias", added)
             self.assertEqual(refused, ["multiply"] * len(added))
+            # What was refused is no call.
+            file = self.fresh()
+            with mock.patch.dict(os.environ, PIPEC_CALL_SUMS=str(file)):
+                self.run_gpu(plan, golden, "--steps", 1, promise=1)
+            calls = pathlib.Path("%s.rank0" % file).read_text()
+            self.assertIn("matmul", calls)
+            self.assertNotIn("+ bias", calls)
 
     def test_one_column(self):
         """cuBLASLt is not asked for the bias of a result with one column: some versions leave it out of rows."""
@@ -370,6 +377,8 @@ class OtherRuns(GpuTest):
             self.assertEqual(2 * sum(len(rows) for rows in ranks), len(calls))
             lists.append(ranks)
         products = [row for row in lists[0][0] if row["name"].startswith("matmul f32")]
+        for row in products:
+            self.assertTrue(abs(row["placed"]) < row["sum"] and 0 < row["length"] < row["sum"], row)
         # The first is known: the first microbatch times the first weights, with the biases where the library adds them.
         self.assertAlmostEqual(products[0]["sum"], self.first_product(golden, "+ bias" in products[0]["name"]), delta=1e-3)
         self.assertTrue(all(row["changed"] > 0 and row["sum"] > 0 for row in products), products)

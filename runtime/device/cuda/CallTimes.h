@@ -25,6 +25,8 @@ public:
   void before();
   /// `what` was queued since before().
   void after(const std::string &what);
+  /// Nothing was queued since before().
+  void forget() { --used; }
   /// All that was queued has been done.
   void settle();
 

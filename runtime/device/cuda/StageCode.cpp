@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
+#include <type_traits>
 #include <utility>
 
 namespace pipec::cuda {
@@ -67,25 +68,34 @@ void Gpu::StageCode::guarded(int32_t dtype, Name name, Call call, How how) {
     const std::string algorithm = how();
     return name() + (algorithm.empty() ? "" : ", " + algorithm);
   };
+  bool waits = false;
   try {
     if (isTimed)
       gpu.callTimes->before();
-    call();
+    if constexpr (std::is_void_v<decltype(call())>)
+      call();
+    else if (!call()) {
+      if (isTimed)
+        gpu.callTimes->forget();
+      return;
+    }
     if (isTimed)
       gpu.callTimes->after(full());
-    if (gpu.syncsCalls && gpu.mode == Direct)
+    waits = gpu.syncsCalls && gpu.mode == Direct;
+    if (waits)
       gpu.waitForStream();
+    waits = false;
     if (gpu.callSums && gpu.isFirstStep())
       gpu.callSums->after(name(), dtype, gpu.reader());
     gpu.called();
   } catch (const Alarmed &) { // it has not failed itself
     failure = std::current_exception();
   } catch (const Failure &said) {
-    // What the device has found wrong may be of a call before.
-    const bool isOwn = gpu.syncsCalls && gpu.mode == Direct;
+    // What the device has found wrong may be of a call before, or of another
+    // queue, which nobody waits for.
     failure = std::make_exception_ptr(Failure(
         said.code, std::string(said.what()) +
-                       (isOwn ? "; the call is " : "; at the call ") + full()));
+                       (waits ? "; the call is " : "; at the call ") + full()));
   } catch (...) {
     failure = std::current_exception();
   }
@@ -108,8 +118,7 @@ bool Gpu::StageCode::multiplyBiased(const PipecMatmul &shape, const char *a,
         adds = gpu.products->multiplyBiased(shape, a, b, bias, c);
         if (adds)
           gpu.called(); // the first of the two that it stands for
-        else
-          --gpu.calls; // those two are still to come
+        return adds;    // else those two are still to come
       });
   return adds;
 }

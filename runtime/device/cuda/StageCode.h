@@ -29,7 +29,7 @@ private:
   }
   /// `name()`: what the call is, and `how()` by which algorithm, once it is
   /// queued; for errors and for times of it. `dtype`: of its result, as far as
-  /// that is known.
+  /// that is known. `call()` may say by false that it has queued nothing.
   template <typename Name, typename Call, typename How>
   void guarded(int32_t dtype, Name name, Call call, How how);
   template <typename Name, typename Call>
