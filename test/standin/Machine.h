@@ -38,6 +38,8 @@
 //                              does not run
 //   PIPEC_STANDIN_NARROW=none  cuDNN finds no convolution of bf16; =refused: it
 //                              finds one that it does not run
+//   PIPEC_STANDIN_TRANSFORMS=1 cuDNN has no algorithms but those that transform
+//                              their operands
 //   PIPEC_STANDIN_DROP_WAIT=N  leaves out the Nth wait for an event (from 0)
 //
 //===----------------------------------------------------------------------===//

@@ -227,16 +227,25 @@ void Convolutions::search(const PipecConv &shape, int kind, Plan &plan) {
   auto excess = [](const Found &one) {
     return one.bytes > kMostWorkspace ? one.bytes : 0;
   };
-  auto comesFirst = [&](const Found &one, const Found &other) {
-    return excess(one) < excess(other);
+  // What is made of numbers of bf16 by a transform has more bits than bf16 and
+  // TF32: there it is taken in f32 only, and behind all others.
+  auto isLast = [&](const Found &one) {
+    return shape.narrow && transforms(kind, one.algorithm);
   };
-  const bool isNarrow = shape.dtype == PIPEC_BF16 || shape.narrow;
+  auto comesFirst = [&](const Found &one, const Found &other) {
+    return std::pair(isLast(one), excess(one)) <
+           std::pair(isLast(other), excess(other));
+  };
   auto &all = plan.algorithms;
-  for (const Found *next = found; next < found + count; ++next)
-    if (!next->status && next->determinism == kDeterministic &&
-        !(isNarrow && transforms(kind, next->algorithm)))
-      all.insert(std::upper_bound(all.begin(), all.end(), *next, comesFirst),
-                 *next);
+  for (Found *next = found; next < found + count; ++next) {
+    if (next->status || next->determinism != kDeterministic ||
+        (shape.dtype == PIPEC_BF16 && transforms(kind, next->algorithm)))
+      continue;
+    if (isLast(*next))
+      next->math = kFmaMath;
+    all.insert(std::upper_bound(all.begin(), all.end(), *next, comesFirst),
+               *next);
+  }
 }
 
 /// Prepares the plan's first algorithm. An algorithm is one with the products

@@ -16,7 +16,8 @@ namespace pipec::cuda {
 /// bf16 it has the same numbers as f32, and the sums are rounded here. Padding
 /// is the same on both sides of an axis (the compiler refuses other
 /// convolutions). Where operands are of bf16 no algorithm is taken that
-/// transforms them (Winograd, FFT): it would round what it multiplies again.
+/// transforms them (Winograd, FFT): it would round what it multiplies again. As
+/// f32 they are transformed, in f32, where there is no other algorithm.
 class Convolutions {
 public:
   /// Queues `count` numbers of bf16 as f32 (`widens`), or the other way round.
