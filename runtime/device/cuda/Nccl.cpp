@@ -5,6 +5,7 @@
 // the communication stream.
 //
 //===----------------------------------------------------------------------===//
+#include "runtime/device/cuda/Nccl.h"
 #include "runtime/device/cuda/Library.h"
 #include "runtime/device/cuda/Links.h"
 #include "runtime/device/cuda/Recorded.h"
@@ -22,16 +23,10 @@ namespace pipec {
 namespace {
 
 using namespace cuda;
+using namespace nccl;
 
-constexpr int kBytes = 1;       // ncclUint8
-constexpr int kRemoteError = 6; // ncclRemoteError
-constexpr int kInProgress = 7;  // ncclInProgress
 /// A peer's end is also told by those who watch it, in better words.
 constexpr double kOthersTell = 3;
-
-struct UniqueId { // ncclUniqueId
-  char bytes[128];
-};
 
 #define ENTRIES "runtime/device/cuda/Nccl.def"
 #include "runtime/device/cuda/Entries.inc"

@@ -17,6 +17,8 @@
 #include "runtime/device/cuda/CublasLt.h"
 #include "runtime/device/cuda/Cudnn.h"
 #include "runtime/device/cuda/Driver.h"
+#include "runtime/device/cuda/Library.h"
+#include "runtime/device/cuda/Nccl.h"
 
 #include <gtest/gtest.h>
 
@@ -26,19 +28,22 @@ using namespace pipec::cuda;
 namespace cublas = pipec::cublas;
 namespace cudnn = pipec::cudnn;
 
-struct UniqueId {
-  char bytes[128];
-};
+using pipec::nccl::UniqueId;
+
+template <typename Theirs, typename Ours> constexpr bool isLike() {
+  if constexpr (std::is_void_v<Theirs> || std::is_void_v<Ours>)
+    return std::is_void_v<Theirs> && std::is_void_v<Ours>;
+  else
+    return sizeof(Theirs) == sizeof(Ours) &&
+           std::is_pointer_v<Theirs> == std::is_pointer_v<Ours>;
+}
 
 template <typename Theirs, typename Ours> struct Agree;
-template <typename R, typename... Theirs, typename... Ours>
-struct Agree<R(Theirs...), int(Ours...)> {
+template <typename R, typename... Theirs, typename Q, typename... Ours>
+struct Agree<R(Theirs...), Q(Ours...)> {
   static constexpr bool check() {
     if constexpr (sizeof...(Theirs) == sizeof...(Ours))
-      return sizeof(R) == sizeof(int) &&
-             ((sizeof(Theirs) == sizeof(Ours) &&
-               std::is_pointer_v<Theirs> == std::is_pointer_v<Ours>) &&
-              ...);
+      return isLike<R, Q>() && (isLike<Theirs, Ours>() && ...);
     return false;
   }
 };
@@ -56,6 +61,17 @@ struct Agree<R(Theirs...), int(Ours...)> {
 #define ENTRY(name, symbol, parameters)                                        \
   static_assert(Agree<decltype(symbol), int parameters>::check(), #symbol);
 #include "runtime/device/cuda/Nccl.def"
+#endif
+
+// What is looked for and may be missing.
+static_assert(Agree<decltype(cublasLtGetStatusString), StatusText>::check());
+static_assert(Agree<decltype(cudnnGetErrorString), StatusText>::check());
+#if CUDNN_MAJOR >= 9
+static_assert(Agree<decltype(cudnnGetLastErrorString), LastErrorInto>::check());
+#endif
+#if __has_include(<nccl.h>)
+static_assert(Agree<decltype(ncclGetErrorString), StatusText>::check());
+static_assert(Agree<decltype(ncclGetLastError), LastErrorOf>::check());
 #endif
 
 TEST(Entries, NumbersAreTheHeaders) {
@@ -124,6 +140,12 @@ TEST(Entries, NumbersAreTheHeaders) {
             offsetof(cudnnConvolutionFwdAlgoPerf_t, memory));
   EXPECT_EQ(offsetof(cudnn::Found, determinism),
             offsetof(cudnnConvolutionFwdAlgoPerf_t, determinism));
+#if __has_include(<nccl.h>)
+  EXPECT_EQ(pipec::nccl::kBytes, ncclUint8);
+  EXPECT_EQ(pipec::nccl::kRemoteError, ncclRemoteError);
+  EXPECT_EQ(pipec::nccl::kInProgress, ncclInProgress);
+  EXPECT_EQ(sizeof(UniqueId), sizeof(ncclUniqueId));
+#endif
 }
 
 } // namespace
