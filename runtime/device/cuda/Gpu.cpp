@@ -6,12 +6,12 @@
 #include "runtime/exec/StreamExchange.h"
 #include "runtime/exec/StreamTraffic.h"
 #include "support/Clock.h"
+#include "support/Environment.h"
 
 #include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <sched.h>
 #include <utility>
@@ -28,11 +28,6 @@ constexpr size_t kTerms = PIPEC_SUM_TERMS;
 /// Numbers that pipec_squares leaves.
 constexpr size_t kSquares = size_t(PIPEC_SQUARES_BLOCKS) * PIPEC_HELPER_THREADS;
 
-bool isSet(const char *variable) {
-  const char *wish = std::getenv(variable);
-  return wish && std::strcmp(wish, "1") == 0;
-}
-
 const plan::Rank &rankOf(const DeviceRequest &request) {
   return request.plan.ranks[static_cast<size_t>(request.rank)];
 }
@@ -42,7 +37,7 @@ const plan::Rank &rankOf(const DeviceRequest &request) {
 Gpu::Gpu(const DeviceRequest &request)
     : cuda(Driver::get()), links(request.links), watch(request.watch),
       graphs(request.graphs), rank(request.rank),
-      syncsCalls(isSet("PIPEC_CALL_SYNC")),
+      syncsCalls(isWished("PIPEC_CALL_SYNC", "1")),
       pieces((openDevice(request), kPieceBytes)),
       faultCopy(3 * sizeof(int64_t)), pulseCopy(kQueues) {
   cuda.check(cuda.allocate(&frame, sizeof(PipecFrame)), "cuMemAlloc");

@@ -11,9 +11,9 @@
 #include "runtime/device/cuda/Recorded.h"
 
 #include "support/Clock.h"
+#include "support/Environment.h"
 
 #include <atomic>
-#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <mutex>
@@ -64,10 +64,7 @@ std::string bootId() {
 
 /// Tests alone ask for that: NCCL itself refuses it unless it is told that the
 /// ranks are on different machines (NCCL_HOSTID).
-bool mayShareGpus() {
-  const char *wish = std::getenv("PIPEC_NCCL_ONE_GPU");
-  return wish && std::strcmp(wish, "1") == 0;
-}
+bool mayShareGpus() { return isWished("PIPEC_NCCL_ONE_GPU", "1"); }
 
 /// Which GPU of which machine a rank has, and why it cannot be connected.
 struct Place {

@@ -3,10 +3,10 @@
 #include "runtime/device/cuda/CublasLt.h"
 #include "runtime/device/cuda/Library.h"
 #include "runtime/program/Memory.h"
+#include "support/Environment.h"
 #include "support/Failure.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <string>
@@ -100,8 +100,7 @@ struct Products::Library {
 };
 
 Products::Products(Stream stream) : stream(stream) {
-  const char *wish = std::getenv("PIPEC_EPILOGUES");
-  addsBiases = !wish || std::strcmp(wish, "off") != 0;
+  addsBiases = !isWished("PIPEC_EPILOGUES", "off");
 }
 Products::~Products() = default;
 

@@ -1,9 +1,9 @@
 //===- StageCode.cpp - a stage program's code on a GPU --------------------===//
 #include "runtime/device/cuda/StageCode.h"
+#include "support/Environment.h"
 #include "support/Failure.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
 #include <type_traits>
@@ -146,8 +146,7 @@ static std::string load(const Driver &cuda, const void *image, Module &module) {
 /// translates.
 Module Gpu::loadCode(void *library, const std::string &path) {
   const std::string own = "pipec_cubin_" + std::to_string(major * 10);
-  const char *wish = std::getenv("PIPEC_GPU_CODE");
-  const bool wantsPtx = wish && std::strcmp(wish, "ptx") == 0;
+  const bool wantsPtx = isWished("PIPEC_GPU_CODE", "ptx");
   const void *cubin = wantsPtx ? nullptr : dlsym(library, own.c_str());
   Module module = nullptr;
   std::string wrong;
