@@ -1,4 +1,5 @@
 #include "BruteForce.h"
+#include "PipeDreamBrute.h"
 #include "RandomGraphs.h"
 #include "compiler/plan/published/EveryPlan.h"
 #include "compiler/plan/published/PipeDreamMemory.h"
@@ -11,277 +12,15 @@
 
 #include <cmath>
 #include <ctime>
-#include <functional>
 #include <limits>
-#include <map>
-#include <sstream>
 
 using namespace pipec;
 using namespace pipec::published;
-using pipec::plan::test::Random;
-using pipec::plan::test::rounds;
+using namespace pipec::plan::test;
 
 namespace {
 
 constexpr double inf = std::numeric_limits<double>::infinity();
-
-std::string line(const std::string &id, const std::string &what, double ms,
-                 double act, double par) {
-  std::ostringstream out;
-  out.precision(17);
-  out << id << " -- " << what << " -- forward_compute_time=" << ms / 3
-      << ", backward_compute_time=" << ms - ms / 3
-      << ", activation_size=" << act << ", parameter_size=" << par << "\n";
-  return out.str();
-}
-
-/// A connected random profile with free nodes, forks and an input.
-PipeDreamProfile randomProfile(Random &random, int nodes) {
-  std::string text = line("in", "Input0", 5, 100, 0);
-  std::string edges;
-  for (int v = 0; v < nodes; ++v) {
-    bool free = random.between(0, 3) == 0;
-    text += line("n" + std::to_string(v), free ? "View" : "Linear",
-                 free ? 0 : random.between(1, 40), random.between(0, 30) * 1e5,
-                 free ? 0 : random.between(0, 20) * 1e5);
-    std::string from =
-        v == 0 ? "in" : "n" + std::to_string(random.between(0, v - 1));
-    edges += "\t" + from + " -- n" + std::to_string(v) + "\n";
-    if (v > 1 && random.between(0, 2) == 0) {
-      std::string other = "n" + std::to_string(random.between(0, v - 1));
-      if (other != from)
-        edges += "\t" + other + " -- n" + std::to_string(v) + "\n";
-    }
-  }
-  return parsePipeDreamProfile(text + edges, "random");
-}
-
-/// Everything a plan of the published model can be, straight from its formulas.
-struct Brute {
-  const PipeDreamProfile &profile;
-  std::vector<unsigned> closed; ///< all closed sets, as bits
-
-  explicit Brute(const PipeDreamProfile &p) : profile(p) {
-    unsigned n = static_cast<unsigned>(p.nodes.size());
-    for (unsigned set = 0; set < 1u << n; ++set) {
-      bool ok = true;
-      for (unsigned v = 0; v < n && ok; ++v)
-        if (set >> v & 1)
-          for (int u : p.dag.in[v])
-            ok &= set >> u & 1;
-      if (ok)
-        closed.push_back(set);
-    }
-  }
-  unsigned all() const { return (1u << profile.nodes.size()) - 1; }
-  double seconds(unsigned nodes) const {
-    double sum = 0;
-    for (size_t v = 0; v < profile.nodes.size(); ++v)
-      sum += nodes >> v & 1 ? profile.nodes[v].milliseconds() / 1000 : 0;
-    return sum;
-  }
-  double weights(unsigned nodes) const {
-    double sum = 0;
-    for (size_t v = 0; v < profile.nodes.size(); ++v)
-      sum += nodes >> v & 1 ? profile.nodes[v].parameterBytes : 0;
-    return sum;
-  }
-  double cut(unsigned before) const {
-    double sum = 0;
-    for (size_t v = 0; v < profile.nodes.size(); ++v) {
-      bool leaves = false;
-      for (int w : profile.dag.out[v])
-        leaves |= !(before >> w & 1);
-      sum += (before >> v & 1) && leaves ? profile.nodes[v].activationBytes : 0;
-    }
-    return sum;
-  }
-  double kept(unsigned nodes) const {
-    double sum = weights(nodes);
-    for (size_t v = 0; v < profile.nodes.size(); ++v)
-      sum += nodes >> v & 1 ? profile.nodes[v].activationBytes : 0;
-    return sum;
-  }
-  /// What a stage takes that computes so long; the first pays for no cut.
-  double stage(const std::vector<PipeDreamLevel> &levels, size_t level,
-               unsigned k, unsigned j, int used, double compute,
-               bool isFirst) const {
-    const double bandwidth = levels[level].bandwidth;
-    const double within = level == 0 ? 1 : levels[level - 1].machines;
-    const double exchange =
-        4 * (used - 1) * weights(j & ~k) / (bandwidth * used);
-    if (isFirst)
-      return (compute + exchange / within) / used;
-    const double edges = std::max(cut(k), j == all() ? 0 : cut(j));
-    return std::max((compute + exchange) / used, 2 * edges / bandwidth / used);
-  }
-  /// A[i][j][m] of a level by plain recursion, the levels' one in the other.
-  double best(const std::vector<PipeDreamLevel> &levels, size_t level,
-              unsigned i, unsigned j, int m) const {
-    auto compute = [&](unsigned k) {
-      return level > 0
-                 ? best(levels, level - 1, k, j, levels[level - 1].machines)
-                 : seconds(j & ~k);
-    };
-    double value = inf;
-    for (int used = 1; used <= m; ++used) // the others stay idle
-      value =
-          std::min(value, stage(levels, level, i, j, used, compute(i), true));
-    for (unsigned k : closed) {
-      if (k == i || k == j || (i & ~k) || (k & ~j))
-        continue;
-      for (int used = 1; used < m; ++used)
-        if (double t = stage(levels, level, k, j, used, compute(k), false);
-            t < value)
-          value =
-              std::min(value, std::max(t, best(levels, level, i, k, m - used)));
-    }
-    return value;
-  }
-  double nested(const std::vector<PipeDreamLevel> &levels) const {
-    return best(levels, levels.size() - 1, 0, all(), levels.back().machines);
-  }
-};
-
-/// Every plan whose stages keep at most `limit` bytes, with any machines idle:
-/// from the end of the model on, with the devices that are used behind a stage.
-class BruteWithin {
-public:
-  BruteWithin(const PipeDreamProfile &profile,
-              const std::vector<PipeDreamLevel> &levels, double limit)
-      : brute(profile), levels(levels), limit(limit) {}
-
-  double seconds() {
-    double least = inf;
-    for (auto [used, t] : component({levels.size() - 1, 0, brute.all(), 1, 0}))
-      least = std::min(least, t);
-    return least;
-  }
-
-private:
-  /// One of `copies` on a level, from i to j before `after` devices.
-  struct Place {
-    size_t level;
-    unsigned i, j;
-    int copies, after;
-    auto operator<=>(const Place &) const = default;
-  };
-  /// Devices from a start on that are used, and the best seconds with them.
-  using Used = std::map<int, double>;
-
-  Used component(const Place &place) {
-    if (auto at = known.find(place); at != known.end())
-      return at->second;
-    Used all;
-    stagesBefore(place, place.j, levels[place.level].machines, place.after, 0,
-                 all);
-    return known[place] = all;
-  }
-  Used computes(const Place &place, unsigned k, unsigned e, int used,
-                int after) {
-    if (place.level > 0)
-      return component({place.level - 1, k, e, place.copies * used, after});
-    const int replicas = place.copies * used;
-    const double flight = std::ceil(double(after + replicas) / replicas);
-    if (brute.kept(e & ~k) * flight > limit)
-      return {};
-    return {{after + replicas, brute.seconds(e & ~k)}};
-  }
-  /// Stages that end at e on what is left.
-  void stagesBefore(const Place &place, unsigned e, int left, int after,
-                    double slowest, Used &all) {
-    if (e == place.i) {
-      auto [at, isNew] = all.try_emplace(after, slowest);
-      at->second = std::min(at->second, slowest);
-      return;
-    }
-    for (unsigned k : brute.closed)
-      if (k != e && !(place.i & ~k) && !(k & ~e))
-        for (int used = 1; used <= left; ++used)
-          for (auto [behind, compute] : computes(place, k, e, used, after))
-            stagesBefore(
-                place, k, left - used, behind,
-                std::max(slowest, brute.stage(levels, place.level, k, e, used,
-                                              compute, k == place.i)),
-                all);
-  }
-
-  const Brute brute;
-  const std::vector<PipeDreamLevel> &levels;
-  const double limit;
-  std::map<Place, Used> known;
-};
-
-double bruteWithin(const PipeDreamProfile &profile,
-                   const std::vector<PipeDreamLevel> &levels, double limit) {
-  return BruteWithin(profile, levels, limit).seconds();
-}
-
-/// Best over all sequences of stages on consecutive devices, over the cuts that
-/// the search may use.
-double straddlingBrute(const CutStates &states,
-                       const std::vector<PipeDreamLevel> &levels, int total = 0,
-                       double limit = 0) {
-  double value = inf;
-  const int all = devicesBelow(levels, levels.size());
-  if (limit > 0 && total == 0) {
-    for (int t = 1; t <= all; ++t)
-      value = std::min(value, straddlingBrute(states, levels, t, limit));
-    return value;
-  }
-  total = total ? total : all;
-  std::function<void(size_t, int, int, double)> go = [&](size_t from, int used,
-                                                         int last,
-                                                         double worst) {
-    if (worst >= value)
-      return;
-    if (from + 1 == states.size()) {
-      value = worst;
-      return;
-    }
-    for (size_t to = from + 1; to < states.size(); ++to) {
-      if (!states.sets.subset(from, to))
-        continue;
-      for (int r = 1; used + r <= total; ++r) {
-        if (limit > 0 && stageBytes(states, from, to, total - used, r) > limit)
-          continue;
-        double t = std::max(
-            worst, straddlingStage(levels, used, r,
-                                   states.seconds[to] - states.seconds[from],
-                                   states.weights[to] - states.weights[from]));
-        if (last > 0)
-          t = std::max(
-              t, straddlingBoundary(levels, used, last, r, states.cut[from]));
-        go(to, used + r, r, t);
-      }
-    }
-  };
-  go(0, 0, 0, 0);
-  return value;
-}
-
-/// A chain of layers that differ up to forty times in what they take.
-PipeDreamProfile randomChain(Random &random, int nodes) {
-  std::string text, edges;
-  for (int v = 0; v < nodes; ++v) {
-    text += line("n" + std::to_string(v), "Linear", random.real(0.5, 8),
-                 random.real(1e5, 4e6), random.real(1e4, 4e6));
-    if (v)
-      edges +=
-          "\tn" + std::to_string(v - 1) + " -- n" + std::to_string(v) + "\n";
-  }
-  return parsePipeDreamProfile(text + edges, "chain");
-}
-
-/// One to four levels of few machines, innermost first.
-std::vector<PipeDreamLevel> randomLevels(Random &random, int depth) {
-  std::vector<PipeDreamLevel> levels;
-  for (int l = 0; l < depth; ++l)
-    levels.push_back(
-        {depth < 3 ? random.between(2, 3) : random.between(l == 1 ? 1 : 2, 2),
-         random.real(1e7, 1e9)});
-  return levels;
-}
 
 } // namespace
 
@@ -309,8 +48,8 @@ TEST(PipeDreamProfile, ReadsTheFormat) {
 }
 
 TEST(PipeDreamProfile, ErrorsNameTheLine) {
-  std::string a = line("a", "Linear", 1, 2, 3),
-              b = line("b", "Linear", 1, 2, 3);
+  std::string a = profileLine("a", "Linear", 1, 2, 3),
+              b = profileLine("b", "Linear", 1, 2, 3);
   auto message = [](const std::string &text) -> std::string {
     try {
       parsePipeDreamProfile(text, "p.txt");
@@ -334,7 +73,7 @@ TEST(PipeDreamProfile, ErrorsNameTheLine) {
   expectIn(a + "b -- Linear -- forward_compute_time=1, activation_size=1, "
                "parameter_size=1\n",
            "no backward_compute_time");
-  expectIn(line("a", "L", -1, 2, 3), "between 0 and 1e15");
+  expectIn(profileLine("a", "L", -1, 2, 3), "between 0 and 1e15");
   expectIn("a -- L -- forward_compute_time=nan, backward_compute_time=1, "
            "activation_size=1, "
            "parameter_size=1\n",
@@ -348,7 +87,7 @@ TEST(PipeDreamProfile, ErrorsNameTheLine) {
   expectIn(a + b + "\ta -- a\n", "itself");
   expectIn(a + b + "\ta -- b\n\tb -- a\n", "cycle: ");
   expectIn(a + b, "2 parts");
-  expectIn(line("a", "Input0", 1, 1, 1), "only inputs");
+  expectIn(profileLine("a", "Input0", 1, 1, 1), "only inputs");
 }
 
 /// All closed sets, and no optimum lost by merging free nodes: the search
@@ -372,7 +111,7 @@ TEST(PipeDreamSearch, EqualsBruteForce) {
     ASSERT_TRUE(states.complete);
     merged += states.groups.size() < profile.nodes.size();
     PipeDreamPlan plan = searchPipeDream(states, levels);
-    double want = Brute(profile).nested(levels);
+    double want = bruteNested(profile, levels);
     ASSERT_NEAR(plan.seconds, want, 1e-9 * want) << round;
     double own = verifyPipeDream(profile, states, levels, plan, false);
     EXPECT_NEAR(own, want, 1e-9 * want) << round;
@@ -594,8 +333,8 @@ TEST(PipeDreamSearch, ManyCutsTakeSeconds) {
   Random random(5);
   std::string text, edges;
   auto node = [&](const std::string &id, double bytes) {
-    text += line(id, "Conv2d", random.real(0.15, 0.75),
-                 bytes * random.real(0.5, 1), random.real(1e5, 6e5));
+    text += profileLine(id, "Conv2d", random.real(0.15, 0.75),
+                        bytes * random.real(0.5, 1), random.real(1e5, 6e5));
   };
   auto edge = [&](const std::string &a, const std::string &b) {
     edges += "\t" + a + " -- " + b + "\n";
@@ -683,104 +422,4 @@ TEST(PipeDreamSearch, LeastPlansOfServersFit) {
     EXPECT_LE(searchStraddling(states, levels, cap, any).seconds, cap);
   }
   EXPECT_GT(servers, 10);
-}
-
-TEST(StraddleSearch, EqualsBruteForce) {
-  Random random(22);
-  int below = 0;
-  for (int round = 0; round < rounds(500); ++round) {
-    const bool isDeep = round % 3 == 2;
-    PipeDreamProfile profile =
-        randomProfile(random, random.between(2, isDeep ? 5 : 6));
-    std::vector<PipeDreamLevel> levels{
-        {random.between(2, 3), random.real(1e8, 1e9)},
-        {2, random.real(1e7, 1e8)}};
-    if (isDeep)
-      levels = randomLevels(random, 3);
-    CutStates states = cutStates(profile, 1000);
-    PipeDreamPlan plan = searchStraddling(states, levels, inf);
-    double want = straddlingBrute(states, levels);
-    ASSERT_NEAR(plan.seconds, want, 1e-9 * want) << round;
-    double own = verifyPipeDream(profile, states, levels, plan, true);
-    EXPECT_NEAR(own, want, 1e-9 * want) << round;
-    double limit = states.kept.back() * random.real(0.3, 1);
-    PipeDreamPlan fitting = searchStraddling(states, levels, inf, limit);
-    double least = straddlingBrute(states, levels, 0, limit);
-    if (std::isfinite(least))
-      EXPECT_NEAR(fitting.seconds, least, 1e-9 * least) << round;
-    else
-      EXPECT_FALSE(std::isfinite(fitting.seconds)) << round;
-    PipeDreamPlan published = searchPipeDream(states, levels);
-    double bounded =
-        searchStraddling(states, levels, published.seconds).seconds;
-    if (want < published.seconds * (1 - 1e-9)) {
-      EXPECT_NEAR(bounded, want, 1e-9 * want) << round;
-      ++below;
-    } else {
-      EXPECT_GE(bounded, want * (1 - 1e-9)) << round;
-    }
-  }
-  EXPECT_GT(below, 20);
-}
-
-/// What the busiest server's card carries, by walking over the minibatches.
-TEST(StraddleSearch, BordersCarryWhatMinibatchesMove) {
-  Random random(23);
-  for (int round = 0; round < rounds(2000); ++round) {
-    const int each = random.between(1, 6), a = random.between(1, 14);
-    const int b = random.between(1, 14), border = a + random.between(0, 9);
-    std::map<int, int> card;
-    for (int k = 0; k < a * b; ++k) {
-      const int from = (border - a + k % a) / each,
-                to = (border + k % b) / each;
-      if (from != to)
-        ++card[from], ++card[to];
-    }
-    int busiest = 0;
-    for (auto [server, minibatches] : card)
-      busiest = std::max(busiest, minibatches);
-    // Links inside servers take no time here.
-    const PipeDreamLevel inner{each, 1e30}, outer{10, 1e3};
-    ASSERT_NEAR(straddlingBoundary({inner, outer}, border, a, b, 500),
-                1.0 * busiest / (a * b), 1e-12)
-        << round;
-  }
-}
-
-/// On whole servers the straddling price is PipeDream's two-level replication.
-TEST(StraddleSearch, PricesWholeServersAsPublished) {
-  PipeDreamProfile profile =
-      parsePipeDreamProfile(line("a", "Linear", 90, 1e6, 5e6), "one");
-  PipeDreamLevel inner{4, 1e9}, outer{3, 2e8};
-  CutStates states = cutStates(profile, 10);
-  EXPECT_NEAR(straddlingStage({inner, outer}, 0, 12, 0.09, 5e6),
-              dataParallelSeconds(states, {inner, outer}), 1e-15);
-}
-
-/// More cuts than the limit: prefixes of linear orders, still valid plans.
-TEST(CutStates, ManyCutsFallBackToLinearOrders) {
-  std::string text = line("s", "Linear", 1, 1e6, 0), edges;
-  for (int b = 0; b < 12; ++b)
-    for (int l = 0; l < 4; ++l) {
-      std::string id = "b" + std::to_string(b) + "_" + std::to_string(l);
-      text +=
-          line(id, "Conv", 1 + b * 0.3 + l, 1e5 * (1 + (b * 7 + l) % 5), 1e4);
-      edges +=
-          "\t" +
-          (l ? "b" + std::to_string(b) + "_" + std::to_string(l - 1) : "s") +
-          " -- " + id + "\n";
-    }
-  PipeDreamProfile profile = parsePipeDreamProfile(text + edges, "wide");
-  CutStates states = cutStates(profile, 500);
-  EXPECT_FALSE(states.complete);
-  EXPECT_LE(states.size(), 500u);
-  std::vector<PipeDreamLevel> levels{{4, 1e10}, {2, 1e9}};
-  PipeDreamPlan plan = searchPipeDream(states, levels);
-  verifyPipeDream(profile, states, levels, plan, false);
-  EXPECT_LE(plan.seconds, dataParallelSeconds(states, levels));
-  CutStates few = cutStates(profile, 30);
-  EXPECT_LE(few.size(), 30u);
-  PipeDreamPlan coarse = searchPipeDream(few, levels);
-  verifyPipeDream(profile, few, levels, coarse, false);
-  EXPECT_GE(coarse.seconds, plan.seconds * (1 - 1e-12));
 }
