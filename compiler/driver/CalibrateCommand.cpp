@@ -15,6 +15,7 @@
 #include "support/Median.h"
 #include "support/OptionChecks.h"
 #include "support/OutputFile.h"
+#include "support/TrimmedMean.h"
 
 #include <CLI/CLI.hpp>
 
@@ -90,7 +91,7 @@ plan::Topology machine(const std::string &grid) {
 }
 
 /// What calls and tasks take. Processors are not as fast at all times: all is
-/// timed again and again, and the middle counts.
+/// timed again and again: of calls the middle counts, of tasks the mean.
 class Rounds {
 public:
   /// One thread's costs while as many run as the machine's ranks will have,
@@ -98,9 +99,9 @@ public:
   /// `threads` threads each, of `all` that take turns.
   Rounds(int all, int ranks, int threads, int64_t own,
          const plan::DeviceModel &device) {
-    constexpr int kRounds = 3, kPrograms = 16, kKernels = 100;
+    constexpr int kRounds = 3, kNarrow = 16, kWide = 16, kKernels = 100;
     const GeneratedKernels kernels(kKernels);
-    const MeasuredPrograms programs(kPrograms);
+    const MeasuredPrograms programs(kNarrow, kWide);
     std::vector<std::vector<plan::CrowdSample>> crowds;
     std::vector<std::vector<plan::KernelSample>> fars, nears, togethers;
     std::vector<std::vector<plan::TaskSample>> tasks, divided;
@@ -123,11 +124,13 @@ public:
       }
     }
     if (all > ranks)
-      crowd = middle(crowds);
+      crowd = of(crowds, median);
     unsteady = plan::unsteadyNote(nears);
-    near = middle(nears), far = middle(fars), whole = middle(tasks);
+    near = of(nears, median), far = of(fars, median);
+    whole = of(tasks, trimmedMean);
     if (threads > 1)
-      together = middle(togethers), wholeTogether = middle(divided);
+      together = of(togethers, median),
+      wholeTogether = of(divided, trimmedMean);
   }
 
   std::vector<plan::KernelSample> near, far, together;
@@ -139,13 +142,14 @@ private:
   static double &timeOf(plan::CrowdSample &sample) { return sample.step; }
   static double &timeOf(auto &sample) { return sample.seconds; }
   template <typename Sample>
-  static std::vector<Sample> middle(std::vector<std::vector<Sample>> &rounds) {
+  static std::vector<Sample> of(std::vector<std::vector<Sample>> &rounds,
+                                double (*of)(std::vector<double>)) {
     std::vector<Sample> result = std::move(rounds.front());
     for (size_t i = 0; i < result.size(); ++i) {
       std::vector<double> times{timeOf(result[i])};
       for (size_t r = 1; r < rounds.size(); ++r)
         times.push_back(timeOf(rounds[r][i]));
-      timeOf(result[i]) = median(times);
+      timeOf(result[i]) = of(std::move(times));
     }
     return result;
   }

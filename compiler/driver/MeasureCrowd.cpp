@@ -4,8 +4,8 @@
 #include "compiler/schedule/Generator.h"
 #include "runtime/kernels/cpu/Kernels.h"
 #include "support/Backoff.h"
-#include "support/Median.h"
 #include "support/TinyNumbers.h"
+#include "support/TrimmedMean.h"
 
 #include <algorithm>
 #include <atomic>
@@ -19,7 +19,7 @@ using Team = std::vector<std::unique_ptr<Worker>>;
 
 constexpr int kSteps = 16;
 
-Team teamOf(const MeasuredPrograms &programs, size_t program, int count) {
+Team teamOf(const MeasuredPrograms &programs, int program, int count) {
   Team workers;
   for (int i = 0; i < count; ++i)
     workers.push_back(programs.worker(program));
@@ -121,7 +121,7 @@ private:
 std::vector<plan::CrowdSample> measureCrowd(const MeasuredPrograms &programs,
                                             int ranks, int cores) {
   std::vector<plan::CrowdSample> samples;
-  for (size_t program = 0; program < programs.size(); ++program) {
+  for (int program = 0; program < programs.narrow; ++program) {
     Team alone = teamOf(programs, program, cores);
     onThreads(alone, [](int, Worker &worker) {
       for (int step = 0; step < kSteps; ++step) {
@@ -144,7 +144,7 @@ std::vector<plan::CrowdSample> measureCrowd(const MeasuredPrograms &programs,
     onThreads(crowd, [&](int rank, Worker &worker) {
       pipeline.run(rank, worker, seconds);
     });
-    sample.step = median(seconds);
+    sample.step = trimmedMean(seconds);
     samples.push_back(sample);
   }
   return samples;

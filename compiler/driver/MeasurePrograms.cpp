@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/driver/MeasurePrograms.h"
 
+#include "compiler/driver/OperandUses.h"
 #include "compiler/driver/SamplePrograms.h"
 #include "compiler/driver/UnitWork.h"
 #include "compiler/target/cpu/Cpu.h"
@@ -17,9 +18,9 @@
 #include "runtime/StageAbi.h"
 #include "support/Clock.h"
 #include "support/Failure.h"
-#include "support/Median.h"
 #include "support/ScratchFolder.h"
 #include "support/TinyNumbers.h"
+#include "support/TrimmedMean.h"
 
 #include "mlir/Pass/PassManager.h"
 
@@ -52,8 +53,8 @@ constexpr int kInputs = 16;
 /// One little model, compiled as one stage.
 class MeasuredPrograms::Program {
 public:
-  Program(MLIRContext &context, Choices &choose, int number) {
-    SampleProgram program = writeProgram(context, choose, number);
+  Program(MLIRContext &context, Choices &choose, int number, bool wide) {
+    SampleProgram program = writeProgram(context, choose, number, wide);
     lower(*program.module, number % 3 == 0 ? "sgd" : "adamw");
     for (auto module : program.module->getOps<ModuleOp>())
       if (module->hasAttr(pipe::kStageAttr))
@@ -79,8 +80,12 @@ public:
 
   class Rank;
 
+  struct Call {
+    plan::KernelWork work;
+    std::vector<plan::OperandUse> uses;
+  };
   /// The tasks, named, with their calls.
-  const std::map<std::string, std::vector<plan::KernelWork>> &tasks() const {
+  const std::map<std::string, std::vector<Call>> &tasks() const {
     return calls;
   }
 
@@ -127,13 +132,14 @@ private:
         cpu::machineOf(stage->getLoc(), "native");
     if (failed(machine) ||
         failed(cpu::planTasks(*source, true, [&](fusion::TaskPlan &task) {
-          for (const fusion::Unit &unit : task.units) {
+          const auto uses = operandUses(task);
+          for (auto [unit, operands] : llvm::zip_equal(task.units, uses)) {
             FailureOr<plan::KernelWork> work =
                 unitWork(unit, *scratch, *machine, productTile());
             if (failed(work))
               return failure();
             if (!work->kernel.empty())
-              calls[task.name].push_back(*work);
+              calls[task.name].push_back({*work, operands});
           }
           bytes[PIPEC_WORKSPACE] =
               std::max(bytes[PIPEC_WORKSPACE], task.workspace);
@@ -162,16 +168,16 @@ private:
   };
   std::array<int64_t, PIPEC_REGION_COUNT> bytes{};
   std::map<int64_t, Whole> whole; ///< by offset among the inputs
-  std::map<std::string, std::vector<plan::KernelWork>> calls;
+  std::map<std::string, std::vector<Call>> calls;
   void *library = nullptr;
 };
 
 namespace {
 
-double middle(const std::vector<double> &times) {
+double mean(const std::vector<double> &times) {
   if (times.empty())
     fail();
-  return median(times);
+  return trimmedMean(times);
 }
 
 } // namespace
@@ -219,7 +225,7 @@ public:
     ++update;
   }
 
-  double usual(const std::string &task) override { return middle(times[task]); }
+  double usual(const std::string &task) override { return mean(times[task]); }
 
   std::map<std::string, std::vector<double>> times;
 
@@ -283,14 +289,15 @@ private:
   int64_t update = 0;
 };
 
-MeasuredPrograms::MeasuredPrograms(int count) {
+MeasuredPrograms::MeasuredPrograms(int narrow, int wide) : narrow(narrow) {
   MLIRContext context;
   context.disableMultithreading();
   native::registerLoweringDialects(context);
   context.loadDialect<func::FuncDialect, nn::NNDialect, pipe::PipeDialect>();
   Choices choose;
-  for (int i = 0; i < count; ++i)
-    programs.push_back(std::make_unique<Program>(context, choose, i));
+  for (int i = 0; i < narrow + wide; ++i)
+    programs.push_back(
+        std::make_unique<Program>(context, choose, i, i >= narrow));
 }
 MeasuredPrograms::~MeasuredPrograms() = default;
 
@@ -316,22 +323,23 @@ MeasuredPrograms::measure(const Workers &workers,
     for (const auto &[name, calls] : program->tasks()) {
       double seconds = 0;
       for (auto &rank : ranks)
-        seconds += middle(rank->times[name]) / workers.count;
-      samples.push_back(
-          {calls,
-           plan::farShare(device, program->workingSet(name == "update") /
-                                      workers.threads),
-           seconds});
+        seconds += mean(rank->times[name]) / workers.count;
+      const double workingSet =
+          program->workingSet(name == "update") / workers.threads;
+      std::vector<plan::TaskCall> priced;
+      for (const auto &[work, uses] : calls)
+        priced.push_back(
+            {work, plan::farShare(device, uses, workingSet, workers.threads)});
+      samples.push_back({std::move(priced), seconds});
     }
   }
   return samples;
 }
 
-size_t MeasuredPrograms::size() const { return programs.size(); }
-
 std::unique_ptr<MeasuredPrograms::Worker>
-MeasuredPrograms::worker(size_t number) const {
-  return std::make_unique<Program::Rank>(*programs[number], 1);
+MeasuredPrograms::worker(int number) const {
+  return std::make_unique<Program::Rank>(*programs[static_cast<size_t>(number)],
+                                         1);
 }
 
 } // namespace pipec

@@ -13,7 +13,9 @@ namespace pipec {
 class MeasuredPrograms {
 public:
   /// Throws Failure(Internal) when they do not compile.
-  explicit MeasuredPrograms(int count);
+  /// `narrow` ones, whose operands a core's own cache holds on most machines,
+  /// and `wide` ones, whose it does not.
+  MeasuredPrograms(int narrow, int wide);
   ~MeasuredPrograms();
   MeasuredPrograms(const MeasuredPrograms &) = delete;
 
@@ -30,11 +32,11 @@ public:
     virtual void forward(int microbatch) = 0;
     virtual void backward(int microbatch) = 0;
     virtual void end() = 0; ///< with the update
-    /// Core seconds of its "forward", "backward" or "update": the middle.
+    /// Core seconds of its "forward", "backward" or "update": the mean of most.
     virtual double usual(const std::string &task) = 0;
   };
-  size_t size() const;
-  std::unique_ptr<Worker> worker(size_t number) const;
+  std::unique_ptr<Worker> worker(int number) const;
+  const int narrow; ///< the numbers of narrow ones are below
 
 private:
   class Program;

@@ -19,8 +19,8 @@ using Shape = SmallVector<int64_t>;
 class ModelWriter {
 public:
   ModelWriter(NNBuilder &b, ModuleOp module, Choices &choose,
-              std::vector<SampleInput> &inputs)
-      : b(b), module(module), choose(choose), inputs(inputs) {
+              std::vector<SampleInput> &inputs, bool wide)
+      : b(b), module(module), choose(choose), inputs(inputs), wide(wide) {
     b.setInsertionPointToEnd(module.getBody());
     main = func::FuncOp::create(b, "main", b.getFunctionType({}, {}));
     b.setInsertionPointToStart(main.addEntryBlock());
@@ -48,6 +48,10 @@ private:
     return llvm::to_vector(tensorType(x).getShape());
   }
   bool now() { return choose.between(0, 1) == 1; }
+  int64_t size(std::initializer_list<int64_t> narrowOnes,
+               std::initializer_list<int64_t> wideOnes) {
+    return choose.of(wide ? wideOnes : narrowOnes);
+  }
 
   Value input(const std::string &name, RankedTensorType type,
               int64_t limit = 0) {
@@ -128,12 +132,12 @@ private:
   }
 
   Value pictures() {
-    const int64_t size = choose.of({18, 20, 24, 26, 30, 36});
-    Value x = input(
-        "x", type({choose.of({2, 3, 4, 6, 8}), choose.of({1, 3}), size, size}));
+    const int64_t side = size({18, 20, 24, 26, 30, 36}, {36, 44, 56});
+    Value x = input("x", type({size({2, 3, 4, 6, 8}, {4, 6}), choose.of({1, 3}),
+                               side, side}));
     const bool norm = now();
     const int64_t layers = choose.between(2, 4);
-    int64_t channels = choose.of({5, 8, 10, 12, 20});
+    int64_t channels = size({5, 8, 10, 12, 20}, {16, 24, 30});
     for (int64_t i = 0; i < layers; ++i) {
       x = ReluOp::create(
           b, convolution(x, channels, choose.of({3, 3, 5}), 1, norm));
@@ -208,16 +212,16 @@ private:
   }
 
   Value attention() {
-    const int64_t batch = choose.of({2, 3, 4, 6}),
-                  length = choose.of({12, 20, 24, 28, 40, 56}),
+    const int64_t batch = size({2, 3, 4, 6}, {4, 6, 8}),
+                  length = size({12, 20, 24, 28, 40, 56}, {40, 56, 64, 96}),
                   count = choose.of({2, 3, 4, 6}),
-                  width = count * choose.of({8, 12, 16, 20}),
-                  words = choose.of({70, 150, 400});
+                  width = count * size({8, 12, 16, 20}, {12, 16, 20, 40}),
+                  words = size({70, 150, 400}, {300, 900, 2000});
     Value ids = input(
         "ids", RankedTensorType::get({batch, length}, b.getI64Type()), words);
     Value x = GatherOp::create(b, weight({words, width}), ids, 0);
     x = add(b, x, broadcast(b, weight({1, length, width}), shapeOf(x)));
-    for (int64_t i = choose.between(1, 2); i > 0; --i) {
+    for (int64_t i = choose.between(1, wide ? 3 : 2); i > 0; --i) {
       x = add(b, x, attend(layerNorm(x), count));
       Value h = activated(linear(layerNorm(x), width * choose.of({2, 3, 4})));
       x = add(b, x, linear(h, width));
@@ -231,20 +235,20 @@ private:
   //===--------------------------------------------------------------------===//
 
   Value perceptron() {
-    Value x = input("x", type({choose.of({4, 6, 12, 24, 48, 96}),
-                               choose.of({6, 20, 36, 72, 144})}));
+    Value x = input("x", type({size({4, 6, 12, 24, 48, 96}, {24, 64, 120}),
+                               size({6, 20, 36, 72, 144}, {200, 480})}));
     const bool soft = now();
     for (int64_t i = choose.between(1, 4); i > 0; --i) {
-      Value y = linear(x, choose.of({12, 20, 40, 72, 144, 288}));
+      Value y = linear(x, size({12, 20, 40, 72, 144, 288}, {360, 560, 800}));
       x = soft ? Value(TanhOp::create(b, y)) : Value(ReluOp::create(b, y));
     }
     return x;
   }
 
   Value recurrence() {
-    const int64_t batch = choose.of({2, 3, 6, 12}),
+    const int64_t batch = size({2, 3, 6, 12}, {8, 20, 32}),
                   length = choose.of({5, 7, 10, 14}),
-                  width = choose.of({12, 20, 28, 40, 56});
+                  width = size({12, 20, 28, 40, 56}, {120, 160, 200});
     Value x = input("x", type({batch, length, choose.of({10, 14, 20, 36})}));
     Value all = linear(transpose(b, x, {1, 0, 2}), 4 * width);
     Value recur = weight({width, 4 * width});
@@ -270,18 +274,20 @@ private:
   ModuleOp module;
   Choices &choose;
   std::vector<SampleInput> &inputs;
+  const bool wide;
   func::FuncOp main;
   int weights = 0;
 };
 
 } // namespace
 
-SampleProgram writeProgram(MLIRContext &context, Choices &choose, int number) {
+SampleProgram writeProgram(MLIRContext &context, Choices &choose, int number,
+                           bool wide) {
   const Location loc = UnknownLoc::get(&context);
   SampleProgram program;
   program.module = ModuleOp::create(loc);
   NNBuilder b(loc, &context);
-  ModelWriter(b, *program.module, choose, program.inputs).write(number);
+  ModelWriter(b, *program.module, choose, program.inputs, wide).write(number);
   return program;
 }
 

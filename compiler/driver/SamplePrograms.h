@@ -20,8 +20,8 @@ struct SampleProgram {
 
 /// A model of a kind that `number` chooses, with its loss: convolutions, layers
 /// of attention, a perceptron or a recurrent cell, of sizes that `choose`
-/// gives.
+/// gives. Of `wide` ones the weights and two microbatches are megabytes.
 SampleProgram writeProgram(mlir::MLIRContext &context, Choices &choose,
-                           int number);
+                           int number, bool wide);
 
 } // namespace pipec

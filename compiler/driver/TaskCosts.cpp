@@ -1,6 +1,7 @@
 //===- TaskCosts.cpp - times of the code that a model becomes -------------===//
 #include "compiler/driver/TaskCosts.h"
 
+#include "compiler/driver/OperandUses.h"
 #include "compiler/driver/UnitWork.h"
 #include "compiler/target/cpu/Cpu.h"
 #include "compiler/target/native/Codegen.h"
@@ -22,22 +23,27 @@ namespace {
 class TaskPricer {
 public:
   TaskPricer(const plan::DeviceModel &device, const fusion::Machine &machine,
-             ModuleOp scratch, double far, double farUpdate, TaskCosts &costs)
-      : device(device), machine(machine), scratch(scratch), far(far),
-        farUpdate(farUpdate), costs(costs) {}
+             ModuleOp scratch, double workingSet, double state,
+             TaskCosts &costs)
+      : device(device), machine(machine), scratch(scratch),
+        workingSet(workingSet), state(state), costs(costs) {}
 
   LogicalResult run(fusion::TaskPlan &task) {
     double *step = task.name == "update"  ? &costs.update
                    : task.name == "track" ? &costs.track
                                           : nullptr;
     const TaskCosts before = costs;
+    const auto uses = operandUses(task);
     double unowned = 0;
-    for (const fusion::Unit &unit : task.units) {
+    for (auto [unit, operands] : llvm::zip_equal(task.units, uses)) {
       FailureOr<plan::KernelWork> work =
           unitWork(unit, scratch, machine, device.tile);
       if (failed(work))
         return failure();
-      const double seconds = secondsOf(*work, step ? farUpdate : far);
+      const double seconds =
+          secondsOf(*work, plan::farShare(device, operands,
+                                          workingSet + (step ? state : 0),
+                                          device.threads));
       if (!step)
         (task.name == "forward" ? costs.forwardDivides
                                 : costs.backwardDivides) |= work->divides;
@@ -112,7 +118,7 @@ private:
   const plan::DeviceModel &device;
   const fusion::Machine &machine;
   ModuleOp scratch;
-  const double far, farUpdate;
+  const double workingSet, state; ///< bytes; the second the optimizer's
   TaskCosts &costs;
 };
 
@@ -144,9 +150,7 @@ FailureOr<TaskCosts> pipec::taskCosts(ModuleOp module, size_t nodes,
     if (auto regions = stage->getAttrOfType<DictionaryAttr>("pipe.regions"))
       if (auto bytes = regions.getAs<IntegerAttr>("optimizer"))
         state += static_cast<double>(bytes.getInt()) / caches;
-  TaskPricer pricer(device, *machine, *scratch,
-                    plan::farShare(device, workingSet),
-                    plan::farShare(device, workingSet + state), costs);
+  TaskPricer pricer(device, *machine, *scratch, workingSet, state, costs);
   for (auto stage : module.getOps<ModuleOp>())
     if (stage->hasAttr(pipe::kStageAttr) &&
         failed(cpu::planTasks(stage, true, [&](fusion::TaskPlan &task) {

@@ -300,8 +300,8 @@ std::vector<double> familySums(const DeviceModel &single,
                                const TaskSample &task) {
   std::vector<double> sums(2 * kFamilyCount + 1, 0);
   sums.back() = 1;
-  for (const KernelWork &work : task.calls)
-    if (auto cost = kernelSeconds(single, work, task.far)) {
+  for (const auto &[work, far] : task.calls)
+    if (auto cost = kernelSeconds(single, work, far)) {
       const size_t family = familyOf(work.kernel);
       sums[family] += *cost;
       sums[kFamilyCount + family] += kFamilies[family].isShort;
@@ -358,8 +358,8 @@ void fitThreads(DeviceModel &device, const std::vector<TaskSample> &tasks) {
   for (const TaskSample &task : tasks) {
     double divided = 0, rest = task.seconds - device.taskSeconds;
     int loops = 0;
-    for (const KernelWork &work : task.calls)
-      if (auto cost = kernelSeconds(single, work, task.far)) {
+    for (const auto &[work, far] : task.calls)
+      if (auto cost = kernelSeconds(single, work, far)) {
         (work.divides ? divided : rest) += work.divides ? *cost : -*cost;
         loops += work.divides;
       }
@@ -383,8 +383,8 @@ void fitThreads(DeviceModel &device, const std::vector<TaskSample> &tasks) {
 double taskSeconds(const DeviceModel &device, const TaskSample &task) {
   double sum = 0;
   bool divides = false;
-  for (const KernelWork &work : task.calls) {
-    sum += kernelSeconds(device, work, task.far).value_or(0);
+  for (const auto &[work, far] : task.calls) {
+    sum += kernelSeconds(device, work, far).value_or(0);
     divides |= work.divides;
   }
   return sum + fixedSeconds(device, divides);

@@ -41,11 +41,16 @@ void fitKernels(DeviceModel &device, const std::vector<KernelSample> &alone,
 /// that moves. Empty where they differ by a tenth at most.
 std::string unsteadyNote(const std::vector<std::vector<KernelSample>> &rounds);
 
-/// One timed task of a program: its calls one after the other, of which `far`
-/// is as in kernelSeconds.
+/// A call of a task; `far` is as in kernelSeconds.
+struct TaskCall {
+  KernelWork work;
+  double far = 0;
+};
+
+/// One timed task of a program: its calls one after the other.
 struct TaskSample {
-  std::vector<KernelWork> calls;
-  double far = 0, seconds = 0;
+  std::vector<TaskCall> calls;
+  double seconds = 0;
 };
 
 /// Calls of a task find less in caches and predictors than a call that is

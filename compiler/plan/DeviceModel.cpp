@@ -177,11 +177,20 @@ double fixedSeconds(const DeviceModel &device, bool divides) {
          (divides && device.threads > 1 ? device.wakeSeconds : 0);
 }
 
-double farShare(const DeviceModel &device, double workingSet) {
-  // Not at once: what else is in the cache is never known exactly.
-  return device.ownCacheBytes > 0
-             ? std::clamp(workingSet / device.ownCacheBytes - 0.5, 0.0, 1.0)
-             : 0;
+double farShare(const DeviceModel &device, const std::vector<OperandUse> &uses,
+                double workingSet, int threads) {
+  if (device.ownCacheBytes <= 0)
+    return 0;
+  double bytes = 0, far = 0;
+  for (const OperandUse &use : uses) {
+    const double distance =
+        use.distance < 0 ? workingSet : use.distance / threads;
+    // Not at once: what else is in the cache is never known exactly.
+    far +=
+        use.bytes * std::clamp(distance / device.ownCacheBytes - 0.5, 0.0, 1.0);
+    bytes += use.bytes;
+  }
+  return bytes > 0 ? far / bytes : 0;
 }
 
 } // namespace pipec::plan

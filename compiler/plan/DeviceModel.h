@@ -79,8 +79,8 @@ struct DeviceModel {
   /// How much longer tasks take where ranks outnumber the cores, and find in no
   /// core's cache what they left there.
   double crowdFactor = 1;
-  /// How much longer tasks take than was measured of them: what a profile's step
-  /// says of cores that others had (no member of cluster files).
+  /// How much longer tasks take than was measured of them: what a profile's
+  /// step says of cores that others had (no member of cluster files).
   double stretchFactor = 1;
   // Interconnect when no cluster file says otherwise: bytes/s, s.
   double intraBandwidth = 0, intraLatency = 0;
@@ -123,8 +123,15 @@ std::optional<double> kernelSeconds(const DeviceModel &device,
 /// What a task costs beside its calls; `divides`: threads share some of them.
 double fixedSeconds(const DeviceModel &device, bool divides);
 
-/// The share `far` for a program that comes back to its operands after so many
-/// bytes.
-double farShare(const DeviceModel &device, double workingSet);
+/// An operand of a call: its size, and how many bytes a core has gone through
+/// since it touched it; below 0 where that was in the task before.
+struct OperandUse {
+  double bytes = 0, distance = -1;
+};
+
+/// The share `far` of a call, for a program that comes back to what tasks share
+/// after `workingSet` bytes of each core; `threads` divide a task.
+double farShare(const DeviceModel &device, const std::vector<OperandUse> &uses,
+                double workingSet, int threads);
 
 } // namespace pipec::plan

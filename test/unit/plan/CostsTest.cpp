@@ -192,14 +192,14 @@ TEST(Calibration, TasksRaiseWhatTheirCallsCost) {
     TaskSample task;
     task.seconds = 0.7e-6;
     for (int k = 0; k < i % 7 && i % 4; ++k) {
-      task.calls.push_back(productWork({1, 8 * i, 16, 32}, {}));
-      task.seconds += 4.0 / 3 * *kernelSeconds(d, task.calls.back());
+      task.calls.push_back({productWork({1, 8 * i, 16, 32}, {})});
+      task.seconds += 4.0 / 3 * *kernelSeconds(d, task.calls.back().work);
     }
     for (int k = 0; k < i % 5 && i % 4; ++k) {
       InstructionCounts counts;
       counts.rounds = counts.vectors = 100 * i;
-      task.calls.push_back(generatedWork(counts, false));
-      task.seconds += 0.2e-6 + *kernelSeconds(d, task.calls.back());
+      task.calls.push_back({generatedWork(counts, false)});
+      task.seconds += 0.2e-6 + *kernelSeconds(d, task.calls.back().work);
     }
     tasks.push_back(std::move(task));
   }
@@ -230,12 +230,12 @@ TEST(Calibration, TasksSayWhatThreadsCost) {
     TaskSample task;
     InstructionCounts counts;
     counts.rounds = counts.vectors = 100 * i;
-    task.calls = {generatedWork(counts, false)};
-    task.seconds = 0.5e-6 + *kernelSeconds(single, task.calls[0]);
+    task.calls = {{generatedWork(counts, false)}};
+    task.seconds = 0.5e-6 + *kernelSeconds(single, task.calls[0].work);
     for (int k = 0; k < i % 4; ++k) {
-      task.calls.push_back(productWork({1, 64 * i, 32, 64 + k}, {}));
-      ASSERT_TRUE(task.calls.back().divides);
-      const double alone = *kernelSeconds(single, task.calls.back());
+      task.calls.push_back({productWork({1, 64 * i, 32, 64 + k}, {})});
+      ASSERT_TRUE(task.calls.back().work.divides);
+      const double alone = *kernelSeconds(single, task.calls.back().work);
       task.seconds += (k ? 0 : 4e-6) + 1e-6 + alone / (2 * 0.75);
     }
     tasks.push_back(std::move(task));
@@ -292,11 +292,19 @@ TEST(Calibration, OperandsFarAwayCostMore) {
   EXPECT_DOUBLE_EQ(*kernelSeconds(d, rows), 100e-9);
   EXPECT_DOUBLE_EQ(*kernelSeconds(d, rows, 0.5), 200e-9);
   EXPECT_DOUBLE_EQ(*kernelSeconds(d, rows, 1), 300e-9);
-  EXPECT_EQ(farShare(d, 1e9), 0);
+  const std::vector<OperandUse> weight{{1000}};
+  EXPECT_EQ(farShare(d, weight, 1e9, 1), 0); // of a cache of unknown size
   d.ownCacheBytes = 1e6;
-  EXPECT_EQ(farShare(d, 4e5), 0);
-  EXPECT_DOUBLE_EQ(farShare(d, 1e6), 0.5);
-  EXPECT_EQ(farShare(d, 4e6), 1);
+  EXPECT_EQ(farShare(d, {}, 4e6, 1), 0);
+  EXPECT_EQ(farShare(d, weight, 4e5, 1), 0);
+  EXPECT_DOUBLE_EQ(farShare(d, weight, 1e6, 1), 0.5);
+  EXPECT_EQ(farShare(d, weight, 4e6, 1), 1);
+  // Three times as much was written by the call before.
+  const std::vector<OperandUse> both{{1000}, {3000, 0}};
+  EXPECT_DOUBLE_EQ(farShare(d, both, 4e6, 1), 0.25);
+  // What two threads go through is in two caches.
+  EXPECT_DOUBLE_EQ(farShare(d, {{1000, 2e6}}, 4e6, 1), 1);
+  EXPECT_DOUBLE_EQ(farShare(d, {{1000, 2e6}}, 4e6, 2), 0.5);
 }
 
 /// 1F1B of 16 equal nodes on so many devices, without baselines.
