@@ -74,7 +74,7 @@ def measure(case, ranks, options, cluster):
         subprocess.run(["rm", "-rf", str(programs[strategy])], check=True)
         plan.rename(programs[strategy])
     seconds, _ = case.run(programs[options.strategy], 4)
-    steps = max(6, min(400, int(options.seconds / seconds)))
+    steps = max(6, min(10000, int(options.seconds / seconds)))
     profiles = [case.scratch / f"profile{run}.json" for run in range(options.repeats + 1)]
     runs, others = [], []
     for profile in profiles:
