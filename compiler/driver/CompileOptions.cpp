@@ -316,10 +316,10 @@ void addResults(CLI::App &app, CompileOptions &o) {
                "no loss, no gradients: the pipeline runs inference");
   app.add_flag("--dry-run", o.dryRun, "plan and print, generate nothing");
   app.add_option("--emit", o.emit,
-                 "nn, pipe, kernels, llvm, ptx, cubin or object: stop there, "
-                 "write to -o or stdout")
-      ->check(
-          oneOf({"nn", "pipe", "kernels", "llvm", "ptx", "cubin", "object"}));
+                 "nn, pipe, kernels, calls, llvm, ptx, cubin or object: stop "
+                 "there, write to -o or stdout")
+      ->check(oneOf({"nn", "pipe", "kernels", "calls", "llvm", "ptx", "cubin",
+                     "object"}));
   app.add_flag("--self-contained", o.selfContained,
                "copy the weights into the plan");
   app.add_option("--dump-ir", o.dumpDirectory, "write the IR of every phase");

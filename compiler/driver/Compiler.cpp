@@ -166,7 +166,8 @@ void Compiler::readOptions() {
 }
 
 void Compiler::checkEmit() {
-  if (!forGpus() && (options.emit == "ptx" || options.emit == "cubin"))
+  if (!forGpus() && (options.emit == "calls" || options.emit == "ptx" ||
+                     options.emit == "cubin"))
     throw Failure(Exit::Usage,
                   "--emit " + options.emit + " is for GPUs: give --gpus NxM");
 }

@@ -104,6 +104,7 @@ bool Compiler::compileStages(PlanFolder *folder,
   target::TargetOptions targetOptions;
   targetOptions.cpu = options.targetCpu;
   targetOptions.keepKernels = options.emit == "kernels";
+  targetOptions.keepCalls = options.emit == "calls";
   targetOptions.keepLlvm = options.emit == "llvm";
   targetOptions.keepObject = options.emit == "object";
   if (options.emit == "kernels" || options.emit == "llvm")
@@ -123,7 +124,7 @@ bool Compiler::compileStages(PlanFolder *folder,
       return false;
     for (const target::TaskCode &task : code.tasks)
       workspace[id] = std::max(workspace[id], task.workspaceBytes);
-    codes[id] = code.kernels + code.llvm + code.object;
+    codes[id] = code.kernels + code.calls + code.llvm + code.object;
     if (options.emit == "ptx")
       codes[id] += code.ptx;
     if (options.emit == "cubin")

@@ -26,6 +26,8 @@ struct TargetOptions {
   bool fuse = true;
   /// Which intermediate forms to keep as text in StageCode.
   bool keepKernels = false, keepLlvm = false, keepObject = false;
+  /// GPUs alone: stop at the list of calls.
+  bool keepCalls = false;
   /// How far code for GPUs is taken. Machine code needs their assembler: where
   /// it is not installed there is PTX alone.
   enum GpuCode { GpuLlvm, GpuPtx, GpuMachine };
@@ -44,6 +46,7 @@ struct StageCode {
   std::string object;  // bytes of the object file
   int kernelCount = 0; // distinct kernels
   // GPUs alone
+  std::string calls; // a table of what tasks call
   std::string ptx;
   std::map<int, std::string> cubins; // by compute capability, as 90
   std::string assemblerReport;       // of ptxas: registers, spills

@@ -1,5 +1,6 @@
 //===- CountKernel.cpp - how often a kernel's instructions run ------------===//
 #include "compiler/target/cpu/CountKernel.h"
+#include "compiler/target/fusion/Traffic.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -47,14 +48,7 @@ private:
   double touched() const {
     double bytes = 0;
     auto add = [&](Value value, const Placement &place) {
-      auto type = tensorType(value);
-      double elements = 1;
-      for (auto [size, stride] :
-           llvm::zip(type.getShape(), ArrayRef<int64_t>(place.strides)))
-        if (stride != 0)
-          elements *= static_cast<double>(size);
-      bytes +=
-          elements * static_cast<double>(elementBytes(type.getElementType()));
+      bytes += static_cast<double>(placedBytes(tensorType(value), place));
     };
     for (const auto &[value, leaf] : plan.leaves)
       if (leaf.kind != Leaf::Index)

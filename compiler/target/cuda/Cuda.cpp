@@ -89,9 +89,14 @@ public:
     OwningOpRef<ModuleOp> source = stage.clone();
     OwningOpRef<ModuleOp> host = ModuleOp::create(stage.getLoc());
     OwningOpRef<ModuleOp> device = ModuleOp::create(stage.getLoc());
-    StageEmitter emitter(*host, *device);
+    CallList calls;
+    StageEmitter emitter(*host, *device, options.keepCalls ? &calls : nullptr);
     if (failed(emitStage(*source, emitter, options.fuse, result)))
       return failure();
+    if (options.keepCalls) {
+      result.calls = calls.text();
+      return success();
+    }
     emitHelpers(*device);
     if (failed(mlir::verify(*device)) || failed(mlir::verify(*host)))
       return failure();

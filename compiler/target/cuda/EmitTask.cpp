@@ -8,6 +8,7 @@
 #include "compiler/target/cuda/EmitTask.h"
 #include "compiler/target/cuda/PlainKernel.h"
 #include "compiler/target/fusion/LibraryCall.h"
+#include "runtime/CallNames.h"
 #include "runtime/StageAbi.h"
 #include "runtime/kernels/cpu/Kernels.h"
 
@@ -72,9 +73,11 @@ public:
                                     b.getFunctionType({pointer}, {}));
     b.setInsertionPointToEnd(function.addEntryBlock());
     device = field(frame(), offsetof(PipecFrame, device));
-    for (int unit : plan.order)
+    for (int unit : plan.order) {
+      listed = stage.calls ? &plan.units[unit] : nullptr;
       if (failed(emit(plan.units[unit])))
         return failure();
+    }
     func::ReturnOp::create(b);
     return success();
   }
@@ -172,6 +175,7 @@ private:
       return success();
     }
     code->function = stage.kernels.unique(code->function);
+    list(code->function.getName(), code->blocks, code->threads);
     Value array = argumentArray(code->arguments.size());
     for (auto [i, argument] : llvm::enumerate(code->arguments))
       LLVM::StoreOp::create(b, address(argument.buffer, argument.byteOffset),
@@ -181,6 +185,11 @@ private:
           integer(code->threads, 32), integer(code->sharedBytes, 32), array,
           integer(code->arguments.size(), 32)});
     return success();
+  }
+
+  void list(StringRef call, int64_t blocks = 0, int64_t threads = 0) {
+    if (listed)
+      stage.calls->add(plan, *listed, call.str(), blocks, threads);
   }
 
   /// One array on the stack serves all kernels of the task.
@@ -209,9 +218,12 @@ private:
           emitWindowKernel(stage.device, stage.nextName(), op, unit.operands));
     if (isa<nn::ScatterAddOp>(op) && !unit.accumulate) {
       Value result = op->getResult(0);
+      const int64_t bytes = nn::byteSize(result.getType());
       call(offsetof(PipecDevice, clear),
            {address(unit.operands.back(), tensorType(result).getElementType()),
-            integer(nn::byteSize(result.getType()))});
+            integer(bytes)});
+      if (listed)
+        stage.calls->addClear(plan.name, bytes);
     }
     return launch(emitRowsKernel(stage.device, stage.nextName(), op,
                                  unit.operands, plan.buffers));
@@ -231,6 +243,17 @@ private:
       return op->emitError("a sum of products rounded to bf16 is not "
                            "available on GPUs; use --cpus");
     return success();
+  }
+
+  static std::string nameOf(const fusion::LibraryCall &library) {
+    if (library.prepared) {
+      PipecConv shape;
+      std::memcpy(&shape, library.descriptor.data(), sizeof shape);
+      return callName(shape, library.prepareKind);
+    }
+    PipecMatmul shape;
+    std::memcpy(&shape, library.descriptor.data(), sizeof shape);
+    return callName(shape);
   }
 
   /// Descriptors and the order of operands are those of the CPU's library.
@@ -254,6 +277,7 @@ private:
     call(library->prepared ? offsetof(PipecDevice, conv)
                            : offsetof(PipecDevice, matmul),
          arguments);
+    list(nameOf(*library));
     return success();
   }
 
@@ -278,6 +302,8 @@ private:
         address(unit.operands[library->arguments[0]], operand),
         address(unit.operands[library->arguments[1]], operand),
         address(unit.bias.from, operand), address(unit.bias.to, operand)};
+    list(nameOf(*library) + " + bias");
+    listed = nullptr; // what runs where the library refuses
     LLVM::CallOp added =
         call(offsetof(PipecDevice, biased), arguments, b.getI32Type());
     Value isLeft = arith::CmpIOp::create(b, arith::CmpIPredicate::eq,
@@ -297,6 +323,8 @@ private:
 
   StageEmitter &stage;
   const TaskPlan &plan;
+  /// The unit whose calls are listed; null where none are.
+  const Unit *listed = nullptr;
   ImplicitLocOpBuilder b;
   Type pointer;
   func::FuncOp function;

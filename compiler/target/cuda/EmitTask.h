@@ -1,6 +1,7 @@
 //===- EmitTask.h - a planned task as host and device code -----*- C++ -*-===//
 #pragma once
 
+#include "compiler/target/cuda/CallList.h"
 #include "compiler/target/cuda/EmitKernel.h"
 #include "compiler/target/fusion/StageData.h"
 
@@ -11,8 +12,10 @@ namespace pipec::cuda {
 /// its calls.
 class StageEmitter {
 public:
-  StageEmitter(mlir::ModuleOp host, mlir::ModuleOp device)
-      : host(host), device(device) {}
+  /// Calls are added to `calls`, where there is one.
+  StageEmitter(mlir::ModuleOp host, mlir::ModuleOp device,
+               CallList *calls = nullptr)
+      : host(host), device(device), calls(calls) {}
 
   mlir::LogicalResult emitTask(const fusion::TaskPlan &plan);
   int kernelCount() const { return kernels.count(); }
@@ -30,6 +33,7 @@ private:
   std::string descriptor(const std::string &bytes);
 
   mlir::ModuleOp host, device;
+  CallList *calls;
   fusion::KernelTable kernels;
   llvm::DenseMap<mlir::Attribute, int64_t> literalOffsets;
   std::string literalBytes;

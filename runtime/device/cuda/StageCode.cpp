@@ -1,5 +1,6 @@
 //===- StageCode.cpp - a stage program's code on a GPU --------------------===//
 #include "runtime/device/cuda/StageCode.h"
+#include "runtime/CallNames.h"
 #include "support/Environment.h"
 #include "support/Failure.h"
 
@@ -26,35 +27,6 @@ T exported(void *library, const std::string &path, const std::string &name) {
   T value;
   std::memcpy(&value, need(library, path, name), sizeof value);
   return value;
-}
-
-std::string nameOf(const PipecMatmul &shape) {
-  int64_t count = 1;
-  for (int32_t i = 0; i < shape.batch_rank; ++i)
-    count *= shape.batch[i];
-  return std::string("matmul ") +
-         (shape.dtype == PIPEC_BF16  ? "bf16 "
-          : shape.dtype == PIPEC_F64 ? "f64 "
-                                     : "f32 ") +
-         std::to_string(count) + " x " + std::to_string(shape.m) + " x " +
-         std::to_string(shape.k) + " x " + std::to_string(shape.n) +
-         (shape.transpose_a ? " a'" : "") + (shape.transpose_b ? " b'" : "");
-}
-
-std::string nameOf(const PipecConv &shape, int32_t kind) {
-  std::string name = kind == PIPEC_CONV_FORWARD          ? "conv"
-                     : kind == PIPEC_CONV_BACKWARD_INPUT ? "conv dx"
-                                                         : "conv dw";
-  name += " of " + std::to_string(shape.n) + " x " + std::to_string(shape.c);
-  auto sizes = [&](const char *before, const int64_t *list) {
-    for (int32_t i = 0; i < shape.spatial_rank; ++i)
-      name += (i ? " x " : before) + std::to_string(list[i]);
-  };
-  sizes(" x ", shape.in);
-  name += " to " + std::to_string(shape.o);
-  sizes(" by ", shape.kernel);
-  sizes(" stride ", shape.stride);
-  return name;
 }
 
 } // namespace
@@ -113,7 +85,7 @@ bool Gpu::StageCode::multiplyBiased(const PipecMatmul &shape, const char *a,
     return false;
   guarded(
       shape.wide ? PIPEC_F32 : shape.dtype,
-      [&] { return nameOf(shape) + " + bias"; },
+      [&] { return callName(shape) + " + bias"; },
       [&] {
         adds = gpu.products->multiplyBiased(shape, a, b, bias, c);
         if (adds)
@@ -211,7 +183,8 @@ Gpu::StageCode::StageCode(Gpu &gpu, void *library, const std::string &path)
                     const char *b, char *c) {
     StageCode &self = of(table);
     self.guarded(
-        shape->wide ? PIPEC_F32 : shape->dtype, [&] { return nameOf(*shape); },
+        shape->wide ? PIPEC_F32 : shape->dtype,
+        [&] { return callName(*shape); },
         [&] { self.gpu.products->multiply(*shape, a, b, c); });
   };
   table.biased = [](PipecDevice *table, const PipecMatmul *shape, const char *a,
@@ -225,7 +198,8 @@ Gpu::StageCode::StageCode(Gpu &gpu, void *library, const std::string &path)
     const bool isWide =
         shape->dtype == PIPEC_BF16 && kind == PIPEC_CONV_BACKWARD_WEIGHT;
     self.guarded(
-        isWide ? PIPEC_F32 : shape->dtype, [&] { return nameOf(*shape, kind); },
+        isWide ? PIPEC_F32 : shape->dtype,
+        [&] { return callName(*shape, kind); },
         [&] { dnn.convolve(*shape, kind, first, second, result); },
         [&] { return dnn.chosen(*shape, kind); });
   };
