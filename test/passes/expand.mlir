@@ -34,6 +34,26 @@ func.func @parts(%a: tensor<2x3xf32>, %b: tensor<2x5xf32>) -> tensor<2x8xf32> {
   return %y : tensor<2x8xf32>
 }
 
+// Of parts that were widened to be added, too; who rounds the sum reads what it
+// was before.
+// CHECK-LABEL: @narrowParts
+// CHECK-NEXT: %[[C:.*]] = nn.concat %{{.*}}, %{{.*}} {axis = 1 : i64} : {{.*}} -> tensor<2x8xbf16>
+// CHECK-NEXT: %[[W:.*]] = nn.cast %[[C]]
+// CHECK-NEXT: %[[S:.*]] = nn.reduce %[[W]]
+// CHECK-NEXT: %[[V:.*]] = nn.reshape %[[C]]
+// CHECK-NEXT: return %[[S]], %[[V]]
+func.func @narrowParts(%a: tensor<2x3xbf16>, %b: tensor<2x5xbf16>) -> (tensor<1x8xf32>, tensor<16xbf16>) {
+  %p = nn.pad %a {low = array<i64: 0, 0>, high = array<i64: 0, 5>, interior = array<i64: 0, 0>} : (tensor<2x3xbf16>) -> tensor<2x8xbf16>
+  %q = nn.pad %b {low = array<i64: 0, 3>, high = array<i64: 0, 0>, interior = array<i64: 0, 0>} : (tensor<2x5xbf16>) -> tensor<2x8xbf16>
+  %pw = nn.cast %p : (tensor<2x8xbf16>) -> tensor<2x8xf32>
+  %qw = nn.cast %q : (tensor<2x8xbf16>) -> tensor<2x8xf32>
+  %y = nn.add %pw, %qw : (tensor<2x8xf32>, tensor<2x8xf32>) -> tensor<2x8xf32>
+  %s = nn.reduce %y {axes = array<i64: 0>, kind = "sum"} : (tensor<2x8xf32>) -> tensor<1x8xf32>
+  %v = nn.reshape %y : (tensor<2x8xf32>) -> tensor<16xf32>
+  %n = nn.cast %v : (tensor<16xf32>) -> tensor<16xbf16>
+  return %s, %n : tensor<1x8xf32>, tensor<16xbf16>
+}
+
 // Parts that overlap stay a sum.
 // CHECK-LABEL: @overlapping
 // CHECK: nn.add

@@ -69,8 +69,20 @@ static std::optional<Part> partOf(nn::PadOp pad) {
   return part;
 }
 
-/// Collects the padded parts that a tree of additions sums.
+/// What a cast to a type that holds all its numbers was made from.
+static Value beforeWidening(Value value) {
+  auto cast = value.getDefiningOp<nn::CastOp>();
+  return cast && nn::isNarrow(cast.getX()) &&
+                 isa<Float32Type, Float64Type>(
+                     nn::tensorType(value).getElementType())
+             ? cast.getX()
+             : value;
+}
+
+/// Collects the padded parts that a tree of additions sums, as they were before
+/// they were widened for the additions.
 static bool collectParts(Value value, SmallVectorImpl<Part> &parts) {
+  value = beforeWidening(value);
   if (auto pad = value.getDefiningOp<nn::PadOp>()) {
     auto part = partOf(pad);
     if (part)
@@ -92,7 +104,8 @@ static Value joinParts(nn::NNBuilder &b, nn::AddOp op) {
              [](const Part &p, const Part &q) { return p.begin < q.begin; });
   int64_t axis = parts.front().axis, at = 0;
   SmallVector<Value> inputs;
-  auto type = nn::tensorType(op.getY());
+  Type element = nn::tensorType(parts.front().x).getElementType();
+  auto type = nn::tensorType(op.getY()).clone(element);
   auto fillTo = [&](int64_t end) {
     if (end == at)
       return;
@@ -101,7 +114,8 @@ static Value joinParts(nn::NNBuilder &b, nn::AddOp op) {
     inputs.push_back(nn::splat(b, type.clone(shape), 0));
   };
   for (const Part &part : parts) {
-    if (part.axis != axis || part.begin < at)
+    if (part.axis != axis || part.begin < at ||
+        nn::tensorType(part.x).getElementType() != element)
       return {};
     fillTo(part.begin);
     inputs.push_back(part.x);
@@ -109,6 +123,35 @@ static Value joinParts(nn::NNBuilder &b, nn::AddOp op) {
   }
   fillTo(type.getDimSize(axis));
   return nn::ConcatOp::create(b, inputs, axis);
+}
+
+/// Those who round `wide`, which is `narrow` in another type, read that.
+static void readNarrow(nn::NNBuilder &b, Value wide, Value narrow) {
+  for (Operation *user : llvm::make_early_inc_range(wide.getUsers())) {
+    if (isa<nn::CastOp>(user) &&
+        nn::tensorType(user->getResult(0)) == nn::tensorType(narrow)) {
+      user->getResult(0).replaceAllUsesWith(narrow);
+    } else if (isa<nn::ReshapeOp, nn::TransposeOp>(user)) {
+      b.setInsertionPoint(user);
+      Operation *view = b.clone(*user);
+      view->setOperand(0, narrow);
+      Value result = view->getResult(0);
+      result.setType(nn::tensorType(user->getResult(0))
+                         .clone(nn::tensorType(narrow).getElementType()));
+      readNarrow(b, user->getResult(0), result);
+    }
+  }
+}
+
+/// In the type that the parts had, for those who can read that.
+static Value joinWidened(nn::NNBuilder &b, nn::AddOp op) {
+  Value joined = joinParts(b, op);
+  Type element = nn::tensorType(op.getY()).getElementType();
+  if (!joined || nn::tensorType(joined).getElementType() == element)
+    return joined;
+  Value wide = nn::cast(b, joined, element);
+  readNarrow(b, op.getY(), joined);
+  return wide;
 }
 
 /// Whether a later part of the same tree of additions will be joined whole.
@@ -128,7 +171,7 @@ void fusion::expandComposedOps(func::FuncOp func) {
     else if (auto cumsum = dyn_cast<nn::CumsumOp>(op))
       simpler = expand(b, cumsum);
     else if (auto add = dyn_cast<nn::AddOp>(op); add && !isInnerSum(add))
-      simpler = joinParts(b, add);
+      simpler = joinWidened(b, add);
     if (!simpler)
       continue;
     op.getResult(0).replaceAllUsesWith(simpler);
