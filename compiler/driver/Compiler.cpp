@@ -9,6 +9,7 @@
 #include "compiler/driver/ShardedSummary.h"
 #include "compiler/driver/Untrained.h"
 #include "compiler/plan/PeakBytes.h"
+#include "compiler/target/cuda/Passes.h"
 #include "compiler/target/native/Processor.h"
 #include "passes/Graph.h"
 #include "passes/Pipelines.h"
@@ -358,6 +359,8 @@ bool Compiler::lowerToTasks() {
   };
   const auto memory = [&](PassManager &pm) {
     addMemoryPhase(pm, /*evenRows=*/forGpus());
+    if (forGpus())
+      pm.addPass(cuda::createCudaAttentionStash());
   };
   if (purpose != Purpose::Train)
     return phase("partition", partition) &&

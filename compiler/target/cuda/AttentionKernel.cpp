@@ -63,8 +63,7 @@ void TileKernel::fetch(const Tile &tile, const Matrix &from, Value firstRow) {
   Type moved = width == 1 ? scalar : Type(VectorType::get({width}, scalar));
   Value zero = arith::ConstantOp::create(b, b.getZeroAttr(moved));
   Value none = integer(0);
-  auto read = [&](Value item) {
-    SmallVector<Value> at = indices(item, {tile.rows, parts});
+  auto read = [&](ArrayRef<Value> at) {
     Value row = add(firstRow, at[0]), column = times(at[1], width);
     Value index = add(times(row, from.rowStride), column);
     Value inside;
@@ -80,8 +79,7 @@ void TileKernel::fetch(const Tile &tile, const Matrix &from, Value firstRow) {
                        width * elementBytes(scalar));
     return select(inside, value, zero);
   };
-  auto write = [&](Value item, Value value) {
-    SmallVector<Value> at = indices(item, {tile.rows, parts});
+  auto write = [&](ArrayRef<Value> at, Value value) {
     Value index = add(times(at[0], pitch(tile)), times(at[1], width));
     LLVM::StoreOp::create(b, value, address(tile, index, 0),
                           width * elementBytes(scalar));
@@ -89,22 +87,32 @@ void TileKernel::fetch(const Tile &tile, const Matrix &from, Value firstRow) {
   // Several loads are under way, as many as leave registers for the sums.
   constexpr int64_t kAtOnce = 8;
   if (total % threads == 0) {
+    const SmallVector<Value> own = indices(thread, {tile.rows, parts});
+    // Where a row's parts divide the threads, what a thread has lies constants
+    // apart: one address serves all of it.
+    auto place = [&](int64_t item) -> SmallVector<Value> {
+      if (threads % parts == 0)
+        return {add(own[0], integer(item / parts)), own[1]};
+      return indices(add(thread, integer(item)), {tile.rows, parts});
+    };
     for (int64_t start = 0; start < total; start += kAtOnce * threads) {
-      SmallVector<std::pair<Value, Value>> under;
+      SmallVector<std::pair<SmallVector<Value>, Value>> under;
       for (int64_t i = 0; i < kAtOnce && start + i * threads < total; ++i) {
-        Value item = add(thread, integer(start + i * threads));
-        under.push_back({item, read(item)});
+        const SmallVector<Value> at = place(start + i * threads);
+        under.push_back({at, read(at)});
       }
-      for (auto [item, value] : under)
-        write(item, value);
+      for (auto &[at, value] : under)
+        write(at, value);
       // Or the assembler has the next ones under way as well.
       if (under.size() == kAtOnce)
         meetWarp();
     }
     return;
   }
-  loop(thread, integer(total), threads, {},
-       [&](Value item, Values &) { write(item, read(item)); });
+  loop(thread, integer(total), threads, {}, [&](Value item, Values &) {
+    const SmallVector<Value> at = indices(item, {tile.rows, parts});
+    write(at, read(at));
+  });
 }
 
 void TileKernel::fetchNumbers(

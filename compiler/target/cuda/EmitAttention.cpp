@@ -26,8 +26,9 @@ constexpr double kLog2E = 1.4426950408889634;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 /// Sums of a thread that leave room for all else in 255 registers.
 constexpr int64_t kMostSums = 160;
-/// Forward kernels in bf16 of wider heads take more registers than the 128 that
-/// ptxas aims at for sm_80, and misses: 168 are enough, for three blocks.
+/// Some kernels take a few more registers than the 128 that ptxas aims at, and
+/// misses: in bf16 forward and gradients of queries of wider heads, in f32
+/// those of keys of the others. 168 are enough, for three blocks.
 constexpr int64_t kNarrowHead = 64, kWideBlocks = 3;
 
 /// What a kernel holds: tiles of its own rows and of the others', results as
@@ -492,6 +493,8 @@ PlainKernel::Values AttentionEmitter::gradients(const Values &weights,
 KernelCode AttentionEmitter::queries(nn::AttentionGradQueryOp op) {
   begin({2, 2, 1, 2});
   const int64_t size = call.padded();
+  if (size > kNarrowHead && call.element.isBF16())
+    k.setLeastBlocks(kWideBlocks);
   Tile ofQ = k.newTile(tiling.rows(), size),
        ofDy = k.newTile(tiling.rows(), size),
        ofK = k.newTile(tiling.others, size),
@@ -522,6 +525,8 @@ KernelCode AttentionEmitter::keys(nn::AttentionGradKeysOp op) {
   // Sums of both results would not leave f32 the registers for its operands.
   const bool apart = call.element.isF32() && size > kMostHeadSize / 2;
   begin({2, 2, apart ? 1 : 2, 2, /*numbers=*/3});
+  if (size <= kNarrowHead && call.element.isF32())
+    k.setLeastBlocks(kWideBlocks);
   Tile ofK = k.newTile(tiling.rows(), size),
        ofV = k.newTile(tiling.rows(), size),
        ofQ = k.newTile(tiling.others, size),

@@ -1,5 +1,6 @@
 //===- Passes.cpp - the CUDA target's steps as passes ---------------------===//
 #include "compiler/target/cuda/Passes.h"
+#include "compiler/target/cuda/AttentionStash.h"
 #include "compiler/target/cuda/Cuda.h"
 #include "compiler/target/cuda/EvenPadding.h"
 #include "dialects/nn/NN.h"
@@ -13,6 +14,7 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 namespace pipec::cuda {
+#define GEN_PASS_DEF_CUDAATTENTIONSTASH
 #define GEN_PASS_DEF_CUDAEVENPADDING
 #define GEN_PASS_DEF_CUDAKERNELS
 #include "compiler/target/cuda/Passes.h.inc"
@@ -22,6 +24,11 @@ using namespace mlir;
 using namespace pipec::cuda;
 
 namespace {
+struct CudaAttentionStash
+    : public pipec::cuda::impl::CudaAttentionStashBase<CudaAttentionStash> {
+  void runOnOperation() override { settleAttention(getOperation()); }
+};
+
 struct CudaEvenPadding
     : public pipec::cuda::impl::CudaEvenPaddingBase<CudaEvenPadding> {
   void runOnOperation() override { evenPadding(getOperation()); }

@@ -4,6 +4,24 @@
 
 include "mlir/Pass/PassBase.td"
 
+def CudaAttentionStash : Pass<"cuda-attention-stash", "::mlir::ModuleOp"> {
+  let summary = "what attention keeps lies as its neighbours have it";
+  let description = [{
+    Kernels of attention reach rows anywhere: slices of one tensor are kept as
+    that tensor, the result in the order in which a product reads it.
+
+    ```mlir
+    %y = nn.attention %q, %k, %v
+    pipe.store %y, "stash"[0]
+    %t = nn.transpose %y
+    // after
+    %t = nn.transpose %y
+    pipe.store %t, "stash"[0]
+    ```
+  }];
+  let dependentDialects = ["::pipec::nn::NNDialect"];
+}
+
 def CudaEvenPadding : Pass<"cuda-even-padding", "::mlir::func::FuncOp"> {
   let summary = "convolutions whose axes are padded alike at both ends";
   let description = [{

@@ -1,21 +1,47 @@
 //===- Stash.cpp - the order of what tasks keep for each other ------------===//
 #include "compiler/target/fusion/Expand.h"
+#include "compiler/target/fusion/StashSlots.h"
 #include "compiler/target/fusion/View.h"
 #include "dialects/nn/NN.h"
-#include "dialects/pipe/Pipe.h"
 
 using namespace mlir;
 using namespace pipec;
 using namespace pipec::fusion;
 using nn::tensorType;
 
-namespace {
-/// One place of a region that only tasks of this stage write and read.
-struct Slot {
-  SmallVector<pipe::StoreOp> stores;
-  SmallVector<pipe::LoadOp> loads;
-};
-} // namespace
+bool StashSlot::isPlain() const {
+  if (stores.size() != 1 || loads.empty())
+    return false;
+  pipe::StoreOp store = stores.front();
+  return !store.getAccumulate() && !store.getPitch() &&
+         llvm::all_of(loads, [&](pipe::LoadOp load) {
+           return load.getY().getType() == store.getX().getType() &&
+                  !load.getPitch();
+         });
+}
+
+StashSlots fusion::stashSlots(ModuleOp stage) {
+  StashSlots slots;
+  auto slotOf = [&](StringRef region, int64_t offset) -> StashSlot * {
+    if (region != "stash" && region != "wstash")
+      return nullptr;
+    return &slots[{region.str(), offset}];
+  };
+  stage.walk([&](Operation *op) {
+    if (auto load = dyn_cast<pipe::LoadOp>(op)) {
+      if (StashSlot *slot = slotOf(load.getRegion(), load.getOffset()))
+        slot->loads.push_back(load);
+    } else if (auto store = dyn_cast<pipe::StoreOp>(op)) {
+      if (StashSlot *slot = slotOf(store.getRegion(), store.getOffset()))
+        slot->stores.push_back(store);
+    }
+  });
+  if (auto sent = stage->getAttrOfType<ArrayAttr>("pipe.sent"))
+    for (auto place : sent.getAsRange<DictionaryAttr>())
+      slots.erase({place.getAs<StringAttr>("region").str(),
+                   place.getAs<IntegerAttr>("offset").getInt()});
+  return slots;
+}
 
 /// The bijective views from a load to the first one that would need a copy, if
 /// all uses of the value are the same such views; empty when there is none.
@@ -55,7 +81,7 @@ static bool sameViews(ArrayRef<Operation *> a, ArrayRef<Operation *> b) {
 }
 
 /// Stores the value behind the views, and loads that.
-static void reorder(Slot &slot, ArrayRef<Operation *> views) {
+static void reorder(StashSlot &slot, ArrayRef<Operation *> views) {
   pipe::StoreOp store = slot.stores.front();
   OpBuilder b(store);
   Value value = store.getX();
@@ -86,35 +112,13 @@ static void reorder(Slot &slot, ArrayRef<Operation *> views) {
 }
 
 void fusion::settleStash(ModuleOp stage) {
-  std::map<std::pair<std::string, int64_t>, Slot> slots;
-  auto slotOf = [&](StringRef region, int64_t offset) -> Slot * {
-    if (region != "stash" && region != "wstash")
-      return nullptr;
-    return &slots[{region.str(), offset}];
-  };
-  stage.walk([&](Operation *op) {
-    if (auto load = dyn_cast<pipe::LoadOp>(op)) {
-      if (Slot *slot = slotOf(load.getRegion(), load.getOffset()))
-        slot->loads.push_back(load);
-    } else if (auto store = dyn_cast<pipe::StoreOp>(op)) {
-      if (Slot *slot = slotOf(store.getRegion(), store.getOffset()))
-        slot->stores.push_back(store);
-    }
-  });
-  // Another stage reads these as they are.
-  if (auto sent = stage->getAttrOfType<ArrayAttr>("pipe.sent"))
-    for (auto place : sent.getAsRange<DictionaryAttr>())
-      slots.erase({place.getAs<StringAttr>("region").str(),
-                   place.getAs<IntegerAttr>("offset").getInt()});
+  StashSlots slots = stashSlots(stage);
   for (auto &[place, slot] : slots) {
-    if (slot.stores.size() != 1 || slot.loads.empty() ||
-        slot.stores.front().getAccumulate() || slot.stores.front().getPitch())
+    if (!slot.isPlain())
       continue;
-    Type type = slot.stores.front().getX().getType();
     SmallVector<Operation *> views = viewsToCopy(slot.loads.front());
     if (!views.empty() && llvm::all_of(slot.loads, [&](pipe::LoadOp load) {
-          return load.getY().getType() == type &&
-                 sameViews(viewsToCopy(load), views);
+          return sameViews(viewsToCopy(load), views);
         }))
       reorder(slot, views);
   }
