@@ -21,6 +21,8 @@ constexpr int64_t kSumLanes = 4;
 /// Most points of a thread that are unrolled, and most values that they keep.
 constexpr int64_t kMostUnrolled = 8, kMostKept = 64;
 constexpr int64_t kMostUnrolledOps = 512;
+/// Most registers for what a thread reads at once, of 255.
+constexpr int64_t kMostRead = 150;
 /// From so many lanes on a row may have a tail: of a kernel without row
 /// reductions, and of one with them, whose shorter rows stay in registers.
 constexpr int64_t kTailLanes = 64, kTailSums = 4096;
@@ -141,7 +143,8 @@ void KernelEmitter::setShape(int64_t blocks, int64_t threads) {
   code.blocks = blocks;
   code.threads = threads;
   code.function->setAttr(kThreadsAttr, b.getI64IntegerAttr(threads));
-  if (!plan.nest.rowReductions.empty()) // what a thread has of a row stays
+  // What a thread has of a row stays, and what it reads at once.
+  if (!plan.nest.rowReductions.empty() || partialThreads > 1)
     code.function->setAttr(kLeastBlocksAttr, b.getI64IntegerAttr(1));
 }
 
@@ -299,13 +302,19 @@ void KernelEmitter::choosePoints() {
   for (auto &[value, access] : leaves)
     kept += levelOf(value) == fusion::Level::Lane;
   auto ops = static_cast<int64_t>(plan.group->ops.size());
-  unrolled = !tail &&
-             (n <= 1 || (n <= kMostUnrolled && n * width * kept <= kMostKept &&
-                         n * ops <= kMostUnrolledOps));
+  const bool fits = n <= kMostUnrolled && n * ops <= kMostUnrolledOps;
+  keepsPoints = n <= 1 || n * width * kept <= kMostKept;
+  // Where several warps share a chunk, sums of columns take no registers: they
+  // are there for what a phase reads.
+  unrolled =
+      !tail &&
+      (n <= 1 || (fits && (keepsPoints ||
+                           (chunkWarps > 1 && readRegisters() <= kMostRead))));
   if (!unrolled)
     return;
-  for (const Target &spill : plan.spills) // kept in registers instead
-    stored.erase(spill.value);
+  if (keepsPoints)
+    for (const Target &spill : plan.spills) // kept in registers instead
+      stored.erase(spill.value);
   for (int64_t i = 0; i < n; ++i) {
     Point point;
     Value number = within;
@@ -318,6 +327,7 @@ void KernelEmitter::choosePoints() {
     enterPoint(number);
     point.walk = walkIndices;
     point.lane = laneIndex;
+    point.number = number;
     unrolledPoints.push_back(std::move(point));
   }
 }
@@ -367,6 +377,8 @@ void KernelEmitter::emitPhase(Running *columnSums) {
       summed.push_back(i);
   if (reductions.empty() && written.empty() && summed.empty())
     return;
+  if (unrolled && !keepsPoints)
+    readPoints(written, summed);
   Running running = forPoints(identities(), [&](Running &now) {
     accumulate(now);
     for (size_t i : summed)
@@ -382,7 +394,49 @@ void KernelEmitter::emitPhase(Running *columnSums) {
   finishReductions(running);
 }
 
+/// Registers for what a thread reads of a row.
+int64_t KernelEmitter::readRegisters() {
+  int64_t bytes = 0;
+  for (auto &[value, access] : leaves)
+    if (levelOf(value) == fusion::Level::Lane)
+      bytes += width * elementBytes(access.element);
+  return share() * bytes / 4;
+}
+
+/// Reads what all points of a thread need in this phase before any of them
+/// writes, so that all of it is under way at once.
+void KernelEmitter::readPoints(ArrayRef<size_t> written,
+                               ArrayRef<size_t> summed) {
+  llvm::SetVector<Value> needed;
+  for (size_t i : written)
+    collectReads(valueOf(i), needed);
+  for (size_t i : summed)
+    collectReads(columnOps[i].getX(), needed);
+  for (nn::ReduceOp op : reductions)
+    collectReads(op.getX(), needed);
+  for (Point &point : unrolledPoints)
+    point.values.clear();
+  forPoints({}, [&](Running &) {
+    for (Value leaf : needed)
+      evaluate(leaf);
+  });
+}
+
+/// What is in memory at the points of a row, of all that `value` is made from.
+void KernelEmitter::collectReads(Value value, llvm::SetVector<Value> &reads) {
+  if (levelOf(value) != fusion::Level::Lane)
+    return;
+  if (auto leaf = plan.leaves.find(value); leaf != plan.leaves.end()) {
+    if (leaf->second.kind == Leaf::Memory)
+      reads.insert(value);
+  } else if (Operation *op = value.getDefiningOp(); !isImmediate(value)) {
+    for (Value operand : op->getOperands())
+      collectReads(operand, reads);
+  }
+}
+
 void KernelEmitter::enterPoint(Value point) {
+  pointNumber = point;
   SmallVector<int64_t> sizes(plan.walk);
   sizes.push_back(plan.lane / width);
   walkIndices = indicesOf(wide(b, point), sizes);
@@ -397,6 +451,7 @@ Running KernelEmitter::forPoints(Running running, Body body) {
       pointInside = point.inside;
       walkIndices = point.walk;
       laneIndex = point.lane;
+      pointNumber = point.number;
       std::swap(atPoint, point.values);
       body(running);
       std::swap(atPoint, point.values);
@@ -456,6 +511,9 @@ void KernelEmitter::emitChunks() {
   } else {
     chooseRowThreads(512);
     rowThreads = std::max(rowThreads, kWarp);
+    chunkWarps = warpsOfChunk();
+    if (chunkWarps > 1)
+      return emitWarpRows();
   }
   setShape(points() ? outerCount() * plan.chunks * columnBlocks : 0,
            rowThreads);
@@ -477,7 +535,7 @@ void KernelEmitter::emitChunks() {
   emitChunkRows(chunk);
 }
 
-void KernelEmitter::emitChunkRows(Value chunk) {
+std::pair<Value, Value> KernelEmitter::rowsOfChunk(Value chunk) {
   int64_t rows = product(plan.rows);
   Value outer = arith::DivUIOp::create(b, chunk, integer(plan.chunks));
   Value inOuter = arith::RemUIOp::create(b, chunk, integer(plan.chunks));
@@ -485,14 +543,18 @@ void KernelEmitter::emitChunkRows(Value chunk) {
   Value last =
       arith::MinSIOp::create(b, add(first, integer(kChunkRows)), integer(rows));
   Value base = times(outer, rows);
+  return {add(base, first), add(base, last)};
+}
+
+void KernelEmitter::emitChunkRows(Value chunk) {
+  const auto [first, last] = rowsOfChunk(chunk);
   Running sums;
   if (unrolled)
     for (size_t i = 0; i < unrolledPoints.size(); ++i)
       llvm::append_range(sums, columnIdentities());
   else
     clearPartials();
-  auto loop = scf::ForOp::create(b, add(base, first), add(base, last),
-                                 integer(1), sums);
+  auto loop = scf::ForOp::create(b, first, last, integer(1), sums);
   {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());
@@ -544,6 +606,8 @@ void KernelEmitter::clearPartials() {
 void KernelEmitter::addColumn(size_t column, Running *sums) {
   nn::ReduceOp op = columnOps[column];
   Value x = widened(b, spread(evaluate(op.getX())));
+  if (chunkWarps > 1)
+    return leave(column, x);
   if (!sums) {
     const Access &access = partials[column];
     storeAt(access, emitCombine(b, op.getKind(), loadAt(access), x));

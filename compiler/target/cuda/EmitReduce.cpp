@@ -17,6 +17,9 @@ using namespace pipec::cuda;
 using namespace pipec::fusion;
 using nn::tensorType;
 
+/// Partial sums that a thread reads at once: a few warps have to wait for all
+/// of them.
+constexpr int64_t kPartialLoads = 8;
 /// Bytes of shared memory for one sum of a warp.
 constexpr int64_t kSlot = 8;
 
@@ -125,9 +128,12 @@ void KernelEmitter::foldWarps(MutableArrayRef<Value> sums) {
 Value KernelEmitter::sumPartials(nn::ReduceOp op, const Leaf &leaf,
                                  const Access &access) {
   if (partialThreads == 1)
-    return PointEmitter::sumPartials(op, leaf, access);
+    return narrowed(b,
+                    addPartials(op, leaf, access, integer(0), 1, kPartialLoads),
+                    tensorType(op.getY()).getElementType());
   Value first = arith::ExtUIOp::create(b, b.getI64Type(), partialThread);
-  Value mine = addPartials(op, leaf, access, first, partialThreads);
+  Value mine =
+      addPartials(op, leaf, access, first, partialThreads, kPartialLoads);
   Type element = mine.getType();
   Value stored = toMemory(mine);
   int64_t bytes = elementBytes(getElementTypeOrSelf(stored.getType()));

@@ -1,7 +1,8 @@
 //===- KernelEmitter.h - writes one device function ------------*- C++ -*-===//
 //
 // The parts of EmitKernel: which thread does what (EmitKernel.cpp), loads and
-// stores (EmitMemory.cpp), reductions over a row (EmitReduce.cpp).
+// stores (EmitMemory.cpp), reductions over a row (EmitReduce.cpp), rows of a
+// chunk by several warps (EmitWarpRows.cpp).
 //
 // A point is up to 16 bytes side by side of every operand: `width` lanes. The
 // points of a row are dealt out to its threads in turn, the same ones in every
@@ -54,6 +55,8 @@ private:
   void emitRows();
   void emitChunks();
   void emitChunkRows(Value chunk);
+  /// The first row of a chunk and the one behind its last.
+  std::pair<Value, Value> rowsOfChunk(Value chunk);
   void chooseRowThreads(int64_t most);
   void choosePoints();
   /// Moves to a row; sets the row's pointers.
@@ -63,6 +66,10 @@ private:
   /// Calls `body` at each point of this thread in the row.
   Running forPoints(Running running, Body body);
   Running forTail(const Running &running, Body body);
+  int64_t readRegisters();
+  void readPoints(llvm::ArrayRef<size_t> written,
+                  llvm::ArrayRef<size_t> summed);
+  void collectReads(Value value, llvm::SetVector<Value> &reads);
   void enterPoint(Value point);
   void guarded(Value condition, llvm::function_ref<void()> body);
   Value both(Value a, Value b);
@@ -74,6 +81,16 @@ private:
   /// Adds the current point to its sum, in memory when `sums` is null.
   void addColumn(size_t column, Running *sums);
   void storePartials(const Running &sums);
+
+  // Several warps of a chunk (EmitWarpRows.cpp)
+  int64_t leftBytes(size_t column) const;
+  int64_t warpsOfChunk() const;
+  Value leftAt(size_t column, Value warp, Value point);
+  void leave(size_t column, Value x);
+  llvm::SmallVector<std::pair<Value, Value>> ownColumns();
+  void takeLeft(Running &sums, llvm::ArrayRef<Value> isThere);
+  void emitWarpRows();
+  void emitRound(Value first, Value last, Running &sums);
 
   // Memory
   Value loadAt(const Access &access, Value extra = {}) override;
@@ -119,17 +136,21 @@ private:
   Value itemInRow;
   /// Blocks that the columns of a chunk are dealt out to.
   int64_t columnBlocks = 1;
+  /// Warps that take the rows of a chunk in turns, and the thread's among them.
+  int64_t chunkWarps = 1;
+  Value chunkWarp;
   Value within;
   /// The points of a thread when they are unrolled, with their values, which
-  /// then last over the phases of a row.
+  /// then last over the phases of a row, or else over one.
   struct Point {
     llvm::SmallVector<Value> walk;
-    Value lane, inside;
+    Value lane, inside, number;
     llvm::DenseMap<Value, Value> values;
   };
-  bool unrolled = false;
+  bool unrolled = false, keepsPoints = false;
   llvm::SmallVector<Point> unrolledPoints;
   size_t pointIndex = 0;
+  Value pointNumber; ///< of the current point in its row
   llvm::SmallVector<int64_t> denseColumns;
   /// Sums of warps so far: none shares its place in shared memory.
   int64_t firstSlot = 0;

@@ -329,20 +329,38 @@ Value PointEmitter::sumPartials(nn::ReduceOp op, const Leaf &leaf,
 }
 
 Value PointEmitter::addPartials(nn::ReduceOp op, const Leaf &leaf,
-                                const Access &access, Value first,
-                                int64_t step) {
+                                const Access &access, Value first, int64_t step,
+                                int64_t atOnce) {
   bool lanes = access.strides.back() != 0;
-  Value none = emitIdentity(b, op.getKind(),
-                            lanes ? laneType(access.element) : access.element);
-  auto loop =
-      scf::ForOp::create(b, first, integer(leaf.partials), integer(step), none);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(loop.getBody());
-  Value next =
-      loadAt(access, times(loop.getInductionVar(), leaf.partialStride));
-  Value sum = loop.getRegionIterArgs().front();
-  scf::YieldOp::create(b, emitCombine(b, op.getKind(), sum, next));
-  return loop.getResult(0);
+  Value sum = emitIdentity(b, op.getKind(),
+                           lanes ? laneType(access.element) : access.element);
+  auto addFrom = [&](Value begin, Value end, int64_t count) {
+    auto loop = scf::ForOp::create(b, begin, end, integer(step * count), sum);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    SmallVector<Value> read;
+    for (int64_t i = 0; i < count; ++i) {
+      Value at = loop.getInductionVar();
+      if (i)
+        at = add(at, integer(i * step));
+      read.push_back(loadAt(access, times(at, leaf.partialStride)));
+    }
+    Value next = loop.getRegionIterArgs().front();
+    for (Value one : read)
+      next = emitCombine(b, op.getKind(), next, one);
+    scf::YieldOp::create(b, next);
+    sum = loop.getResult(0);
+  };
+  const int64_t together =
+      atOnce > 1 ? leaf.partials / (step * atOnce) * step * atOnce : 0;
+  Value rest = first;
+  if (together) {
+    rest = add(first, integer(together));
+    addFrom(first, rest, atOnce);
+  }
+  if (together < leaf.partials)
+    addFrom(rest, integer(leaf.partials), 1);
+  return sum;
 }
 
 /// The index that an iota names, as `element`. Indices below 2^31 are exact in

@@ -49,9 +49,10 @@ protected:
   /// The partial column sums at the current point, in order.
   virtual Value sumPartials(nn::ReduceOp op, const Leaf &leaf,
                             const Access &access);
-  /// Every `step`-th of them from `first` on, as they were accumulated.
+  /// Every `step`-th of them from `first` on, which is below `step`, as they
+  /// were accumulated: added in this order, read so many at once.
   Value addPartials(nn::ReduceOp op, const Leaf &leaf, const Access &access,
-                    Value first, int64_t step);
+                    Value first, int64_t step, int64_t atOnce = 1);
 
   // Set-up
   void collectAccesses();

@@ -123,6 +123,11 @@ TEST(Gpu, ManyRowSums) {
 TEST(Gpu, NormalizationGradientOfManyRows) {
   checkStage(layerNormBackward("1100", "101", "0.00990099").stage(), 2e-5);
   checkStage(layerNormBackward("40", "1500", "0.000666667").stage(), 2e-5);
+  // Rows of a warp: several warps of a block take one each, all at once or some
+  // in the last round, and read their points at once (768) or in a loop.
+  checkStage(layerNormBackward("70", "768", "0.00130208").stage(), 2e-5);
+  checkStage(layerNormBackward("3", "768", "0.00130208").stage(), 2e-5);
+  checkStage(layerNormBackward("36", "1024", "0.000976562").stage(), 2e-5);
   checkStage(layerNormBackward("70", "4099", "0.000243962").stage(), 2e-5);
   checkStage(layerNormBackward("70", "4098", "0.000244021").stage(), 2e-5);
 }
@@ -194,6 +199,34 @@ TEST(Gpu, RowsHaveTheSameSumsAnywhere) {
         .reduce("beside", "sum", "same", "1", "11x1xf32");
     t.op("first", "sub", {"there", "here"}).store("first", "out");
     t.op("second", "sub", {"beside", "here"}).store("second", "out");
+    StageRunner gpu(t.stage(), {}, "cuda");
+    ASSERT_TRUE(gpu.ok());
+    Memory memory = gpu.randomMemory(3);
+    gpu.run("forward", memory);
+    for (const char byte : memory[PIPEC_OUT])
+      EXPECT_EQ(byte, 0) << length;
+  }
+}
+
+// Columns are added row by row whether one warp has the rows or several do: a
+// program that is cut between a normalization and a bias has the same
+// gradients.
+TEST(Gpu, ColumnsHaveTheSameSumsBesideRows) {
+  for (const char *length : {"40", "768", "1024"}) {
+    auto of = [&](const char *rows) {
+      return std::string(rows) + "x" + length + "xf32";
+    };
+    StageText t;
+    t.load("x", "in", of("75")).load("more", "in", of("5"));
+    t.reduce("top", "max", "x", "1", "75x1xf32")
+        .op("tops", "broadcast", {"top"}, of("75"))
+        .op("y", "sub", {"x", "tops"})
+        .reduce("beside", "sum", "y", "0", of("1"))
+        .op("rows", "concat", {"y", "more"}, of("80"), "{axis = 0 : i64}")
+        .op("dense", "slice", {"rows"}, of("75"),
+            "{starts = array<i64: 0, 0>, strides = array<i64: 1, 1>}")
+        .reduce("alone", "sum", "dense", "0", of("1"));
+    t.op("none", "sub", {"beside", "alone"}).store("none", "out");
     StageRunner gpu(t.stage(), {}, "cuda");
     ASSERT_TRUE(gpu.ok());
     Memory memory = gpu.randomMemory(3);
