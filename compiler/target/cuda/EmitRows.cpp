@@ -134,8 +134,11 @@ static Value ballot(PlainKernel &k, Value condition) {
 }
 
 namespace {
-/// A warp for each index that is the first of its row: it adds all updates of
-/// the row in ascending order, so repeated indices have one result.
+/// A block for each index that is the first of its row: it adds all updates of
+/// the row in ascending order, so repeated indices have one result. Its threads
+/// look for equal indices together, a tile at a time, list them in shared
+/// memory, and have a part of the row each; a frequent index (a word like
+/// "the") would keep one warp busy for longer than all others.
 class ScatterEmitter {
 public:
   ScatterEmitter(ModuleOp module, StringRef name, nn::ScatterAddOp op,
@@ -145,115 +148,198 @@ public:
           {argumentOf(places[0], rows.idType),
            argumentOf(places[1], rows.element),
            argumentOf(places[2], rows.element),
-           {kFaultBuffer, 0}}) {
+           {kFaultBuffer, 0}}),
+        word(k.b.getI32Type()) {
     width = rows.width({startOf(k.code.arguments[1], buffers),
                         startOf(k.code.arguments[2], buffers)});
+    type = width == 1 ? rows.element
+                      : Type(VectorType::get({width}, rows.element));
   }
 
   KernelCode run() {
-    constexpr int64_t kWarps = 8;
-    int64_t warps = rows.outer * rows.ids;
-    Value thread = k.beginItems(warps * kWarp, kWarp * kWarps);
+    const int64_t parts = rows.inner / width,
+                  strips = llvm::divideCeil(parts, kThreads);
+    k.beginBlocks(rows.outer * rows.ids * strips, kThreads);
+    k.code.sharedBytes = kWordBytes * (kWarp + kTile);
+    thread = k.wide(threadNumber(k.b));
     lane = arith::RemUIOp::create(k.b, thread, k.integer(kWarp));
-    Value warp = arith::DivUIOp::create(k.b, thread, k.integer(kWarp));
-    SmallVector<Value> at = k.indices(warp, {rows.outer, rows.ids});
+    warp = arith::DivUIOp::create(k.b, thread, k.integer(kWarp));
+    SmallVector<Value> at =
+        k.indices(k.wide(blockNumber(k.b)), {rows.outer, rows.ids, strips});
     outer = at[0];
     index = at[1];
     Row mine = rowOf(k, rows, k.argument(0), index);
     row = mine.number;
     recordFault(k, rows, k.argument(0), index, mine.inside, k.argument(3));
-    k.when(k.both(mine.inside, isFirst()), [&] { addRow(); });
+    Value part = k.add(k.times(at[2], kThreads), thread);
+    k.when(k.both(mine.inside, isFirst()),
+           [&] { addRow(part, k.less(part, parts)); });
     return k.finish();
   }
 
 private:
-  /// Bits of the lanes whose index, of the 32 from `base` on and below `end`,
-  /// names this warp's row.
-  Value matches(Value base, Value end) {
-    Value at = k.add(base, lane);
+  static constexpr int64_t kThreads = 256, kEach = 4, kAtOnce = 8;
+  static constexpr int64_t kTile = kThreads * kEach, kWordBytes = 4;
+  static_assert(kTile == kWarp * kWarp); // a word of each warp's lane
+
+  Value number(int64_t value) {
+    return arith::ConstantIntOp::create(k.b, value, 32);
+  }
+  /// Of the 32 words that tell what the warps have found, and behind them the
+  /// tile's list.
+  Value wordAt(Value at) { return k.pointer(sharedMemory(k.b, 0), word, at); }
+  Value listAt(Value at) {
+    return k.pointer(sharedMemory(k.b, kWordBytes * kWarp), word, at);
+  }
+  Value read(Value pointer) {
+    return LLVM::LoadOp::create(k.b, word, pointer, kWordBytes);
+  }
+  void write(Value value, Value pointer) {
+    LLVM::StoreOp::create(k.b, value, pointer, kWordBytes);
+  }
+  Value bitsOf(Value value) { return LLVM::CtPopOp::create(k.b, word, value); }
+  Value isSome(Value value) {
+    return arith::CmpIOp::create(k.b, arith::CmpIPredicate::ne, value,
+                                 number(0));
+  }
+
+  /// Whether the index at `at`, below `end`, names the block's row.
+  Value matches(Value at, Value end) {
     Value inside =
         arith::CmpIOp::create(k.b, arith::CmpIPredicate::ult, at, end);
     Value safe = k.select(inside, at, index);
     Value same = k.equal(rowOf(k, rows, k.argument(0), safe).number, row);
-    return ballot(k, k.both(inside, same));
+    return k.both(inside, same);
+  }
+
+  /// Leaves a word of each warp for each of its `found`; which words of the
+  /// block are not 0.
+  Value share(ArrayRef<Value> found) {
+    for (auto [i, bits] : llvm::enumerate(found))
+      k.when(k.equal(lane, k.integer(0)), [&, i = i, bits = bits] {
+        write(bits, wordAt(k.add(warp, k.integer(i * (kThreads / kWarp)))));
+      });
+    barrier(k.b);
+    const auto words = static_cast<int64_t>(found.size()) * kThreads / kWarp;
+    Value there = k.less(lane, words);
+    Value mine = read(wordAt(k.select(there, lane, k.integer(0))));
+    return ballot(k, k.both(there, isSome(mine)));
   }
 
   /// No index before this one names the row.
   Value isFirst() {
-    Value none = arith::ConstantIntOp::create(k.b, 0, 32);
-    auto seen = k.loop(k.integer(0), index, kWarp, {none},
+    Value none = arith::ConstantIntOp::create(k.b, 0, 1);
+    auto seen = k.loop(k.integer(0), index, kThreads, {none},
                        [&](Value base, PlainKernel::Values &now) {
-                         now[0] = arith::OrIOp::create(k.b, now[0],
-                                                       matches(base, index));
+                         now[0] = arith::OrIOp::create(
+                             k.b, now[0], matches(k.add(base, thread), index));
                        });
-    return k.equal(seen[0], none);
+    Value some = share({ballot(k, seen[0])});
+    barrier(k.b); // before the words are written again
+    return arith::CmpIOp::create(k.b, arith::CmpIPredicate::eq, some,
+                                 number(0));
   }
 
-  void addRow() {
-    int64_t parts = rows.inner / width, bytes = elementBytes(rows.element);
-    Type type = width == 1 ? rows.element
-                           : Type(VectorType::get({width}, rows.element));
-    Value ids = k.integer(rows.ids);
-    // All lanes of the warp take part in the ballots, also without a column.
-    k.loop(k.integer(0), k.integer(parts), kWarp, {},
-           [&](Value base, PlainKernel::Values &) {
-             Value part = k.add(base, lane), inside = k.less(part, parts);
-             Value column =
-                 k.times(k.select(inside, part, k.integer(0)), width);
-             Value to = k.add(
-                 k.times(k.add(k.times(outer, rows.axis), row), rows.inner),
-                 column);
-             Value sum = k.load(k.argument(2), type, to, width * bytes);
-             sum = addAll(sum, column, ids, type);
-             k.when(inside,
-                    [&] { k.store(sum, k.argument(2), to, width * bytes); });
-           });
+  void addRow(Value part, Value inside) {
+    const int64_t bytes = width * elementBytes(rows.element);
+    column = k.times(k.select(inside, part, k.integer(0)), width);
+    Value to = k.add(k.times(k.add(k.times(outer, rows.axis), row), rows.inner),
+                     column);
+    Value sum = k.load(k.argument(2), type, to, bytes);
+    Value first =
+        k.times(arith::DivUIOp::create(k.b, index, k.integer(kTile)), kTile);
+    sum = k.loop(first, k.integer(rows.ids), kTile, {sum},
+                 [&](Value base, PlainKernel::Values &now) {
+                   now[0] = addTile(now[0], base);
+                 })
+              .front();
+    k.when(inside, [&] { k.store(sum, k.argument(2), to, bytes); });
   }
 
-  Value addAll(Value sum, Value column, Value ids, Type type) {
-    auto first = arith::DivUIOp::create(k.b, index, k.integer(kWarp));
+  Value addTile(Value sum, Value base) {
+    SmallVector<Value> same, found;
+    for (int64_t i = 0; i < kEach; ++i) {
+      Value at = k.add(base, k.add(thread, k.integer(i * kThreads)));
+      same.push_back(matches(at, k.integer(rows.ids)));
+      found.push_back(ballot(k, same.back()));
+    }
+    Value some = isSome(share(found));
+    auto isThere = scf::IfOp::create(k.b, type, some, /*withElse=*/true);
+    {
+      OpBuilder::InsertionGuard guard(k.b);
+      k.b.setInsertionPointToStart(isThere.thenBlock());
+      Value count = list(same, found);
+      barrier(k.b);
+      scf::YieldOp::create(k.b, addListed(sum, base, count));
+      k.b.setInsertionPointToStart(isThere.elseBlock());
+      scf::YieldOp::create(k.b, sum);
+    }
+    barrier(k.b); // before words and list are written again
+    return isThere.getResult(0);
+  }
+
+  /// Writes down where in the tile the row is named, in order; how often.
+  Value list(ArrayRef<Value> same, ArrayRef<Value> found) {
+    Value count = number(0);
+    SmallVector<Value> before(kEach, number(0));
+    for (int64_t i = 0; i < kWarp; ++i) {
+      Value bits = bitsOf(read(wordAt(k.integer(i))));
+      for (int64_t j = 0; j < kEach; ++j) {
+        Value own = k.add(warp, k.integer(j * (kThreads / kWarp)));
+        Value isBefore = arith::CmpIOp::create(k.b, arith::CmpIPredicate::ult,
+                                               k.integer(i), own);
+        before[j] = arith::AddIOp::create(k.b, before[j],
+                                          k.select(isBefore, bits, number(0)));
+      }
+      count = arith::AddIOp::create(k.b, count, bits);
+    }
+    Value one = number(1), place = arith::TruncIOp::create(k.b, word, lane);
+    Value lower =
+        arith::SubIOp::create(k.b, arith::ShLIOp::create(k.b, one, place), one);
+    for (int64_t j = 0; j < kEach; ++j)
+      k.when(same[j], [&] {
+        Value behind = bitsOf(arith::AndIOp::create(k.b, found[j], lower));
+        Value at = arith::AddIOp::create(k.b, before[j], behind);
+        Value named = k.add(thread, k.integer(j * kThreads));
+        write(arith::TruncIOp::create(k.b, word, named), listAt(k.wide(at)));
+      });
+    return count;
+  }
+
+  /// Several updates are under way at a time.
+  Value addListed(Value sum, Value base, Value count) {
+    const int64_t bytes = width * elementBytes(rows.element);
+    Value end = k.wide(count);
     return k
-        .loop(k.times(first, kWarp), ids, kWarp, {sum},
-              [&](Value base, PlainKernel::Values &now) {
-                now[0] =
-                    addMatches(now[0], base, matches(base, ids), column, type);
+        .loop(k.integer(0), end, kAtOnce, {sum},
+              [&](Value first, PlainKernel::Values &now) {
+                SmallVector<std::pair<Value, Value>> updates;
+                for (int64_t i = 0; i < kAtOnce; ++i) {
+                  Value at = k.add(first, k.integer(i));
+                  Value there = arith::CmpIOp::create(
+                      k.b, arith::CmpIPredicate::ult, at, end);
+                  Value named = k.add(
+                      base, k.wide(read(listAt(k.select(there, at, first)))));
+                  Value from =
+                      k.add(k.times(k.add(k.times(outer, rows.ids), named),
+                                    rows.inner),
+                            column);
+                  updates.push_back(
+                      {there, k.load(k.argument(1), type, from, bytes)});
+                }
+                for (auto [there, update] : updates)
+                  now[0] = k.select(there,
+                                    arith::AddFOp::create(k.b, now[0], update),
+                                    now[0]);
               })
         .front();
   }
 
-  /// The updates whose bits are set, lowest first.
-  Value addMatches(Value sum, Value base, Value bits, Value column, Type type) {
-    int64_t bytes = elementBytes(rows.element);
-    Type word = bits.getType();
-    auto loop = scf::WhileOp::create(
-        k.b, TypeRange{word, type}, ValueRange{bits, sum},
-        [&](OpBuilder &, Location, ValueRange now) {
-          Value more =
-              arith::CmpIOp::create(k.b, arith::CmpIPredicate::ne, now[0],
-                                    arith::ConstantIntOp::create(k.b, 0, 32));
-          scf::ConditionOp::create(k.b, more, now);
-        },
-        [&](OpBuilder &, Location, ValueRange now) {
-          Value lowest = LLVM::CountTrailingZerosOp::create(
-              k.b, word, now[0], /*is_zero_poison=*/true);
-          Value at = k.add(base, k.wide(lowest));
-          Value from = k.add(
-              k.times(k.add(k.times(outer, rows.ids), at), rows.inner), column);
-          Value update = k.load(k.argument(1), type, from, width * bytes);
-          Value next = arith::AndIOp::create(
-              k.b, now[0],
-              arith::SubIOp::create(k.b, now[0],
-                                    arith::ConstantIntOp::create(k.b, 1, 32)));
-          Value total = arith::AddFOp::create(k.b, now[1], update);
-          scf::YieldOp::create(k.b, ValueRange{next, total});
-        });
-    return loop.getResult(1);
-  }
-
   Rows rows;
   PlainKernel k;
+  Type word, type;
   int64_t width = 1;
-  Value lane, outer, index, row;
+  Value thread, lane, warp, outer, index, row, column;
 };
 } // namespace
 
