@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Large ONNX files without their weights, to measure how import and planning scale.
 
-Usage: large_models.py gpt3-175b|llama-7b|resnet-50|operators-N FOLDER        (N: 10000, 25000, 50000 or 100000)
+Usage: large_models.py gpt3-175b|gpt-2|llama-7b|resnet-50|operators-N FOLDER        (N: 10000, 25000, 50000 or 100000)
 
 Writes FOLDER/model.onnx and FOLDER/weights.bin, a sparse file of the right size that holds zeros and takes no space.
 Needs Python's standard library alone.
@@ -221,7 +221,12 @@ def operators(count=10000, width=64):
     return m
 
 
-MODELS = {"gpt3-175b": gpt3, "llama-7b": llama, "resnet-50": resnet50,
+def gpt2():
+    """Of 124 M parameters, and an output layer of its own."""
+    return gpt3(layers=12, width=768, heads=12, length=1024)
+
+
+MODELS = {"gpt3-175b": gpt3, "gpt-2": gpt2, "llama-7b": llama, "resnet-50": resnet50,
           **{f"operators-{n}": lambda n=n: operators(n) for n in (10000, 25000, 50000, 100000)}}
 
 if __name__ == "__main__":
