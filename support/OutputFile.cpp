@@ -1,6 +1,7 @@
 //===- OutputFile.cpp - files that appear whole or not at all -------------===//
 #include "support/OutputFile.h"
 #include "support/Failure.h"
+#include "support/TerminalProgress.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -89,6 +90,8 @@ OutputFile::OutputFile(const std::string &path, const std::string &shown)
                         0666)) {
   if (descriptor < 0)
     cannotWrite(this->shown);
+  if (::isatty(descriptor)) // /dev/stdout, say
+    abandonProgress();
 }
 
 OutputFile::~OutputFile() {
