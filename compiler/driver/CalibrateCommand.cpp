@@ -15,6 +15,8 @@
 #include "support/Median.h"
 #include "support/OptionChecks.h"
 #include "support/OutputFile.h"
+#include "support/Phase.h"
+#include "support/TerminalProgress.h"
 #include "support/TrimmedMean.h"
 
 #include <CLI/CLI.hpp>
@@ -111,7 +113,9 @@ public:
         samples.push_back(std::move(sample));
       return samples;
     };
+    Phase rounds("round", kRounds);
     for (int round = 0; round < kRounds; ++round) {
+      rounds.next();
       nears.push_back(routines({ranks * threads, 1, own / 4}, 1));
       tasks.push_back(programs.measure({ranks * threads, 1}, device));
       fars.push_back(routines({ranks * threads, 1, 3 * own}, 2));
@@ -203,6 +207,8 @@ int calibrateCommand(int argc, char **argv) {
   plan::Topology topology = machine(grid);
   if (!output.empty()) // refused before anything is measured
     expectWritable(output);
+  const TerminalProgress progress(quiet);
+  const Phase calibrating("calibrate");
   const int threads = topology.device.threads;
   const int ranks = std::min(topology.cores, topology.serverSize());
   const int64_t own = ownCacheBytes();

@@ -4,6 +4,8 @@
 #include "compiler/driver/Compiler.h"
 #include "dialects/nn/NN.h"
 #include "dialects/pipe/Pipe.h"
+#include "support/Phase.h"
+#include "support/TerminalProgress.h"
 
 #include <algorithm>
 #include <iostream>
@@ -59,13 +61,17 @@ int compileCommand(int argc, char **argv) {
     return 0;
   MLIRContext context;
   prepare(context);
+  const TerminalProgress progress(options.quiet);
   const Purpose purpose = options.forwardOnly ? Purpose::Infer : Purpose::Train;
   CompileMemory memory;
   memory.asked = options;
   auto compile = [&](const CompileOptions &o) {
     return Compiler(o, purpose, context, &memory).run();
   };
+  int plans = 0;
   auto plan = [&](CompileOptions o) {
+    Phase phase("fitting into memory, plan");
+    phase.at(++plans);
     o.quiet = true;
     o.dumpDirectory.clear();
     return Compiler(o, purpose, context, &memory).prospect();

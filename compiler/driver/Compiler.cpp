@@ -16,6 +16,7 @@
 #include "passes/SliceSequence.h"
 #include "report/Format.h"
 #include "support/OutputFile.h"
+#include "support/Phase.h"
 #include "support/UnknownName.h"
 
 #include "mlir/Pass/PassManager.h"
@@ -123,6 +124,7 @@ void Compiler::noteFewMicrobatches() {
 void Compiler::noteOddWeights() {
   if (!options.emit.empty() || !memory || std::exchange(memory->hasRead, true))
     return;
+  const Phase reading("reading the weights");
   if (const std::string odd = oddWeight(*original); !odd.empty())
     diagnostics.note(odd + ": what is computed from it is no number either, "
                            "and the run ends with the first such loss; export "
@@ -208,6 +210,7 @@ bool Compiler::import() {
       diagnostics.note(note);
     return true;
   }
+  const Phase reading("reading the model");
   onnx::ImportOptions o;
   o.dims = options.dims;
   o.constants = options.constants;
@@ -294,6 +297,7 @@ bool Compiler::findCosts(plan::CostGraph &graph, ModelFacts &measured) {
     measured = known->facts;
     return true;
   }
+  const Phase estimating("estimating costs");
   CostRequest request{trains, options.microbatches};
   request.keepsAll = options.recompute == "none";
   request.recomputes = KnownModel::recomputes(options);
@@ -328,6 +332,7 @@ bool Compiler::makeDecision(std::optional<int> ranks) {
   if (memory && memory->last && memory->last->options == asked) {
     decision = memory->last->decision;
   } else {
+    const Phase planning("planning");
     decision = purpose == Purpose::Train
                    ? decide(options, graph, measured)
                    : decideForward(options, graph, measured, ranks);
@@ -354,6 +359,7 @@ std::vector<std::string> Compiler::optimizerSettings() const {
 }
 
 bool Compiler::lowerToTasks() {
+  const Phase lowering("lowering");
   const auto partition = [&](PassManager &pm) {
     addPartitionPhase(pm, decision.cuts());
   };
@@ -391,6 +397,7 @@ bool Compiler::lowerToTasks() {
 
 bool Compiler::phase(const std::string &name,
                      const std::function<void(PassManager &)> &addPasses) {
+  const Phase one(name);
   PassManager pm(&context);
   addPasses(pm);
   if (failed(pm.run(*module))) {

@@ -17,6 +17,7 @@
 #include "dialects/pipe/Pipe.h"
 #include "runtime/program/PlanCheck.h"
 #include "support/OutputFile.h"
+#include "support/Phase.h"
 #include "support/UnknownName.h"
 
 #include <filesystem>
@@ -50,6 +51,7 @@ OverLimit Compiler::fullest(const plan::Plan &plan) const {
 }
 
 plan::Plan Compiler::planFor(const std::vector<int64_t> &workspace) {
+  const Phase checking("checking the plan");
   const schedule::Schedule order = schedule::unrollSlices(decision.schedule);
   PlanInputs inputs{*original,          *module, options,
                     *decision.strategy, order,   decision.request,
@@ -80,6 +82,11 @@ plan::Plan Compiler::planFor(const std::vector<int64_t> &workspace) {
           inputs.spareSlots >= options.microbatches)
         throw;
     }
+}
+
+static int64_t stagesIn(ModuleOp module) {
+  auto stages = module.getOps<ModuleOp>();
+  return std::distance(stages.begin(), stages.end());
 }
 
 /// The machine code of the chip that was asked for.
@@ -113,7 +120,9 @@ bool Compiler::compileStages(PlanFolder *folder,
     targetOptions.gpuCode = targetOptions.GpuPtx;
   codes.resize(workspace.size());
   checkCodeFiles(options.emit, options.output, workspace.size(), inputs);
+  Phase compiling("compiling stage", stagesIn(*module));
   for (auto stage : module->getOps<ModuleOp>()) {
+    compiling.next();
     int64_t id = stage->getAttrOfType<IntegerAttr>(pipe::kStageAttr).getInt();
     target::StageCode code;
     std::string path = folder ? folder->temporary() + "/stages/stage" +
@@ -166,11 +175,14 @@ int Compiler::generate(PlanFolder &folder) {
   if (!compileStages(&folder, workspace, none))
     return report();
   plan::Plan plan = planFor(workspace);
-  folder.writeFolded(plan, foldedTensors(*original));
-  folder.addFiles(plan, options.selfContained);
-  folder.addStages(plan);
-  plan::checkPlan(plan); // a plan that cannot run is never written
-  folder.writeFile("plan.json", plan::toJson(plan));
+  {
+    const Phase writing("writing the plan");
+    folder.writeFolded(plan, foldedTensors(*original));
+    folder.addFiles(plan, options.selfContained);
+    folder.addStages(plan);
+    plan::checkPlan(plan); // a plan that cannot run is never written
+    folder.writeFile("plan.json", plan::toJson(plan));
+  }
   if (purpose == Purpose::Train) {
     CompileOptions evaluated = options;
     evaluated.memoryMargin = 0;
@@ -194,6 +206,7 @@ int Compiler::generate(PlanFolder &folder) {
 std::vector<plan::WhatIfRow> Compiler::whatIf() {
   if (options.whatIf.empty())
     return {};
+  const Phase comparing("what if");
   plan::PlanRequest asked = decision.request;
   if (asked.trueLimit > 0)
     asked.memoryLimit = asked.trueLimit; // not what the search was given
@@ -266,7 +279,9 @@ bool Compiler::findWorkspace(std::vector<int64_t> &workspace) {
       workspace.push_back(stage.memory.workspace / decision.slices);
   if (!isPlanned())
     return true;
+  Phase sizing("sizing stage", stagesIn(*module));
   for (auto stage : module->getOps<ModuleOp>()) {
+    sizing.next();
     const auto number = stage->getAttrOfType<IntegerAttr>(pipe::kStageAttr);
     std::vector<target::TaskCode> tasks;
     if (failed(target::planStage(forGpus() ? "cuda" : "cpu", stage, {}, tasks)))
@@ -280,6 +295,7 @@ bool Compiler::findWorkspace(std::vector<int64_t> &workspace) {
 
 /// The plan that evaluates what `training` trains: on as many ranks.
 bool Compiler::evaluate(const plan::Plan &training, const PlanFolder &outer) {
+  const Phase evaluation("evaluation");
   loss = lossChoice(options);
   loss.perSample = plan::kLossOfSamples;
   facts.topology = topologyOf(options);

@@ -4,6 +4,7 @@
 #include "compiler/schedule/Generator.h"
 #include "runtime/kernels/cpu/Kernels.h"
 #include "support/Backoff.h"
+#include "support/Phase.h"
 #include "support/TinyNumbers.h"
 #include "support/TrimmedMean.h"
 
@@ -121,7 +122,9 @@ private:
 std::vector<plan::CrowdSample> measureCrowd(const MeasuredPrograms &programs,
                                             int ranks, int cores) {
   std::vector<plan::CrowdSample> samples;
+  Phase timing("ranks that share cores, program", programs.narrow);
   for (int program = 0; program < programs.narrow; ++program) {
+    timing.next();
     Team alone = teamOf(programs, program, cores);
     onThreads(alone, [](int, Worker &worker) {
       for (int step = 0; step < kSteps; ++step) {

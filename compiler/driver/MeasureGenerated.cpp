@@ -16,6 +16,7 @@
 #include "dialects/pipe/Pipe.h"
 #include "runtime/StageAbi.h"
 #include "support/Failure.h"
+#include "support/Phase.h"
 #include "support/ScratchFolder.h"
 
 #include <dlfcn.h>
@@ -171,6 +172,7 @@ private:
 class GeneratedKernels::Tasks {
 public:
   explicit Tasks(int count) {
+    const Phase phase("compiling kernels");
     context.disableMultithreading();
     native::registerLoweringDialects(context);
     context.loadDialect<func::FuncDialect, NNDialect, pipe::PipeDialect>();
@@ -290,12 +292,15 @@ GeneratedKernels::~GeneratedKernels() = default;
 std::vector<plan::KernelSample>
 GeneratedKernels::measure(const Workers &workers, int share) const {
   std::vector<plan::KernelSample> samples;
-  for (size_t i = 0; i < tasks->count(); i += share)
+  Phase timing("generated kernel", static_cast<int64_t>(tasks->count()));
+  for (size_t i = 0; i < tasks->count(); i += share) {
+    timing.at(static_cast<int64_t>(i) + 1);
     if (!tasks->work(i).kernel.empty())
       samples.push_back(
           {tasks->work(i),
            measureCalls([&] { return tasks->repeat(i, workers.footprint); },
                         workers, kCallBudget)});
+  }
   return samples;
 }
 

@@ -9,6 +9,7 @@
 #include "support/Cores.h"
 #include "support/Doorbell.h"
 #include "support/Median.h"
+#include "support/Phase.h"
 
 #include <algorithm>
 #include <atomic>
@@ -444,9 +445,12 @@ std::vector<plan::CalibrationSample> measureKernels(const Workers &workers) {
     jobs.push_back(convolution(which, {4, 64, 256, 28, 1}));
   }
   std::vector<plan::CalibrationSample> samples;
-  for (const Job &job : jobs)
+  Phase timing("kernel", std::ssize(jobs));
+  for (const Job &job : jobs) {
+    timing.next();
     samples.push_back({job.kind, plan::DType::F32, job.flops, job.bytes,
                        measure(job, workers, 0.03)});
+  }
   for (int64_t n : {64, 128, 256, 512}) {
     const Job job = product({1, n, n, n, false, false, true});
     samples.push_back({job.kind, plan::DType::BF16, job.flops, job.bytes,
@@ -468,8 +472,11 @@ std::vector<plan::KernelSample> measureRoutines(const Workers &workers,
     for (Job &job : more(32 / share))
       jobs.push_back(std::move(job));
   std::vector<plan::KernelSample> samples;
-  for (const Job &job : jobs)
+  Phase timing("routine", std::ssize(jobs));
+  for (const Job &job : jobs) {
+    timing.next();
     samples.push_back({job.work, measure(job, workers, kCallBudget)});
+  }
   return samples;
 }
 

@@ -3,6 +3,7 @@
 
 #include "support/Failure.h"
 #include "support/OutputFile.h"
+#include "support/Phase.h"
 #include "support/ReadFile.h"
 #include "support/ScratchFolder.h"
 
@@ -166,7 +167,9 @@ MessageTimes measureMessages() try {
                     labels = scratch / "labels.npy",
                     trace = scratch / "trace.json";
   MessageTimes times;
+  Phase timing("messages, size", std::ssize(kRows));
   for (int rows : kRows) {
+    timing.next();
     const auto samples = static_cast<size_t>(rows * kMicrobatches);
     writeModel(model, rows);
     writeArray<float>(input, "<f4",

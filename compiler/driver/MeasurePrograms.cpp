@@ -18,6 +18,7 @@
 #include "runtime/StageAbi.h"
 #include "support/Clock.h"
 #include "support/Failure.h"
+#include "support/Phase.h"
 #include "support/ScratchFolder.h"
 #include "support/TinyNumbers.h"
 #include "support/TrimmedMean.h"
@@ -295,9 +296,12 @@ MeasuredPrograms::MeasuredPrograms(int narrow, int wide) : narrow(narrow) {
   native::registerLoweringDialects(context);
   context.loadDialect<func::FuncDialect, nn::NNDialect, pipe::PipeDialect>();
   Choices choose;
-  for (int i = 0; i < narrow + wide; ++i)
+  Phase compiling("compiling program", narrow + wide);
+  for (int i = 0; i < narrow + wide; ++i) {
+    compiling.next();
     programs.push_back(
         std::make_unique<Program>(context, choose, i, i >= narrow));
+  }
 }
 MeasuredPrograms::~MeasuredPrograms() = default;
 
@@ -307,7 +311,9 @@ MeasuredPrograms::measure(const Workers &workers,
   // Some ten steps of the longest: two or three would decide what all costs.
   constexpr double kBudget = 0.03;
   std::vector<plan::TaskSample> samples;
+  Phase timing("program", std::ssize(programs));
   for (const auto &program : programs) {
+    timing.next();
     std::vector<std::unique_ptr<Program::Rank>> ranks;
     std::mutex mutex;
     measureCalls(

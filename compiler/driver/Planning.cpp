@@ -11,6 +11,7 @@
 #include "compiler/plan/StrategyFacts.h"
 #include "runtime/program/Sha256.h"
 #include "support/Failure.h"
+#include "support/Phase.h"
 
 #include <algorithm>
 #include <exception>
@@ -469,6 +470,8 @@ static Decision decideBest(const CompileOptions &o,
                      choice.result.stepSeconds)
       break;
     fewer.topology = std::move(*part);
+    const Phase parted("on " + std::to_string(fewer.topology.devices()) +
+                       " devices");
     Field parts(o, graph, fewer);
     if (plan::chooseOnFewer(parts.requests, choice, parts.plan, parts.bound))
       d = std::move(parts.asked[choice.chosen]);

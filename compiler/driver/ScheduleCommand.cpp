@@ -10,7 +10,9 @@
 #include "support/Clock.h"
 #include "support/Failure.h"
 #include "support/OutputFile.h"
+#include "support/Phase.h"
 #include "support/ReadFile.h"
+#include "support/TerminalProgress.h"
 
 #include <nlohmann/json.hpp>
 
@@ -79,6 +81,7 @@ Timeline timelineOf(const Answer &answer, const ScheduleOptions &options) {
 }
 
 Answer generated(const ScheduleOptions &options) {
+  const Phase phase("schedule " + options.name);
   const double begin = now();
   Answer answer;
   answer.schedule = generate(options.name, options.request);
@@ -95,6 +98,7 @@ Answer generated(const ScheduleOptions &options) {
 
 /// A schedule from a file, held against the command line and the verifier.
 Answer checked(const ScheduleOptions &options) {
+  const Phase phase("checking the schedule");
   const double begin = now();
   const ScheduleRequest &request = options.request;
   Answer answer;
@@ -212,6 +216,7 @@ int scheduleCommand(int argc, char **argv) {
                {"--html", options->html},
                {"--perfetto", options->perfetto}},
               {options->check, options->costs});
+  const TerminalProgress progress(options->quiet);
   Answer answer =
       options->check.empty() ? generated(*options) : checked(*options);
   if (!options->csv.empty())

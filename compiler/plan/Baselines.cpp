@@ -6,6 +6,7 @@
 #include "compiler/plan/PeakBytes.h"
 #include "compiler/plan/Refine.h"
 #include "support/Failure.h"
+#include "support/Phase.h"
 
 #include <algorithm>
 #include <limits>
@@ -85,6 +86,7 @@ Baseline price(const PlanRequest &asked, const std::string &name,
 
 std::vector<Baseline> priceBaselines(const PlanRequest &request,
                                      const PlanResult &chosen) {
+  const Phase pricing("comparing with others");
   std::vector<Baseline> all;
   bool synchronous = request.strategy.synchronous;
   int used = 0;

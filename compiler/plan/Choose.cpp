@@ -6,6 +6,7 @@
 #include "compiler/plan/StableOrder.h"
 #include "compiler/plan/StepBound.h"
 #include "support/Failure.h"
+#include "support/Phase.h"
 
 #include <algorithm>
 #include <cmath>
@@ -153,6 +154,7 @@ private:
 };
 
 std::optional<Candidate> Comparison::attempt(size_t i, double effort) const {
+  const Phase one(requests[i].strategy.name);
   PlanRequest asked = requests[i];
   asked.baselines = false;
   asked.explainNoFit = false;
@@ -179,7 +181,9 @@ void Comparison::see(const Candidate &made) {
 /// Plans all of them quickly, but for what can no longer be second place to
 /// see.
 void Comparison::glance(double below, double effort) {
+  Phase strategies("strategy", std::ssize(requests));
   for (auto [least, i] : byPromise(requests, bound)) {
+    strategies.next();
     if (least >= below)
       continue;
     if (best)
@@ -198,6 +202,7 @@ void Comparison::glance(double below, double effort) {
 }
 
 void Comparison::search(std::optional<Candidate> &leader, double effort) {
+  const Phase deeper("in depth");
   if (auto again = attempt(leader->index, effort);
       again && better(*again, *leader)) {
     see(*again);

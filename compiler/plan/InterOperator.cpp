@@ -4,6 +4,7 @@
 #include "compiler/plan/StableOrder.h"
 #include "compiler/plan/intraop/IntraOp.h"
 #include "compiler/plan/intraop/ShardedCost.h"
+#include "support/Phase.h"
 
 #include <algorithm>
 #include <cmath>
@@ -107,7 +108,9 @@ void InterOperator::price(int degree, double secondsPerByte) {
   std::optional<IntraOp> program;
   if (degree > 1)
     program.emplace(request.graph, group);
+  Phase pricing("pricing stages from layer", static_cast<int64_t>(n));
   for (size_t i = 0; i < n; ++i) {
+    pricing.next();
     IntervalCosts::Sweep sweep(model.intervals(), starts[i]);
     std::optional<IntraOp::Sweep> choices;
     if (program)
@@ -262,7 +265,9 @@ std::vector<MeshStage> InterOperator::solve(bool turns) {
                            ? std::pow(kWidest, 1 / static_cast<double>(most))
                            : 1;
   double next = 0;
+  Phase trying("stage times tried", static_cast<int64_t>(bounds.size() - low));
   for (size_t b = low; b < bounds.size() && further * bounds[b] < best; ++b) {
+    trying.next();
     if (bounds[b] < next)
       continue;
     next = apart * bounds[b];

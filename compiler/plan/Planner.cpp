@@ -10,6 +10,7 @@
 #include "compiler/plan/planners/Planners.h"
 #include "support/Clock.h"
 #include "support/Failure.h"
+#include "support/Phase.h"
 
 #include <algorithm>
 #include <cmath>
@@ -125,6 +126,9 @@ Split bestProposal(const PlanRequest &request, const StepModel &model,
     usage("strategy '" + request.strategy.name +
           "' copies the model to every device, which divides no operators; use "
           "strategy 1f1b, or leave out the number of --tensor-parallel");
+  std::optional<Phase> phase;
+  if (request.planner != "auto")
+    phase.emplace(request.planner);
   Proposal proposal =
       planner(cuts ? request.planner : "auto").propose(request, model);
   runnerUp = proposal.runnerUp;

@@ -4,6 +4,7 @@
 #include "compiler/plan/PeakBytes.h"
 #include "compiler/plan/StableOrder.h"
 #include "support/Failure.h"
+#include "support/Phase.h"
 #include "support/UnknownName.h"
 
 #include <algorithm>
@@ -59,6 +60,7 @@ WhatIfRow asAsked(const PlanResult &own) {
 
 WhatIfRow planned(const std::string &axis, const std::string &value,
                   const std::function<PlanResult()> &plan) {
+  const Phase one(axis + " " + value);
   WhatIfRow row{axis, value, false, 0, 0, "", ""};
   try {
     take(row, plan());

@@ -7,6 +7,7 @@
 #include "support/OptionChecks.h"
 #include "support/OutputFile.h"
 #include "support/ReadFile.h"
+#include "support/TerminalProgress.h"
 
 #include <CLI/CLI.hpp>
 
@@ -244,6 +245,7 @@ int partitionCommand(int argc, char **argv) {
                "print nothing but errors and --format json");
   if (const auto done = parseCommandLine(app, "pipec partition", argc, argv))
     return *done;
+  const TerminalProgress progress(a.quiet);
   PartitionOptions options = interpret(a);
   expectOther("--dot", a.dot, a.graph);
   if (const std::string note = noteOnUnits(a.bandwidth, options);

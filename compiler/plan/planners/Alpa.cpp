@@ -12,6 +12,7 @@
 #include "compiler/plan/intraop/GroupPlacement.h"
 #include "compiler/plan/intraop/IntraOp.h"
 #include "compiler/plan/planners/Planners.h"
+#include "support/Phase.h"
 
 #include <algorithm>
 #include <limits>
@@ -125,6 +126,9 @@ Proposal proposeAlpa(const PlanRequest &request, const StepModel &model) {
   std::vector<size_t> starts = cluster(fine, layers, 0.5);
   Proposal proposal;
   const auto propose = [&](const std::vector<int> &degrees) {
+    const Phase phase(degrees.size() > 1
+                          ? "groups of several sizes"
+                          : "groups of " + std::to_string(degrees[0]));
     constexpr size_t kEqual = 3;
     InterOperator search(request, model, starts, degrees);
     std::vector<std::vector<MeshStage>> found = search.solveEqual(kEqual);

@@ -13,6 +13,7 @@
 #include "compiler/plan/StableOrder.h"
 #include "compiler/plan/planners/Planners.h"
 #include "support/Failure.h"
+#include "support/Phase.h"
 
 #include <algorithm>
 #include <cmath>
@@ -47,7 +48,9 @@ std::vector<Ranked> rankedSplits(const PlanRequest &request,
   std::iota(order.begin(), order.end(), size_t(0));
   sortBy(order, [&](size_t i) { return least[i]; });
   double best = inf;
+  Phase looking("shape", std::ssize(order));
   for (size_t i : order) {
+    looking.next();
     const Shape2D &shape = shapes[i];
     if (least[i] > 1.25 * best)
       break;
@@ -137,6 +140,7 @@ void addPublished(const PlanRequest &request, const StepModel &model,
     try {
       if (row.propose == proposeAuto)
         continue;
+      const Phase one(row.name);
       for (const Split &split : row.propose(request, model).splits) {
         double seconds = model.stepSeconds(split);
         if (std::isfinite(seconds))
@@ -154,8 +158,10 @@ void walk(const PlanRequest &request, const StepModel &model,
           const std::vector<size_t> &starts, std::vector<Judged> &judged) {
   if (!freeShape(request) || judged.empty())
     return;
+  Phase walks("random walk", 3);
   MarkovSearch search(request, model);
   for (size_t i = 0; i < std::min<size_t>(judged.size(), 3); ++i) {
+    walks.next();
     // Proposals have unequal replicas, and an order of their own each.
     const int64_t stages =
         static_cast<int64_t>(judged[i].split.replicas.size());
@@ -197,9 +203,13 @@ Split decide(const PlanRequest &request, const StepModel &model,
   addPublished(request, model, judged);
   auto seconds = [](const Judged &j) { return j.seconds; };
   sortBy(judged, seconds);
-  for (size_t i = 0; i < std::min(judged.size(), refinedAtMost); ++i)
+  const size_t refined = std::min(judged.size(), refinedAtMost);
+  Phase refining("refining cuts", static_cast<int64_t>(refined));
+  for (size_t i = 0; i < refined; ++i) {
+    refining.next();
     if (!exhaust(model, starts, judged[i].split, judged[i].seconds))
       judged[i].seconds = refine(model, starts, judged[i].split);
+  }
   sortBy(judged, seconds);
   walk(request, model, starts, judged);
   if (judged.empty())

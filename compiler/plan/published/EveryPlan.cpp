@@ -1,6 +1,7 @@
 #include "compiler/plan/published/EveryPlan.h"
 
 #include "compiler/plan/published/PipeDreamRow.h"
+#include "support/Phase.h"
 
 #include <algorithm>
 #include <cmath>
@@ -24,7 +25,9 @@ PipeDreamPlan EveryPlan::solve() {
   const double cap = search.cap;
   fronts[end].push_back({0, 0, 0, 0, 0, 0, 0});
   PipeDreamPlan plan;
+  Phase searching("searching cuts", static_cast<int64_t>(end));
   for (size_t i = end; i > 0 && search.effort >= 0; --i) {
+    searching.next();
     if (i < end)
       collect(i);
     expand(i);

@@ -2,6 +2,7 @@
 
 #include "compiler/plan/published/PipeDreamMemory.h"
 #include "compiler/plan/published/PipeDreamRow.h"
+#include "support/Phase.h"
 
 #include <algorithm>
 #include <cmath>
@@ -18,7 +19,9 @@ PipeDreamPlan FlatPlan::solve() {
   const CutStates &states = search.states;
   const size_t end = states.size() - 1;
   fronts[end].push_back({0, 0, 0, 0, 0});
+  Phase searching("searching cuts", static_cast<int64_t>(end));
   for (size_t k = end; k-- > 0 && search.effort >= 0;) {
+    searching.next();
     offers.assign(static_cast<size_t>(machines) + 1, {none, 0, 0, 0, 0});
     search.effort -= static_cast<double>(machines) / 8;
     for (uint32_t j : states.above[k]) {

@@ -8,6 +8,7 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/plan/StableOrder.h"
 #include "compiler/plan/published/PlacementSearch.h"
+#include "support/Phase.h"
 
 #include <algorithm>
 #include <bit>
@@ -152,6 +153,7 @@ void proveFree(const PlacementUnits &units, const PlacementMachine &machine,
   constexpr int mostUnits = 32;
   if (units.size() > mostUnits || machine.accelerators + machine.cpus > 64)
     return;
+  const Phase proving("proving");
   Prover prover(units, machine, plan.load);
   if (!prover.run())
     return;

@@ -7,6 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/plan/published/PlacementSearch.h"
+#include "support/Phase.h"
 
 #include <algorithm>
 #include <bit>
@@ -311,7 +312,9 @@ PlacementPlan searchFree(const PlacementUnits &units,
   std::vector<int> best = first;
   double bestLoad = std::numeric_limits<double>::infinity();
   uint64_t seed = 1;
+  Phase searching("moving nodes, round", std::ssize(rounds));
   for (const Round &round : rounds) {
+    searching.next();
     Annealer annealer(units, machine, seed++);
     annealer.place(round.fromBest ? best : first);
     annealer.run(static_cast<long>(round.share * static_cast<double>(effort)),

@@ -5,6 +5,7 @@
 #include "compiler/plan/published/StepObjective.h"
 #include "support/Clock.h"
 #include "support/Failure.h"
+#include "support/Phase.h"
 
 #include <algorithm>
 #include <cmath>
@@ -339,6 +340,7 @@ static void expectUsed(const PartitionOptions &options, Objective objective) {
 }
 
 Partition partitionGraph(const PartitionOptions &options) {
+  const Phase phase("partition");
   const double began = now();
   double processorBegan = processorSeconds();
   GraphFormat format = options.format ? *options.format

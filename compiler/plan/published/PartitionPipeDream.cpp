@@ -7,6 +7,7 @@
 #include "compiler/plan/published/PublishedVerifier.h"
 #include "compiler/plan/published/StraddleSearch.h"
 #include "support/Failure.h"
+#include "support/Phase.h"
 
 #include <algorithm>
 #include <cmath>
@@ -266,6 +267,7 @@ Partition partitionPipeDream(const PartitionOptions &options) {
   PipeDreamPlan plan = search.within(0);
   double searched = 0; // the limit of the search that found the plan
   if (limit > 0 && mostBytes(states, plan) > limit) {
+    const Phase fitting("within the limit");
     searched = limit;
     states = cutStates(profile, kMostStates, true);
     if (!search.findSome(limit))

@@ -1,7 +1,9 @@
 #include "compiler/plan/published/PipeDreamRow.h"
+#include "support/Phase.h"
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 namespace pipec::published {
 
@@ -143,7 +145,12 @@ void Row::solve(size_t start, double cap, double reach,
       value[index(j, m)] = t <= cap ? t : inf;
       origin[index(j, m)] = {static_cast<uint32_t>(start), m};
     }
+  std::optional<Phase> searching;
+  if (!above_) // those of other levels lie within
+    searching.emplace("searching cuts", std::ssize(ends_));
   for (uint32_t k : ends_) {
+    if (searching)
+      searching->next();
     leaveIdle(k);
     const double done = states.seconds[k] - states.seconds[start];
     const Range range = prefixes(k, done, reach);

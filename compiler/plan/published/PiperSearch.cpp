@@ -1,6 +1,7 @@
 #include "compiler/plan/published/PiperSearch.h"
 
 #include "compiler/plan/published/PiperStage.h"
+#include "support/Phase.h"
 
 #include <algorithm>
 #include <cmath>
@@ -118,7 +119,9 @@ Search::Search(const PiperGraph &graph, size_t limit, double memory)
   degrees.erase(std::unique(degrees.begin(), degrees.end()), degrees.end());
 
   std::vector<char> member(graph.nodes.size(), 0);
-  for (uint32_t through = 1; through < sets.rows(); ++through)
+  Phase pricing("pricing stages, cut", static_cast<int64_t>(sets.rows()));
+  for (uint32_t through = 1; through < sets.rows(); ++through) {
+    pricing.next();
     for (uint32_t after = 0; after < through; ++after) {
       if (!sets.subset(after, through))
         continue;
@@ -133,6 +136,7 @@ Search::Search(const PiperGraph &graph, size_t limit, double memory)
       for (int v : nodes)
         member[v] = 0;
     }
+  }
   setMemory(memory);
 }
 
@@ -190,11 +194,13 @@ void Search::relax(Pair &pair, double seconds, bool fractional) {
 }
 
 bool Search::feasible(double seconds, bool fractional) {
+  Phase searching("searching cuts", static_cast<int64_t>(sets.rows()));
   size_t width = static_cast<size_t>(replicasAtMost) + 1;
   fewest.assign(sets.rows() * width, none);
   std::fill(fewest.begin(), fewest.begin() + static_cast<long>(width), 0);
   size_t p = 0;
   for (uint32_t through = 1; through < sets.rows(); ++through) {
+    searching.next();
     for (; p < pairs.size() && pairs[p].through == through; ++p)
       relax(pairs[p], seconds, fractional);
     int *row = &fewest[through * width];

@@ -1,4 +1,5 @@
 #include "compiler/plan/published/PlacementSearch.h"
+#include "support/Phase.h"
 
 #include <algorithm>
 #include <bit>
@@ -176,6 +177,7 @@ private:
 };
 
 Cuts Contiguous::cutsOf(BitRows sets) const {
+  const Phase listing("listing cuts");
   size_t n = sets.rows();
   struct Sums {
     double work = 0, cpu = 0, bytes = 0;
@@ -404,8 +406,11 @@ PlacementPlan Contiguous::solve(const Cuts &cuts, double incumbent) {
   value.assign(n * shape(), limit);
   origin.assign(n * shape(), {});
   std::fill(value.begin(), value.begin() + static_cast<long>(shape()), 0.0);
-  for (size_t k = 0; k + 1 < n; ++k)
+  Phase searching("searching cuts", static_cast<int64_t>(n));
+  for (size_t k = 0; k + 1 < n; ++k) {
+    searching.next();
     push(cuts, k);
+  }
   PlacementPlan plan;
   double best =
       value[(n - 1) * shape() + slot(machine.accelerators, machine.cpus)];

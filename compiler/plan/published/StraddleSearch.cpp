@@ -1,6 +1,7 @@
 #include "compiler/plan/published/StraddleSearch.h"
 
 #include "compiler/plan/published/PipeDreamMemory.h"
+#include "support/Phase.h"
 
 #include <algorithm>
 #include <cmath>
@@ -211,8 +212,11 @@ PipeDreamPlan Search::run() {
     for (int next = 1; used + next <= devices; ++next)
       reducePerByte[static_cast<size_t>(used * (devices + 1) + next)] =
           straddlingStage(levels, used, next, 0, 1.0) * next;
-  for (size_t k = 0; k + 1 < states.size(); ++k)
+  Phase searching("searching cuts", std::ssize(states.seconds));
+  for (size_t k = 0; k + 1 < states.size(); ++k) {
+    searching.next();
     expand(k);
+  }
   size_t state = states.size() - 1;
   int used = 0, last = 0;
   PipeDreamPlan plan;

@@ -55,6 +55,7 @@
 #include "compiler/schedule/search/Bounds.h"
 #include "compiler/schedule/search/Search.h"
 #include "support/Failure.h"
+#include "support/Phase.h"
 
 #include <algorithm>
 #include <array>
@@ -316,8 +317,11 @@ Schedule makeAuto(const ScheduleRequest &request) {
   };
   std::vector<double> limit = request.costs.limit;
   limit.resize(request.devices, search::kNever);
+  Phase searches("search", std::ssize(named) + 1);
+  searches.next();
   auto best = search::findBest(request, options);
   for (const Alone &alone : named) {
+    searches.next();
     const double bound = search::lowerBound(search::makeProblem(
         request, search::placementOf(alone.family, request.devices)));
     if (best && cost(*best) <= bound * (1 + 1e-12))

@@ -9,6 +9,7 @@
 #include "compiler/schedule/search/Greedy.h"
 #include "compiler/schedule/search/Justify.h"
 #include "support/Failure.h"
+#include "support/Phase.h"
 
 #include <algorithm>
 #include <cmath>
@@ -50,7 +51,10 @@ private:
   bool hopeless(int index) const {
     return instances[index].bound >= least * (1 - 1e-12);
   }
-  void charge(const Problem &p, double passes) { spent += passes * p.tasks(); }
+  void charge(const Problem &p, double passes) {
+    spent += passes * p.tasks();
+    progress.at(static_cast<int64_t>(100 * std::min(1.0, spent / end)));
+  }
 
   void seeds();
   void publishedSeed(int index, const std::string &name,
@@ -81,6 +85,7 @@ private:
   double least = kNever; ///< cost of the best candidate
   double spent = 0, budget = 0;
   double end = 0; ///< of an effort that does not suffice for the budget
+  Phase progress{"searching orders", Phase::kPercent};
 };
 
 Search::Search(const ScheduleRequest &request, const SearchOptions &options,
@@ -349,6 +354,7 @@ void Search::prove() {
       p.rowsOf, [&](const auto &rows) { return rows.size() > kMostRows; });
   if (optimal() || p.tasks() > kSmall || wide)
     return;
+  const Phase proving("proving");
   Exact exact = solveExactly(p, cost(best), kMostNodes);
   if (exact.order.empty())
     return;
