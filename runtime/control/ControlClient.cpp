@@ -3,10 +3,12 @@
 #include "runtime/control/Stop.h"
 #include "support/CommandLine.h"
 #include "support/ErrorText.h"
+#include "support/TerminalProgress.h"
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <iostream>
 #include <poll.h>
 #include <sstream>
 #include <unistd.h>
@@ -132,10 +134,9 @@ void ControlClient::handle(const std::string &line) {
 /// The rank's own thread does not come back from what it does.
 void ControlClient::leave() {
   if (alarm.code() == Exit::PeerLost && watch.speaks())
-    std::fputs(errorText("pipec-run", {Exit::PeerLost, watch.explain()},
-                         invocation().input, invocation().json)
-                   .c_str(),
-               stderr);
+    std::cerr << errorText("pipec-run", {Exit::PeerLost, watch.explain()},
+                           invocation().input, invocation().json);
+  abandonProgress();
   std::fflush(nullptr);
   done(alarm.code());
   _exit(static_cast<int>(alarm.code()));

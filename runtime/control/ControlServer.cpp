@@ -172,6 +172,9 @@ void ControlServer::handle(Client &client, const std::string &line) {
     client.here = kind == "here";
     words >> client.progress >> client.waiting >> client.peer >> client.step;
     client.operation = rest();
+    std::lock_guard lock(mutex);
+    int64_t &step = views[client.rank].step;
+    step = std::max(step, client.step);
   } else if (kind == "fail") {
     int code = 0;
     words >> code;

@@ -57,6 +57,7 @@ public:
     pid_t pid = 0;          ///< 0 before it has said hello
     bool connected = false; ///< its line is open
     bool lost = false;
+    int64_t step = -1;       ///< the last it was heard in, from 0
     std::optional<int> code; ///< what it exits with
   };
   std::vector<RankView> ranks() const;

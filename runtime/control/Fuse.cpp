@@ -3,9 +3,11 @@
 #include "runtime/control/AwakeTime.h"
 #include "support/CommandLine.h"
 #include "support/ErrorText.h"
+#include "support/TerminalProgress.h"
 
 #include <chrono>
 #include <cstdio>
+#include <iostream>
 #include <unistd.h>
 
 namespace pipec {
@@ -42,10 +44,9 @@ void Fuse::burn() {
       who + " has waited for " + what + " for --timeout " + limit +
           " s; one of them has died, stopped or not been started; where they "
           "are only late, give a longer --timeout");
-  std::fputs(
-      errorText("pipec-run", failure, invocation().input, invocation().json)
-          .c_str(),
-      stderr);
+  std::cerr << errorText("pipec-run", failure, invocation().input,
+                         invocation().json);
+  abandonProgress();
   std::fflush(nullptr);
   _exit(static_cast<int>(Exit::PeerLost));
 }

@@ -1,5 +1,6 @@
 //===- Stop.cpp - a wish to stop after this step --------------------------===//
 #include "runtime/control/Stop.h"
+#include "support/TerminalProgress.h"
 
 #include <atomic>
 #include <csignal>
@@ -14,6 +15,7 @@ static_assert(std::atomic<bool>::is_always_lock_free);
 void onSignal(int signal) {
   // A second one does not wait for the step to end.
   if (requested.exchange(true, std::memory_order_relaxed)) {
+    abandonProgress();
     std::signal(signal, SIG_DFL);
     std::raise(signal);
   }

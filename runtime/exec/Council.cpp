@@ -1,7 +1,9 @@
 //===- Council.cpp - what all ranks do together ---------------------------===//
 #include "runtime/exec/Council.h"
+#include "support/Phase.h"
 
 #include <cstring>
+#include <optional>
 
 namespace pipec {
 namespace {
@@ -21,6 +23,9 @@ Operation Council::operation(const char *what, int peer) const {
 }
 
 void Council::agree(const char *what, const std::function<void()> &work) {
+  std::optional<Phase> phase;
+  if (watch.rank == 0)
+    phase.emplace(what);
   Report mine;
   try {
     watch.enter(operation(what, -1));

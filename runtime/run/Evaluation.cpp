@@ -1,12 +1,11 @@
 //===- Evaluation.cpp - one pass over the data without updates ------------===//
 #include "runtime/control/Stop.h"
 #include "runtime/run/Session.h"
+#include "runtime/run/StepPhases.h"
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <optional>
-#include <unistd.h>
 
 namespace pipec {
 namespace {
@@ -31,6 +30,7 @@ bool hasLossOfSamples(const plan::Plan &plan) {
 /// Nothing waits at the end of a step: the pipeline stays full from the first
 /// microbatch to the last.
 void Session::evaluate() {
+  StepPhases phases(leads(), "running", lastStep);
   const int64_t count = plan.training.microbatches;
   const bool loss = hasLoss(plan);
   double sum = 0;
@@ -52,7 +52,7 @@ void Session::evaluate() {
     outputs->poll();
     if (stepsDone % kAskToStop == kAskToStop - 1)
       stopped = decideToStop();
-    tellProgress();
+    phases.at(stepsDone + 1);
   }
   executor.update(lastStep, false);
   council.agree("finishing", [&] { ledger.waitFor(0), outputs->drain(); });
@@ -76,13 +76,6 @@ void Session::evaluate() {
   });
   if (leads())
     conclude(seconds, mean);
-}
-
-void Session::tellProgress() {
-  if (leads() && !options.quiet && ::isatty(STDERR_FILENO))
-    std::fprintf(stderr, "\rstep %lld of %lld ",
-                 static_cast<long long>(stepsDone + 1),
-                 static_cast<long long>(lastStep));
 }
 
 /// What rank 0 reports of the pass.

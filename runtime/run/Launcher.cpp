@@ -9,6 +9,7 @@
 #include "runtime/run/Ranks.h"
 #include "runtime/run/Verify.h"
 #include "support/StandardOutput.h"
+#include "support/TerminalProgress.h"
 
 #include <algorithm>
 #include <csignal>
@@ -161,6 +162,7 @@ int pipecRun(int argc, char **argv) {
     catchSignals();
     if (std::getenv(kControlVariable)) // no rank outlives its launcher
       prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const TerminalProgress progress(options->quiet);
     const plan::Plan plan = planToRun(*options);
     const int code = endOfOutput(static_cast<int>(start(plan, *options, argv)));
     sayRemarks(static_cast<Exit>(code));

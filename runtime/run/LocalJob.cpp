@@ -9,7 +9,9 @@
 #include "runtime/control/Stop.h"
 #include "runtime/exec/RankState.h"
 #include "runtime/exec/Recorder.h"
+#include "runtime/program/Sequence.h"
 #include "runtime/run/Ranks.h"
+#include "runtime/run/StepPhases.h"
 #include "support/ScratchFolder.h"
 
 #include <algorithm>
@@ -19,6 +21,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
+#include <iostream>
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -42,11 +45,10 @@ public:
       const std::string line = text.substr(0, end + 1);
       text.erase(0, end + 1);
       if (!isOfALoss(line))
-        std::fputs(line.c_str(), stderr);
+        std::cerr << line;
     }
-    std::fflush(stderr);
   }
-  ~ErrorStream() { std::fputs(text.c_str(), stderr); }
+  ~ErrorStream() { std::cerr << text; }
 
 private:
   /// The second: a message was still being read out of a rank that has ended.
@@ -63,8 +65,8 @@ void passOn(int descriptor) {
   char buffer[4096];
   ssize_t got = 0;
   while ((got = ::read(descriptor, buffer, sizeof buffer)) > 0)
-    std::fwrite(buffer, 1, static_cast<size_t>(got), stdout);
-  std::fflush(stdout);
+    std::cout.write(buffer, got);
+  std::cout.flush();
 }
 
 /// A pipe that is read here, without waiting, and written by a child.
@@ -105,7 +107,8 @@ class LocalJob {
 public:
   LocalJob(const plan::Plan &plan, const RunOptions &options)
       : temporary(scratchIn("/tmp")), shared(scratchIn("/dev/shm")),
-        timeout(options.timeout),
+        doing(plan::forwardOnly(plan) ? "running" : "training"),
+        steps(options.steps), timeout(options.timeout),
         server(static_cast<int>(plan.ranks.size()), options.timeout, false,
                [&plan](int rank) { return RankState::nameOf(plan, rank); }) {}
 
@@ -162,6 +165,7 @@ public:
       ::poll(waiting, 2, 10);
       stream.take(errors.ends[0]);
       passOn(results.ends[0]);
+      tellStep();
       if (::waitpid(child, &status, WNOHANG) == child)
         break;
       if (stopRequested())
@@ -182,6 +186,17 @@ public:
   }
 
 private:
+  /// What rank 0 would say itself, had it the terminal.
+  void tellStep() {
+    const int64_t step = server.ranks()[0].step;
+    if (step < 0)
+      return;
+    starting.reset();
+    if (!phases)
+      phases.emplace(true, doing, steps);
+    phases->at(step + 1);
+  }
+
   /// All ranks have said how they ended: one that stops after that has nothing
   /// left to do.
   bool allDone() const {
@@ -248,6 +263,10 @@ private:
 
   /// What killed processes leave behind must not fill the disk.
   std::unique_ptr<ScratchFolder> temporary, shared;
+  const char *const doing;
+  const int64_t steps;
+  std::optional<Phase> starting{"starting the ranks"};
+  std::optional<StepPhases> phases;
   double timeout;
   ControlServer server;
   pid_t child = -1;

@@ -8,6 +8,7 @@
 #include "runtime/run/Session.h"
 #include "support/Cores.h"
 #include "support/Printable.h"
+#include "support/TerminalProgress.h"
 
 #include <algorithm>
 #include <atomic>
@@ -15,6 +16,7 @@
 #include <cstdlib>
 #include <dlfcn.h>
 #include <fstream>
+#include <iostream>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -35,17 +37,15 @@ std::vector<std::string> takeNotes() {
 }
 
 void sayNote(const std::string &message) {
-  std::fprintf(stderr, "pipec-run: note: %s\n", printable(message).c_str());
+  std::cerr << "pipec-run: note: " + printable(message) + "\n";
 }
 
 } // namespace
 
 void complain(const Failure &failure) {
   const Invocation &asked = invocation();
-  std::fputs(
-      errorText("pipec-run", failure, asked.input, asked.json, takeNotes())
-          .c_str(),
-      stderr);
+  std::cerr << errorText("pipec-run", failure, asked.input, asked.json,
+                         takeNotes());
 }
 
 void remark(const std::string &message) {
@@ -245,6 +245,7 @@ struct JoinedRank {
       waitForOthers(*server, 2);
     server.reset();
     sayRemarks(code);
+    abandonProgress();
     std::fflush(nullptr);
     _exit(static_cast<int>(code));
   }

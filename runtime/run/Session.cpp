@@ -7,6 +7,7 @@
 #include "runtime/run/Export.h"
 #include "runtime/run/LearningRate.h"
 #include "runtime/run/Ranks.h"
+#include "runtime/run/StepPhases.h"
 #include "runtime/run/Verify.h"
 #include "runtime/state/Checkpoint.h"
 #include "runtime/state/Tensors.h"
@@ -15,8 +16,8 @@
 
 #include <cmath>
 #include <cstdio>
+#include <iostream>
 #include <sys/resource.h>
-#include <unistd.h>
 
 namespace pipec {
 namespace {
@@ -251,10 +252,6 @@ void Session::writeStep(int64_t step, double time) {
                          plan.training.microbatch_size;
   metrics->step(step, results.losses.back(), time,
                 time > 0 ? samples / time : 0);
-  if (!options.quiet && ::isatty(STDERR_FILENO))
-    std::fprintf(stderr, "\rstep %lld of %lld, loss %.6g ",
-                 static_cast<long long>(step + 1),
-                 static_cast<long long>(lastStep), results.losses.back());
 }
 
 /// Rank 0 decides for all.
@@ -265,6 +262,7 @@ bool Session::decideToStop() {
 }
 
 void Session::trainSteps() {
+  StepPhases phases(leads(), "training", lastStep);
   LossLedger ledger(plan, options.plan, *data, transport, watch, firstStep,
                     [&](int64_t step, const Losses &losses) {
                       stepDone(step, meanLoss(losses));
@@ -280,8 +278,10 @@ void Session::trainSteps() {
     stopped = executor.postValidates() ? executor.stopping() : decideToStop();
     const double time = now();
     recorder.totals.endStep(stepsDone - 1, time - lastTime);
-    if (leads())
+    if (leads()) {
       writeStep(stepsDone - 1, time - lastTime);
+      phases.at(stepsDone, results.losses.back());
+    }
     lastTime = time;
     const int64_t every = options.checkpointEvery;
     const bool due =
@@ -294,9 +294,11 @@ void Session::trainSteps() {
 }
 
 void Session::trainStream() {
+  StepPhases phases(leads(), "training", lastStep);
   LossLedger ledger(plan, options.plan, *data, transport, watch, firstStep,
                     [&](int64_t step, const Losses &losses) {
                       stepDone(step, meanLoss(losses));
+                      phases.at(step + 1, results.losses.back());
                     });
   TaskRunner runner(*state, watch, *data, recorder, numbers);
   StreamExecutor executor({*state, transport, watch, ledger, runner, recorder});
@@ -402,18 +404,16 @@ void Session::report() {
     } catch (const Failure &failure) { // a plan may lie where nobody writes
       note(std::string("no report: ") + failure.what());
     }
-    if (!options.quiet && ::isatty(STDERR_FILENO))
-      std::fprintf(stderr, "\n");
     if (options.json)
-      std::printf("%s\n", toJson(summary).c_str());
+      std::cout << toJson(summary) << "\n";
     else if (idle)
-      std::printf("nothing left to do: the checkpoint in %s has done all %lld "
-                  "steps (they count from the very first)\n",
-                  options.resume.c_str(), static_cast<long long>(lastStep));
+      std::cout << "nothing left to do: the checkpoint in " << options.resume
+                << " has done all " << lastStep
+                << " steps (they count from the very first)\n";
     else
-      std::printf("%s\n%s", headline(summary).c_str(),
-                  options.quiet ? "" : report::runSummary(plan, run).c_str());
-    std::fflush(stdout);
+      std::cout << headline(summary) << "\n"
+                << (options.quiet ? "" : report::runSummary(plan, run));
+    std::cout.flush();
     if (stopped)
       remark("stopped on request after step " + std::to_string(stepsDone) +
              "; " +

@@ -33,7 +33,6 @@ private:
   void trainStream();
   void evaluate();
   void dropOutputs();
-  void tellProgress();
   void conclude(double seconds, double loss);
   void loadCheckpoint();
   void note(const std::string &text) const;

@@ -8,6 +8,7 @@
 #include "runtime/run/Oracle.h"
 #include "runtime/run/Ranks.h"
 #include "runtime/run/Results.h"
+#include "runtime/run/StepPhases.h"
 #include "runtime/state/Tensors.h"
 #include "support/Printable.h"
 
@@ -15,6 +16,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <iostream>
 #include <map>
 #include <sys/resource.h>
 
@@ -119,8 +121,7 @@ void verify(const plan::Plan &plan, const RunOptions &options,
                 "promised %.3g",
                 report::plural(steps, "step").c_str(), loss.value,
                 loss.name.c_str(), tensor.value, tensor.name.c_str(), promised);
-  std::printf("%s\n", printable(text).c_str());
-  std::fflush(stdout);
+  std::cout << printable(text) << "\n" << std::flush;
   if (!(loss.value <= promised && tensor.value <= promised))
     throw Failure(Exit::BadNumbers, text);
 }
@@ -139,6 +140,7 @@ Exit runOracle(const plan::Plan &plan, const RunOptions &options) {
   Results results;
   const double samples = static_cast<double>(plan.training.microbatches) *
                          plan.training.microbatch_size;
+  StepPhases phases(true, "training", options.steps);
   while (oracle.done() < options.steps && !stopRequested()) {
     const double start = now();
     const double loss = oracle.step(options.steps);
@@ -150,6 +152,7 @@ Exit runOracle(const plan::Plan &plan, const RunOptions &options) {
     metrics.step(oracle.done() - 1, loss, seconds, samples / seconds);
     results.losses.push_back(loss);
     results.seconds.push_back(seconds);
+    phases.at(oracle.done(), loss);
   }
   const bool stopped = oracle.done() < options.steps;
   if (!stopped && !options.exportFile.empty())
@@ -166,11 +169,11 @@ Exit runOracle(const plan::Plan &plan, const RunOptions &options) {
   const Summary summary = summarize(plan, results);
   metrics.summary(summary);
   if (options.json)
-    std::printf("%s\n", toJson(summary).c_str());
+    std::cout << toJson(summary) << "\n";
   else
-    std::printf("%s without a pipeline, final loss %.6g, %s a step\n",
-                report::plural(summary.steps, "step").c_str(),
-                summary.final_loss, report::seconds(summary.step_s).c_str());
+    std::cout << report::plural(summary.steps, "step")
+              << " without a pipeline, final loss " << summary.final_loss
+              << ", " << report::seconds(summary.step_s) << " a step\n";
   return stopped ? Exit::Stopped : Exit::Ok;
 }
 

@@ -17,10 +17,10 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <iostream>
 #include <map>
 #include <mutex>
 #include <poll.h>
@@ -279,11 +279,11 @@ private:
 
   /// What a peer sends is not what this rank expects: nothing of it is used.
   void mismatch(Peer &peer) {
-    std::fprintf(
-        stderr,
-        "pipec-run: error: rank %d has sent a message of another size than "
-        "rank %d expects; are both of the same pipec?\n",
-        static_cast<int>(&peer - peers.data()), self);
+    std::cerr << "pipec-run: error: rank " +
+                     std::to_string(&peer - peers.data()) +
+                     " has sent a message of another size than rank " +
+                     std::to_string(self) +
+                     " expects; are both of the same pipec?\n";
     if (peer.fd >= 0)
       drop(peer);
   }

@@ -9,10 +9,12 @@
 #include <arpa/inet.h>
 #include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
 #include <functional>
+#include <iostream>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -110,10 +112,10 @@ public:
             "same in all ranks?");
       if (!told && begun - left() > kPatience) {
         told = true;
-        std::fprintf(stderr,
-                     "pipec-run: note: %s does not answer yet (%s); trying for "
-                     "another %.0f s (--timeout)\n",
-                     peer.c_str(), why.c_str(), left());
+        std::cerr << "pipec-run: note: " + peer + " does not answer yet (" +
+                         why + "); trying for another " +
+                         std::to_string(std::lround(left())) +
+                         " s (--timeout)\n";
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }

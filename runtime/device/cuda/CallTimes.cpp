@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <iostream>
 
 namespace pipec::cuda {
 
@@ -55,7 +56,7 @@ CallTimes::~CallTimes() {
   });
   std::FILE *out = std::fopen(file.c_str(), "w");
   if (!out) {
-    std::fprintf(stderr, "pipec-run: note: cannot write %s\n", file.c_str());
+    std::cerr << "pipec-run: note: cannot write " + file + "\n";
     return;
   }
   std::fprintf(out, "milliseconds\tcalls\tcall\n");
