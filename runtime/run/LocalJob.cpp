@@ -69,7 +69,7 @@ void passOn(int descriptor) {
   std::cout.flush();
 }
 
-/// A pipe that is read here, without waiting, and written by a child.
+/// A pipe that is read here and written by a child.
 struct ChildPipe {
   int ends[2] = {-1, -1}; // what is read, what is written
 
@@ -82,6 +82,8 @@ struct ChildPipe {
     if (::pipe2(ends, O_CLOEXEC) != 0)
       throw Failure(Exit::Unavailable,
                     std::string("pipe: ") + std::strerror(errno));
+  }
+  void readWithoutWaiting() const {
     ::fcntl(ends[0], F_SETFL, ::fcntl(ends[0], F_GETFL) | O_NONBLOCK);
   }
   void leaveToChild() {
@@ -127,6 +129,8 @@ public:
     for (char **word = argv + 1; *word; ++word)
       arguments.push_back(*word);
     arguments.push_back(nullptr);
+    ChildPipe refusal; // closed by the program, where there is one
+    refusal.open();
     errors.open();
     results.open();
     setenv(kControlVariable, server.address().c_str(), 1);
@@ -145,14 +149,20 @@ public:
       ::dup2(results.ends[1], STDOUT_FILENO);
       ::dup2(errors.ends[1], STDERR_FILENO);
       ::execvp(arguments[0], arguments.data());
-      dprintf(STDERR_FILENO,
-              "pipec-run: error: %s: %s; install it, or give --transport "
-              "inproc\n",
-              arguments[0], std::strerror(errno));
-      _exit(127);
+      const int why = errno;
+      const ssize_t told = ::write(refusal.ends[1], &why, sizeof why);
+      _exit(told == sizeof why ? 127 : 126);
     }
+    refusal.leaveToChild();
     errors.leaveToChild();
     results.leaveToChild();
+    int why = 0;
+    if (::read(refusal.ends[0], &why, sizeof why) == sizeof why)
+      throw Failure(Exit::Unavailable,
+                    command[0] + ": " + std::strerror(why) +
+                        "; install it, or give --transport inproc");
+    errors.readWithoutWaiting();
+    results.readWithoutWaiting();
   }
 
   Exit supervise() {

@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import unittest
 
-from pipeline import BIN, USAGE, Golden, PipelineTest, Run, call
+from pipeline import BIN, UNAVAILABLE, USAGE, Golden, PipelineTest, Run, call
 
 
 @unittest.skipUnless(shutil.which("mpirun"), "no mpirun here")
@@ -79,6 +79,28 @@ class LaunchTest(PipelineTest):
         summary = json.loads(process.stdout)
         self.assertEqual(summary["steps"], 2)
         self.assertEqual([rank["rank"] for rank in summary["ranks"]], [0, 1, 2])
+
+
+class MissingLauncherTest(PipelineTest):
+    def test_is_the_one_thing_said(self):
+        golden = Golden("mlp")
+        plan = self.compile(golden.model, *golden.arguments(), "--cpus", "1x2", "--strategy", "1f1b")
+        data = [word for name, file in golden.data.items() for word in ("--data", "%s=%s" % (name, file))]
+
+        def refusal(*arguments):
+            process = subprocess.run(
+                [str(BIN / "pipec-run"), str(plan), *data, "--steps", "2", "--transport", "mpi", *arguments],
+                env=dict(os.environ, PATH=str(self.folder)), capture_output=True, text=True,
+                stdin=subprocess.DEVNULL, timeout=120)
+            self.check_exit(process, UNAVAILABLE)
+            self.assertEqual(process.stdout, "")
+            return process.stderr
+
+        self.assertEqual(refusal(), "pipec-run: error: mpirun: No such file or directory; install it, or give "
+                         "--transport inproc\n")
+        report = json.loads(refusal("--format", "json"))
+        self.assertEqual([(problem["cause"], problem["remedy"], problem["exit"]) for problem in report["problems"]],
+                         [("mpirun: No such file or directory", "install it, or give --transport inproc", UNAVAILABLE)])
 
 
 if __name__ == "__main__":
