@@ -1,4 +1,4 @@
-//===- Cores.h - how many cores a process may run on ------------*- C++ -*-===//
+//===- Cores.h - the cores that a thread may run on -------------*- C++ -*-===//
 #pragma once
 
 #include <algorithm>
@@ -36,6 +36,27 @@ inline int availableCores() {
   return coresOf([](size_t bytes, cpu_set_t *mask) {
     return sched_getaffinity(0, bytes, mask);
   });
+}
+
+/// Keeps this thread, and those that it starts from now on, to one of the cores
+/// that it may run on: to number `index`, counted round. False where the system
+/// does not let it.
+inline bool keepToCore(int index) {
+  bool done = false;
+  coresOf([&](size_t bytes, cpu_set_t *mask) {
+    if (const int failed = sched_getaffinity(0, bytes, mask))
+      return failed;
+    int left = index % std::max(1, CPU_COUNT_S(bytes, mask));
+    for (size_t core = 0; core < 8 * bytes && !done; ++core)
+      if (CPU_ISSET_S(core, bytes, mask) && left-- == 0) {
+        CPU_ZERO_S(bytes, mask);
+        CPU_SET_S(core, bytes, mask);
+        done = sched_setaffinity(0, bytes, mask) == 0;
+        return 0;
+      }
+    return 0;
+  });
+  return done;
 }
 
 } // namespace pipec

@@ -163,11 +163,13 @@ private:
 void timeMessages(plan::Topology &topology) try {
   if (availableCores() < 2)
     throw Failure(Exit::Unavailable, "this process has one core alone");
-  const MessageTimes times = measureMessages();
+  const MessageTimes times = measureMessages(topology.device.turnSeconds);
   const plan::MessageCost cost =
       plan::fitMessages(times.gaps, topology.device.turnSeconds);
   topology.device.stepSeconds = times.stepEnd;
   topology.device.takeSeconds = cost.takeSeconds;
+  topology.device.noteSeconds = times.note.takeSeconds;
+  topology.device.seenSeconds = times.note.seenSeconds;
   topology.levels.back().bandwidth = cost.bandwidth;
 } catch (const Failure &failure) {
   std::cerr << "pipec: note: messages between ranks are not timed, the file "
@@ -237,6 +239,7 @@ int calibrateCommand(int argc, char **argv) {
                        kCrowdMicrobatches, topology.device.turnSeconds);
     topology.device.crowdFactor = crowd.factor;
     topology.device.ringSeconds = std::max(crowd.ringSeconds, 1e-6);
+    topology.device.crowdSeenSeconds = crowd.seenSeconds;
   }
   timeMessages(topology);
   tellOfOthers(begin);

@@ -4,6 +4,7 @@
 #include "compiler/schedule/Generator.h"
 #include "runtime/kernels/cpu/Kernels.h"
 #include "support/Backoff.h"
+#include "support/Cores.h"
 #include "support/Phase.h"
 #include "support/TinyNumbers.h"
 #include "support/TrimmedMean.h"
@@ -18,7 +19,10 @@ namespace {
 using Worker = MeasuredPrograms::Worker;
 using Team = std::vector<std::unique_ptr<Worker>>;
 
-constexpr int kSteps = 16;
+/// Steps alone; of pipelines so many, more of short ones: how their ranks take
+/// turns changes, so that a few steps say little of the next.
+constexpr int kSteps = 16, kMostSteps = 1000;
+constexpr double kSpan = 0.02; // s
 
 Team teamOf(const MeasuredPrograms &programs, int program, int count) {
   Team workers;
@@ -28,11 +32,12 @@ Team teamOf(const MeasuredPrograms &programs, int program, int count) {
 }
 
 /// Does `work` in a thread for each worker.
-template <typename Work> void onThreads(Team &workers, Work work) {
+template <typename Work> void onThreads(Team &workers, int cores, Work work) {
   std::vector<std::thread> threads;
   for (size_t w = 0; w < workers.size(); ++w)
     threads.emplace_back([&, w] {
       pipec_set_threads(1);
+      keepToCore(static_cast<int>(w) % cores); // as ranks are
       flushTinyNumbers();
       work(static_cast<int>(w), *workers[w]);
     });
@@ -43,9 +48,9 @@ template <typename Work> void onThreads(Team &workers, Work work) {
 /// What the threads of a pipeline tell each other.
 class Pipeline {
 public:
-  explicit Pipeline(int ranks)
-      : order(schedule::generate("1f1b", request(ranks))), bells(ranks),
-        forwards(ranks), backwards(ranks) {
+  Pipeline(int ranks, int64_t steps)
+      : steps(steps), order(schedule::generate("1f1b", request(ranks))),
+        bells(ranks), forwards(ranks), backwards(ranks) {
     for (Bell &bell : bells)
       all.push_back(&bell);
   }
@@ -54,7 +59,7 @@ public:
   void run(int rank, Worker &worker, std::vector<double> &seconds) {
     const Doorbell door(rank, all, true);
     const int last = static_cast<int>(bells.size()) - 1;
-    for (int64_t step = 0; step < kSteps; ++step) {
+    for (int64_t step = 0; step < steps; ++step) {
       const double begin = now();
       if (rank > 0) // the word of rank 0
         wait(door, started, step + 1);
@@ -110,6 +115,7 @@ private:
       door.ring(rank);
   }
 
+  const int64_t steps;
   schedule::Schedule order;
   std::vector<Bell> bells;
   std::vector<Bell *> all;
@@ -126,7 +132,7 @@ std::vector<plan::CrowdSample> measureCrowd(const MeasuredPrograms &programs,
   for (int program = 0; program < programs.narrow; ++program) {
     timing.next();
     Team alone = teamOf(programs, program, cores);
-    onThreads(alone, [](int, Worker &worker) {
+    onThreads(alone, cores, [](int, Worker &worker) {
       for (int step = 0; step < kSteps; ++step) {
         worker.begin();
         for (int i = 0; i < kCrowdMicrobatches; ++i)
@@ -142,9 +148,12 @@ std::vector<plan::CrowdSample> measureCrowd(const MeasuredPrograms &programs,
     }
     alone.clear();
     Team crowd = teamOf(programs, program, ranks);
-    Pipeline pipeline(ranks);
+    const double work =
+        kCrowdMicrobatches * (sample.forward + sample.backward) * ranks / cores;
+    Pipeline pipeline(ranks, static_cast<int64_t>(std::clamp<double>(
+                                 kSpan / work, kSteps, kMostSteps)));
     std::vector<double> seconds;
-    onThreads(crowd, [&](int rank, Worker &worker) {
+    onThreads(crowd, cores, [&](int rank, Worker &worker) {
       pipeline.run(rank, worker, seconds);
     });
     sample.step = trimmedMean(seconds);

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <onnx/onnx_pb.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -26,10 +27,13 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int kWidth = 64, kLayers = 16, kMicrobatches = 8, kSteps = 40;
+constexpr int kWidth = 64, kLayers = 16, kMicrobatches = 8;
 /// Rows of a microbatch: 16, 64 and 256 KiB between the stages; and a step in
 /// which little is computed, of which the end can be seen.
 constexpr std::array kRows = {1, 64, 256, 1024};
+
+/// Short ones more often: what disturbs a core does so for milliseconds.
+int stepsOf(int rows) { return std::max(40, 400 / std::max(1, rows / 32)); }
 
 /// Without what a launcher has told us of a job: these are jobs of their own.
 class OwnEnvironment {
@@ -157,7 +161,7 @@ std::array<int64_t, 2> bytesOf(const std::string &plan) {
 
 } // namespace
 
-MessageTimes measureMessages() try {
+MessageTimes measureMessages(double turnSeconds) try {
   const fs::path self = fs::read_symlink("/proc/self/exe");
   const std::string runtime = self.parent_path() / "pipec-run";
   const ScratchFolder scratch(fs::temp_directory_path().string(),
@@ -183,11 +187,13 @@ MessageTimes measureMessages() try {
           "cross-entropy", "--quiet", "-o", plan},
          scratch);
     call({runtime, plan, "--data", "input=" + input, "--data",
-          "labels=" + labels, "--steps", std::to_string(kSteps), "--timeout",
-          "20", "--threads", "1", "--trace", trace, "--quiet"},
+          "labels=" + labels, "--steps", std::to_string(stepsOf(rows)),
+          "--timeout", "20", "--threads", "1", "--trace", trace, "--quiet"},
          scratch);
     if (rows == 1) {
-      times.stepEnd = plan::stepEnd(readFile(trace, "trace"));
+      const std::string text = readFile(trace, "trace");
+      times.stepEnd = plan::stepEnd(text);
+      times.note = plan::noteCost(text, turnSeconds);
       continue;
     }
     const auto bytes = bytesOf(readFile(plan + "/plan.json", "plan"));

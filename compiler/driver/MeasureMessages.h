@@ -7,12 +7,14 @@ namespace pipec {
 
 struct MessageTimes {
   std::vector<plan::MessageGap> gaps;
+  plan::NoteCost note;
   double stepEnd = 0; ///< s
 };
 
 /// Compiles little models for two ranks of this machine, runs them with the
-/// pipec-run that lies beside this program and reads their traces. Takes some
-/// seconds. Failure(Exit::Unavailable) says what cannot be run here.
-MessageTimes measureMessages();
+/// pipec-run that lies beside this program and reads their traces.
+/// `turnSeconds` is what lies between any two tasks. Takes some seconds.
+/// Failure(Exit::Unavailable) says what cannot be run here.
+MessageTimes measureMessages(double turnSeconds);
 
 } // namespace pipec

@@ -70,12 +70,17 @@ struct DeviceModel {
   /// ranks outnumber the cores; s. Calibrated CPUs alone: there who receives
   /// copies, too.
   double ringSeconds = 0;
+  /// From a message until a rank computes that looks for it: with a core to
+  /// itself, and where ranks outnumber the cores and let each other look; s.
+  double seenSeconds = 3e-6, crowdSeenSeconds = 3e-6;
   /// What the end of a step takes beside updates: losses, the word to go on, a
   /// line of metrics; s.
   double stepSeconds = 0;
   /// What a rank does beside the copy to take bytes of another rank of its
   /// machine, s. Where `ringSeconds` is.
   double takeSeconds = 0;
+  /// The same of a few bytes, which come with their announcement.
+  double noteSeconds = 0;
   /// How much longer tasks take where ranks outnumber the cores, and find in no
   /// core's cache what they left there.
   double crowdFactor = 1;

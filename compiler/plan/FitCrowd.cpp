@@ -10,8 +10,9 @@
 
 namespace pipec::plan {
 
-double crowdedHop(double ringSeconds, double longestTask, double ranksPerCore) {
-  return std::min(ringSeconds, kSeenSeconds + longestTask * ranksPerCore);
+double crowdedHop(double ringSeconds, double seenSeconds, double longestTask,
+                  double ranksPerCore) {
+  return std::min(ringSeconds, seenSeconds + longestTask * ranksPerCore);
 }
 
 namespace {
@@ -20,9 +21,10 @@ class Pipeline {
 public:
   Pipeline(int ranks, int cores, int microbatches, double turn)
       : order(schedule::generate("1f1b", request(ranks, microbatches))),
-        ranks(static_cast<size_t>(ranks)), turn(turn) {
-    sharing.cores = cores;
-    sharing.server.assign(this->ranks, 0);
+        ranks(static_cast<size_t>(ranks)),
+        ranksPerCore(static_cast<double>(ranks) / cores), turn(turn) {
+    for (int rank = 0; rank < ranks; ++rank)
+      sharing.core.push_back(rank % cores);
   }
 
   double step(const CrowdSample &sample, const Crowd &crowd) const {
@@ -31,9 +33,9 @@ public:
     costs.backwardInput.assign(ranks, crowd.factor * sample.backward + turn);
     costs.backwardWeight.assign(ranks, 0);
     costs.comm.assign(ranks - 1,
-                      crowdedHop(crowd.ringSeconds,
+                      crowdedHop(crowd.ringSeconds, crowd.seenSeconds,
                                  std::max(sample.forward, sample.backward),
-                                 static_cast<double>(ranks) / sharing.cores));
+                                 ranksPerCore));
     costs.memoryForward = costs.memoryInput = costs.memoryWeight =
         std::vector<double>(ranks, 0);
     return schedule::simulateShared(
@@ -53,7 +55,7 @@ private:
   schedule::Schedule order;
   schedule::CoreSharing sharing;
   size_t ranks;
-  double turn;
+  double ranksPerCore, turn;
 };
 
 } // namespace
@@ -64,18 +66,25 @@ Crowd fitCrowd(const std::vector<CrowdSample> &samples, int ranks, int cores,
     if (!(s.forward > 0 && s.backward > 0 && s.step > 0))
       throw Failure(Exit::BadModel, "a calibration time is not above 0");
   const Pipeline pipeline(ranks, cores, microbatches, turnSeconds);
-  Crowd best;
+  Crowd best{1, 0, 3e-6};
   double least = std::numeric_limits<double>::infinity();
   // Relative errors, not squared: a step that was disturbed says little.
-  for (int f = 0; f <= 50; ++f)
-    for (int r = 0; r <= 30; ++r) {
-      const Crowd crowd{1 + 0.02 * f, 2e-6 * r};
-      double error = 0;
-      for (const CrowdSample &s : samples)
-        error += std::abs(std::log(pipeline.step(s, crowd) / s.step));
-      if (error < least)
-        least = error, best = crowd;
-    }
+  auto attempt = [&](const Crowd &crowd) {
+    double error = 0;
+    for (const CrowdSample &s : samples)
+      error += std::abs(std::log(pipeline.step(s, crowd) / s.step));
+    if (error < least)
+      least = error, best = crowd;
+  };
+  // In turns: what long tasks say of factor and ring, and short ones of looks.
+  for (int turn = 0; turn < 3; ++turn) {
+    const double seen = best.seenSeconds;
+    for (int f = 0; f <= 50; ++f)
+      for (int r = 0; r <= 30; ++r)
+        attempt({1 + 0.02 * f, 2e-6 * r, seen});
+    for (int look = 0; look <= 60; ++look)
+      attempt({best.factor, best.ringSeconds, 5e-7 * look});
+  }
   return best;
 }
 

@@ -21,15 +21,15 @@ struct CrowdSample {
 struct Crowd {
   double factor = 1;      ///< DeviceModel::crowdFactor
   double ringSeconds = 0; ///< DeviceModel::ringSeconds
+  double seenSeconds = 0; ///< DeviceModel::crowdSeenSeconds
 };
 
-/// What comes while a rank looks for it is seen after so long.
-inline constexpr double kSeenSeconds = 3e-6;
-
 /// From a message until its receiver computes, s: who waits looks again
-/// whenever the others of its core let it, and sleeps, to be woken within
-/// `ringSeconds`, only where their tasks are longer than such a turn.
-double crowdedHop(double ringSeconds, double longestTask, double ranksPerCore);
+/// whenever the others of its core let it, which takes `seenSeconds` besides,
+/// and sleeps, to be woken within `ringSeconds`, only where their tasks are
+/// longer than such a turn.
+double crowdedHop(double ringSeconds, double seenSeconds, double longestTask,
+                  double ranksPerCore);
 
 /// What explains the samples best, of `ranks` on `cores` with so many
 /// microbatches and seconds between tasks. Deterministic. Throws

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <optional>
 #include <tuple>
@@ -92,23 +93,31 @@ private:
   std::map<std::tuple<int64_t, int, int, bool>, double> ends;
 };
 
+constexpr int64_t kWarm = 4;  // steps in which memory is touched first
+constexpr size_t kFewest = 5; // gaps
+
+/// Between a task and one whose message was sent `earlier`, us, than that had
+/// ended; by direction, us.
+std::array<std::vector<double>, 2> gapsBehind(const Steps &steps,
+                                              double earlier) {
+  const Sent sent(steps);
+  std::array<std::vector<double>, 2> gaps;
+  for (const auto &[where, tasks] : steps)
+    for (size_t i = 1; i < tasks.size(); ++i) {
+      const std::optional<double> at = sent.before(where.first, tasks[i]);
+      if (where.first >= kWarm && at && *at + earlier < tasks[i - 1].end)
+        gaps[tasks[i].forward].push_back(tasks[i].begin - tasks[i - 1].end);
+    }
+  return gaps;
+}
+
 } // namespace
 
 std::vector<MessageGap> messageGaps(const std::string &trace,
                                     int64_t forwardBytes,
                                     int64_t backwardBytes) try {
-  constexpr double kLong = 10;  // us
-  constexpr int64_t kWarm = 4;  // steps in which memory is touched first
-  constexpr size_t kFewest = 5; // gaps
-  const Steps steps = tasksOf(nlohmann::json::parse(trace));
-  const Sent sent(steps);
-  std::vector<double> gaps[2];
-  for (const auto &[where, tasks] : steps)
-    for (size_t i = 1; i < tasks.size(); ++i) {
-      const std::optional<double> at = sent.before(where.first, tasks[i]);
-      if (where.first >= kWarm && at && *at + kLong < tasks[i - 1].end)
-        gaps[tasks[i].forward].push_back(tasks[i].begin - tasks[i - 1].end);
-    }
+  constexpr double kLong = 10; // us
+  const auto gaps = gapsBehind(tasksOf(nlohmann::json::parse(trace)), kLong);
   std::vector<MessageGap> result;
   for (bool forward : {true, false}) {
     const std::vector<double> &all = gaps[forward];
@@ -121,26 +130,49 @@ std::vector<MessageGap> messageGaps(const std::string &trace,
   throw Failure(Exit::BadModel, std::string("no trace: ") + error.what());
 }
 
+NoteCost noteCost(const std::string &trace, double turnSeconds) try {
+  constexpr double kReady = 0.5; // us
+  const Steps steps = tasksOf(nlohmann::json::parse(trace));
+  std::vector<double> all;
+  for (const std::vector<double> &gaps : gapsBehind(steps, kReady))
+    all.insert(all.end(), gaps.begin(), gaps.end());
+  const Sent sent(steps);
+  std::vector<double> waits;
+  for (const auto &[where, tasks] : steps)
+    for (size_t i = 1; i < tasks.size(); ++i) {
+      const std::optional<double> at = sent.before(where.first, tasks[i]);
+      if (where.first >= kWarm && at && tasks[i - 1].end + kReady < *at)
+        waits.push_back(tasks[i].begin - *at);
+    }
+  if (waits.size() < kFewest)
+    throw Failure(Exit::BadModel, "a trace of too few messages");
+  NoteCost cost;
+  if (all.size() >= kFewest)
+    cost.takeSeconds =
+        std::max(0.0, median(std::move(all)) * 1e-6 - turnSeconds);
+  cost.seenSeconds = std::max(0.0, median(std::move(waits)) * 1e-6 -
+                                       turnSeconds - cost.takeSeconds);
+  return cost;
+} catch (const nlohmann::json::exception &error) {
+  throw Failure(Exit::BadModel, std::string("no trace: ") + error.what());
+}
+
 double stepEnd(const std::string &trace) try {
-  std::map<int64_t, std::pair<double, double>> spans; // of steps, us
   const nlohmann::json json = nlohmann::json::parse(trace);
-  for (const auto &event : json.at("traceEvents")) {
-    if (event.at("ph") != "X" || event.at("tid") != 0 || event.at("pid") != 0)
-      continue;
-    const auto begin = event.at("ts").get<double>();
-    const double end = begin + event.at("dur").get<double>();
-    const auto [span, fresh] = spans.emplace(
-        event.at("args").at("step").get<int64_t>(), std::pair(begin, end));
-    if (!fresh)
-      span->second = {std::min(span->second.first, begin),
-                      std::max(span->second.second, end)};
-  }
+  std::map<int64_t, double> updates; // of rank 0's steps, us
+  for (const auto &event : json.at("traceEvents"))
+    if (event.at("ph") == "X" && event.at("tid") == 0 && event.at("pid") == 0 &&
+        event.at("name") == "update")
+      updates[event.at("args").at("step").get<int64_t>()] +=
+          event.at("dur").get<double>();
   std::vector<double> gaps;
-  double last = -1;
-  for (const auto &[step, span] : spans) {
-    if (last >= 0)
-      gaps.push_back(std::max(0., span.first - last));
-    last = span.second;
+  std::optional<double> last; // when the tasks of the step before ended
+  for (const auto &[where, tasks] : tasksOf(json)) {
+    if (where.second != 0)
+      continue;
+    if (last)
+      gaps.push_back(std::max(0., tasks.front().begin - *last));
+    last = tasks.back().end + updates[where.first];
   }
   if (gaps.size() < 4)
     throw Failure(Exit::BadModel, "a trace of too few steps");

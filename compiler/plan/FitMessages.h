@@ -40,9 +40,21 @@ std::vector<MessageGap> messageGaps(const std::string &trace,
                                     int64_t forwardBytes,
                                     int64_t backwardBytes);
 
+/// What messages of a few bytes cost, which come with their announcement.
+struct NoteCost {
+  double takeSeconds = 0; ///< DeviceModel::noteSeconds
+  double seenSeconds = 0; ///< DeviceModel::seenSeconds
+};
+
+/// From a trace of such messages: what lies between two tasks, beyond
+/// `turnSeconds`, where one had come, and what a task that waits for one begins
+/// later than that after it was sent. The middle of all, neither below 0.
+/// Failure(Exit::BadModel) as before, and where few tasks wait.
+NoteCost noteCost(const std::string &trace, double turnSeconds);
+
 /// From the last task of a step to the first of the next on rank 0 of such a
-/// trace, s; the middle of all. Failure(Exit::BadModel) as before, and where
-/// there are fewer than five steps.
+/// trace, less its update, s; the middle of all. Failure(Exit::BadModel) as
+/// before, and where there are fewer than five steps.
 double stepEnd(const std::string &trace);
 
 } // namespace pipec::plan

@@ -19,6 +19,9 @@ Topology withMessages(Topology topology, double share) {
   topology.device.turnSeconds *= share;
   topology.device.ringSeconds *= share;
   topology.device.takeSeconds *= share;
+  topology.device.noteSeconds *= share;
+  topology.device.seenSeconds *= share;
+  topology.device.crowdSeenSeconds *= share;
   for (Level &level : topology.levels) {
     level.latency *= share;
     level.bandwidth /= share;

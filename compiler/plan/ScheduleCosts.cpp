@@ -2,34 +2,13 @@
 
 #include "compiler/plan/Collective.h"
 #include "compiler/plan/FitCrowd.h"
+#include "compiler/plan/RankCores.h"
 #include "support/Backoff.h"
 
 #include <algorithm>
-#include <map>
-#include <set>
 #include <span>
 
 namespace pipec::plan {
-
-/// Ranks that share a core of the fullest server.
-static double ranksPerCore(const Topology &topology,
-                           const std::vector<StagePlan> &stages) {
-  std::map<int, std::set<int>> onServer;
-  if (topology.cores > 0)
-    for (const StagePlan &stage : stages)
-      for (int device : stage.devices)
-        onServer[topology.server(device)].insert(device);
-  size_t most = 0;
-  for (const auto &[server, ranks] : onServer)
-    most = std::max(most, ranks.size());
-  return topology.cores > 0 ? static_cast<double>(most) / topology.cores : 0;
-}
-
-/// Whether ranks outnumber the cores of some server.
-static bool crowded(const Topology &topology,
-                    const std::vector<StagePlan> &stages) {
-  return ranksPerCore(topology, stages) > 1;
-}
 
 /// The longest of a rank's waits for one task of these stages.
 static double longestTask(std::span<const StagePlan> stages) {
@@ -43,8 +22,9 @@ static double longestTask(std::span<const StagePlan> stages) {
 
 double slownessOf(const Topology &topology,
                   const std::vector<StagePlan> &stages) {
-  return topology.device.stretchFactor *
-         (crowded(topology, stages) ? topology.device.crowdFactor : 1);
+  return topology.device.stretchFactor * (rankCores(topology, stages).isScarce()
+                                              ? topology.device.crowdFactor
+                                              : 1);
 }
 
 double receiveSeconds(const Topology &topology,
@@ -57,9 +37,11 @@ double receiveSeconds(const Topology &topology,
   const size_t from = backward ? s + 1 : s - 1;
   const int64_t bytes =
       backward ? stages[s + 1].receiveGradientBytes : stages[s].receiveBytes;
-  if (bytes <= kAtOnce || stages[from].devices == stages[s].devices ||
+  if (bytes == 0 || stages[from].devices == stages[s].devices ||
       topology.device.ringSeconds <= 0)
     return turn;
+  if (bytes <= kAtOnce)
+    return turn + topology.device.noteSeconds;
   const Link link = boundaryLink(topology, stages[std::min(from, s)].devices,
                                  stages[std::max(from, s)].devices);
   return turn + topology.device.takeSeconds +
@@ -74,17 +56,19 @@ static double latencyBefore(const Topology &topology,
                             const Link &link) {
   const bool between =
       link.level + 1 < static_cast<int>(topology.levels.size());
-  const double sharers = ranksPerCore(topology, stages);
-  const double woken = sharers > 1 ? crowdedHop(topology.device.ringSeconds,
-                                                longestTask(stages), sharers)
-                                   : 0;
+  const DeviceModel &device = topology.device;
+  const double sharers = rankCores(topology, stages).ranksPerCore;
+  const double woken =
+      sharers > 0 ? crowdedHop(device.ringSeconds, device.crowdSeenSeconds,
+                               longestTask(stages), sharers)
+                  : 0;
   if (between) // servers
     return link.latency + woken;
-  if (sharers > 1)
+  if (sharers > 0)
     return woken;
   const double wait = longestTask({&stages[s - 1], 2});
   return std::min(link.latency,
-                  kSeenSeconds + std::max(0.0, wait - kEagerSeconds));
+                  device.seenSeconds + std::max(0.0, wait - kEagerSeconds));
 }
 
 double hopSeconds(const Topology &topology,

@@ -3,6 +3,7 @@
 #include "compiler/plan/Collective.h"
 #include "compiler/plan/EqualOrders.h"
 #include "compiler/plan/PeakBytes.h"
+#include "compiler/plan/RankCores.h"
 #include "compiler/plan/ReduceOverlap.h"
 #include "compiler/plan/ScheduleCosts.h"
 #include "compiler/plan/SharedWeights.h"
@@ -264,13 +265,13 @@ schedule::Schedule makeSchedule(const StrategyFacts &facts,
 
 } // namespace
 
-/// Which devices of the order share which cores.
+/// Which devices of the order take turns on which cores.
 static schedule::CoreSharing coreSharing(const Topology &topology,
                                          const schedule::Schedule &order,
                                          const std::vector<StagePlan> &stages) {
   schedule::CoreSharing sharing;
-  sharing.cores = topology.cores;
-  if (topology.cores == 0)
+  const RankCores cores = rankCores(topology, stages);
+  if (!cores.isScarce())
     return sharing;
   for (int d = 0; d < order.devices(); ++d) {
     std::vector<int> held = order.stagesOf(d);
@@ -280,13 +281,13 @@ static schedule::CoreSharing coreSharing(const Topology &topology,
     size_t copy = held.empty() ? 0 : order.replicaOn(held.front(), d);
     bool all =
         !held.empty() && order.placement[held.front()].size() == real.size();
-    int server = topology.server(real[all ? copy : 0]);
-    sharing.server.push_back(server);
+    const int core = cores.core.at(real[all ? copy : 0]);
+    sharing.core.push_back(core);
     sharing.copies.push_back(
         all ? 1
             : static_cast<int>(
                   std::count_if(real.begin(), real.end(), [&](int device) {
-                    return topology.server(device) == server;
+                    return cores.core.at(device) == core;
                   })));
   }
   return sharing;
@@ -350,25 +351,25 @@ std::vector<double> finishes(const schedule::Schedule &order,
 
 } // namespace
 
-/// Steps that overlap on shared cores fall into no rhythm at once: no server
-/// does a step's work in less than its cores need for it.
+/// Steps that overlap on shared cores fall into no rhythm at once: no core does
+/// a step's work in less than it takes.
 static double leastShared(const schedule::Schedule &order,
                           const schedule::Costs &costs,
                           const schedule::CoreSharing &sharing,
                           const std::vector<double> &after) {
   if (!sharing.scarce())
     return 0;
-  std::map<int, double> onServer;
+  std::map<int, double> onCore;
   double most = 0;
   for (int d = 0; d < order.devices(); ++d) {
     double work = after[static_cast<size_t>(d)];
     for (const schedule::Action &a : order.order[static_cast<size_t>(d)])
       work += costs.time(a.kind, a.stage, d);
-    double &sum = onServer[sharing.server[static_cast<size_t>(d)]];
+    double &sum = onCore[sharing.core[static_cast<size_t>(d)]];
     sum += work * sharing.copies[static_cast<size_t>(d)];
     most = std::max(most, sum);
   }
-  return most / sharing.cores;
+  return most;
 }
 
 StepModel::Timing
@@ -421,7 +422,8 @@ StepModel::synchronousStep(const std::vector<StagePlan> &stages) const {
 /// turns over faster than one microbatch's way through it and back.
 double StepModel::steadyPeriod(const std::vector<StagePlan> &stages) const {
   double period = 0, roundTrip = 0;
-  std::map<int, double> onServer; ///< work of a microbatch
+  const RankCores cores = rankCores(asked.topology, stages);
+  std::map<int, double> onCore; ///< work of a microbatch
   const double slower = slownessOf(asked.topology, stages);
   for (size_t s = stages.size(); s-- > 0;) {
     const StagePlan &stage = stages[s];
@@ -430,8 +432,9 @@ double StepModel::steadyPeriod(const std::vector<StagePlan> &stages) const {
                   receiveSeconds(asked.topology, stages, s, false) +
                   receiveSeconds(asked.topology, stages, s, true);
     roundTrip += load;
-    for (int device : stage.devices)
-      onServer[asked.topology.server(device)] += load / stage.replicas;
+    if (cores.isScarce())
+      for (int device : stage.devices)
+        onCore[cores.core.at(device)] += load / stage.replicas;
     double window = static_cast<double>(stage.replicas) * stage.inFlight;
     period = std::max({period, load / stage.replicas, roundTrip / window});
     if (s > 0) {
@@ -446,9 +449,8 @@ double StepModel::steadyPeriod(const std::vector<StagePlan> &stages) const {
       period = std::max(period, std::max(hop, back) / lanes);
     }
   }
-  if (asked.topology.cores > 0)
-    for (auto &[server, work] : onServer)
-      period = std::max(period, work / asked.topology.cores);
+  for (auto &[core, work] : onCore)
+    period = std::max(period, work);
   return period;
 }
 

@@ -104,8 +104,9 @@ double hopOf(const PlanRequest &request, const PlanResult &result, size_t s,
       task =
           std::max({task, stage.forwardSeconds,
                     stage.backwardInputSeconds + stage.backwardWeightSeconds});
-    awake = std::min(ring, 3e-6 + task * ranksOnAServer(request, result) /
-                                      request.topology.cores);
+    awake = std::min(ring, request.topology.device.crowdSeenSeconds +
+                               task * ranksOnAServer(request, result) /
+                                   request.topology.cores);
   }
   if (link.level < static_cast<int>(request.topology.levels.size()) - 1)
     return link.latency + awake;
@@ -118,7 +119,8 @@ double hopOf(const PlanRequest &request, const PlanResult &result, size_t s,
         std::max({longest, stage.forwardSeconds,
                   stage.backwardInputSeconds + stage.backwardWeightSeconds});
   }
-  return std::min(link.latency, longest - 1e-3 + 3e-6);
+  return std::min(link.latency,
+                  longest - 1e-3 + request.topology.device.seenSeconds);
 }
 
 /// What a stage does for a message of stage `from` before its task.
@@ -131,9 +133,11 @@ double takingOf(const PlanRequest &request, const PlanResult &result, int stage,
                   &other = result.stages[static_cast<size_t>(from)];
   const int64_t bytes =
       from < stage ? mine.receiveBytes : other.receiveGradientBytes;
-  if (mine.devices == other.devices || bytes <= 4096 ||
+  if (mine.devices == other.devices || bytes == 0 ||
       request.topology.device.ringSeconds <= 0)
     return turn;
+  if (bytes <= 4096)
+    return turn + request.topology.device.noteSeconds;
   const Link link = linkInto(request.topology, result,
                              static_cast<size_t>(std::max(stage, from)));
   return turn + request.topology.device.takeSeconds +
@@ -362,8 +366,26 @@ int ranksOnAServer(const PlanRequest &request, const PlanResult &result) {
   return static_cast<int>(most);
 }
 
-/// The step of `order` is its longest path. Ranks that share cores take turns:
-/// no task is faster than that, and none slower than ranks / cores.
+/// The core of a device whose server has more ranks than cores.
+int coreOf(const Topology &topology, int device) {
+  return topology.server(device) * topology.cores +
+         device % topology.serverSize() % topology.cores;
+}
+
+int ranksOnACore(const PlanRequest &request, const PlanResult &result) {
+  std::map<int, std::set<int>> onCore;
+  size_t most = 1;
+  for (const StagePlan &stage : result.stages)
+    for (int device : stage.devices) {
+      auto &there = onCore[coreOf(request.topology, device)];
+      there.insert(device);
+      most = std::max(most, there.size());
+    }
+  return static_cast<int>(most);
+}
+
+/// The step of `order` is its longest path. Ranks that share a core take turns:
+/// no task is faster than that, and none slower than its ranks all together.
 void checkOrder(const schedule::Schedule &order, const PlanRequest &request,
                 const PlanResult &result) {
   Paths paths(order, request, result);
@@ -376,9 +398,8 @@ void checkOrder(const schedule::Schedule &order, const PlanRequest &request,
   // Without a barrier steps overlap, so that only the longest is known.
   const double path = paths.alone();
   const double least = barrier ? path : 0;
-  const double slowed =
-      path * ranksOnAServer(request, result) / request.topology.cores +
-      (barrier ? 0 : 2 * order.devices() * paths.latency);
+  const double slowed = path * ranksOnACore(request, result) +
+                        (barrier ? 0 : 2 * order.devices() * paths.latency);
   expect(result.stepSeconds >= least * (1 - 1e-9) &&
              result.stepSeconds <= slowed * (1 + 1e-9),
          "the step time of ranks that share cores is outside its bounds");
@@ -416,7 +437,7 @@ schedule::Schedule orderOf(const PlanRequest &request,
 void checkPeriod(const PlanRequest &request, const PlanResult &result) {
   const Topology &topology = request.topology;
   std::vector<double> lower; // of the period
-  std::map<int, double> onServer;
+  std::map<int, double> onCore;
   const double slower = slownessOf(request, result);
   const size_t count = result.stages.size();
   std::vector<double> there(count, 0), back(count, 0); // into a stage, and back
@@ -436,8 +457,9 @@ void checkPeriod(const PlanRequest &request, const PlanResult &result) {
              takingOf(request, result, at, at + 1);
     };
     lower.push_back(load(s) / stage.replicas);
-    for (int device : stage.devices)
-      onServer[topology.server(device)] += load(s) / stage.replicas;
+    if (outnumber(request, result))
+      for (int device : stage.devices)
+        onCore[coreOf(topology, device)] += load(s) / stage.replicas;
     // From here to the end and back, once for every microbatch in flight.
     double way = 0;
     for (size_t t = s; t < count; ++t) {
@@ -451,9 +473,8 @@ void checkPeriod(const PlanRequest &request, const PlanResult &result) {
       lower.push_back(std::max(there[s], back[s]) /
                       std::min(stage.replicas, result.stages[s - 1].replicas));
   }
-  if (topology.cores > 0)
-    for (auto [server, work] : onServer)
-      lower.push_back(work / topology.cores);
+  for (auto [core, work] : onCore)
+    lower.push_back(work);
   expectClose(result.stepSeconds,
               request.microbatches *
                   *std::max_element(lower.begin(), lower.end()),

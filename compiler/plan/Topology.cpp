@@ -210,10 +210,17 @@ DeviceModel customDevice(const Json &device, const std::string &origin) {
         positive(device, "threads", origin, "\"device\""), 1.0, 1e4));
   if (device.contains("ring_us"))
     d.ringSeconds = number(device, "ring_us", origin, "\"device\"") * 1e-6;
+  if (device.contains("seen_us"))
+    d.seenSeconds = number(device, "seen_us", origin, "\"device\"") * 1e-6;
+  if (device.contains("crowd_seen_us"))
+    d.crowdSeenSeconds =
+        number(device, "crowd_seen_us", origin, "\"device\"") * 1e-6;
   if (device.contains("step_us"))
     d.stepSeconds = number(device, "step_us", origin, "\"device\"") * 1e-6;
   if (device.contains("take_us"))
     d.takeSeconds = number(device, "take_us", origin, "\"device\"") * 1e-6;
+  if (device.contains("note_us"))
+    d.noteSeconds = number(device, "note_us", origin, "\"device\"") * 1e-6;
   if (device.contains("crowd")) {
     d.crowdFactor = number(device, "crowd", origin, "\"device\"");
     if (d.crowdFactor < 1)
@@ -293,8 +300,11 @@ void refuseUnknownMembers(const ParsedJson &file) {
           "task_us",
           "turn_us",
           "ring_us",
+          "seen_us",
+          "crowd_seen_us",
           "step_us",
           "take_us",
+          "note_us",
           "crowd",
           "threads",
           "wake_us",
@@ -489,10 +499,16 @@ std::string writeTopology(const Topology &topology) {
         {"memory", d.memoryEfficiency}}}};
   if (d.ringSeconds > 0)
     root["device"]["ring_us"] = d.ringSeconds * 1e6;
+  if (d.ringSeconds > 0)
+    root["device"]["seen_us"] = d.seenSeconds * 1e6;
+  if (d.crowdFactor > 1)
+    root["device"]["crowd_seen_us"] = d.crowdSeenSeconds * 1e6;
   if (d.stepSeconds > 0)
     root["device"]["step_us"] = d.stepSeconds * 1e6;
   if (d.takeSeconds > 0)
     root["device"]["take_us"] = d.takeSeconds * 1e6;
+  if (d.noteSeconds > 0)
+    root["device"]["note_us"] = d.noteSeconds * 1e6;
   if (d.crowdFactor > 1)
     root["device"]["crowd"] = d.crowdFactor;
   if (!d.farKernels.empty()) {

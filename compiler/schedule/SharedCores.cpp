@@ -2,7 +2,7 @@
 //
 // Time moves from event to event: a device finishes its action, or data that a
 // waiting device needs arrives. Between events every computing device proceeds
-// at its server's rate.
+// at its core's rate.
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/schedule/SharedCores.h"
@@ -17,11 +17,10 @@ namespace pipec::schedule {
 
 bool CoreSharing::scarce() const {
   std::map<int, int> ranks;
-  for (std::size_t d = 0; d < server.size(); ++d)
-    ranks[server[d]] += copies.empty() ? 1 : copies[d];
-  return cores > 0 && std::any_of(ranks.begin(), ranks.end(), [&](auto &count) {
-           return count.second > cores;
-         });
+  for (std::size_t d = 0; d < core.size(); ++d)
+    ranks[core[d]] += copies.empty() ? 1 : copies[d];
+  return std::any_of(ranks.begin(), ranks.end(),
+                     [&](auto &count) { return count.second > 1; });
 }
 
 namespace {
@@ -39,8 +38,8 @@ public:
         waits(devices, 0), finished(steps.count, 0) {
     std::map<int, std::size_t> numbers;
     for (int d = 0; d < devices; ++d)
-      server.push_back(
-          numbers.emplace(sharing.server[d], numbers.size()).first->second);
+      core.push_back(
+          numbers.emplace(sharing.core[d], numbers.size()).first->second);
     load.resize(numbers.size()), rates.resize(numbers.size());
   }
 
@@ -150,16 +149,16 @@ private:
     }
     std::fill(load.begin(), load.end(), 0.0);
     for (int d = 0; d < devices; ++d)
-      load[server[d]] += state[d].computing ? copies(d) : 0;
-    for (std::size_t s = 0; s < load.size(); ++s)
-      rates[s] = std::min(1.0, sharing.cores / load[s]);
+      load[core[d]] += state[d].computing ? copies(d) : 0;
+    for (std::size_t c = 0; c < load.size(); ++c)
+      rates[c] = std::min(1.0, 1 / load[c]);
   }
 
   double nextEvent() const {
     double next = kNever;
     for (int d = 0; d < devices; ++d) {
       if (state[d].computing)
-        next = std::min(next, now + state[d].left / rates[server[d]]);
+        next = std::min(next, now + state[d].left / rates[core[d]]);
       else if (!state[d].done && waits[d] > now)
         next = std::min(next, waits[d]);
       if (!state[d].computing && gated(d))
@@ -171,7 +170,7 @@ private:
   void proceed(double seconds) {
     for (int d = 0; d < devices; ++d)
       if (state[d].computing) {
-        state[d].left -= seconds * rates[server[d]];
+        state[d].left -= seconds * rates[core[d]];
         if (state[d].step == 0)
           line.busy[d] += seconds;
       }
@@ -183,7 +182,7 @@ private:
     for (int d = 0; d < devices; ++d) {
       Device &device = state[d];
       // Rounding: what is left of it would take no time.
-      if (device.computing && now + device.left / rates[server[d]] <= now) {
+      if (device.computing && now + device.left / rates[core[d]] <= now) {
         device.computing = false;
         if (atTail(d)) {
           finished[device.step] = std::max(finished[device.step], now);
@@ -256,10 +255,10 @@ private:
   const SharedSteps &steps;
   const int devices;
   std::vector<Device> state;
-  std::vector<double> arrival;     ///< by key
-  std::vector<std::size_t> server; ///< by device, from 0
-  // By server, as begin() leaves them: the cores that its devices ask for, and
-  // what share of a core each that computes has.
+  std::vector<double> arrival;   ///< by key
+  std::vector<std::size_t> core; ///< by device, from 0
+  // By core, as begin() leaves them: the devices that compute, and what share
+  // of the core each has.
   std::vector<double> load, rates;
   std::vector<double> waits; ///< by device: what the next action waits for
   double now = 0;

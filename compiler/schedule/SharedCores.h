@@ -1,8 +1,8 @@
 //===- SharedCores.h - an order on devices that share cores -----*- C++ -*-===//
 //
-// Ranks on CPUs may outnumber the cores of their server. They then take turns:
-// while more devices compute than there are cores, each is slowed alike. What
-// one device does not use, another gets, so that idle time in the order costs
+// Ranks on CPUs may outnumber the cores of their server. Those that have the
+// same core take turns: while several of them compute, each is slowed alike.
+// What one does not use, another gets, so that idle time in the order costs
 // less than on devices of their own.
 //
 //===----------------------------------------------------------------------===//
@@ -13,13 +13,12 @@
 namespace pipec::schedule {
 
 struct CoreSharing {
-  int cores = 0;           ///< of each server; 0: every device has its own
-  std::vector<int> server; ///< of each device
-  /// Equal devices of that server that this one stands for (replicas that do
-  /// the same at the same time); empty: 1 each.
+  std::vector<int> core; ///< of each device; empty: every one has its own
+  /// Equal devices of that core that this one stands for (replicas that do the
+  /// same at the same time); empty: 1 each.
   std::vector<int> copies;
 
-  /// Whether devices can outnumber the cores of some server.
+  /// Whether some core has several devices.
   bool scarce() const;
 };
 

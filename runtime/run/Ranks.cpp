@@ -7,6 +7,7 @@
 #include "runtime/device/cuda/Links.h"
 #include "runtime/run/Session.h"
 #include "support/Cores.h"
+#include "support/Environment.h"
 #include "support/Printable.h"
 #include "support/TerminalProgress.h"
 
@@ -80,17 +81,22 @@ void complainOnce(const Failure &failure) {
   complain(failure);
 }
 
+/// Ranks of its machine, itself included.
+static int neighboursOf(const plan::Plan &plan, int rank) {
+  return static_cast<int>(
+      std::count_if(plan.ranks.begin(), plan.ranks.end(), [&](auto &other) {
+        return other.host == plan.ranks[rank].host;
+      }));
+}
+
 void chooseThreads(const plan::Plan &plan, const RunOptions &options,
                    int rank) {
   int threads = options.threads;
   if (threads == 0 && std::getenv("OMP_NUM_THREADS"))
     return;
-  if (threads == 0) {
-    int neighbours = 0;
-    for (const plan::Rank &other : plan.ranks)
-      neighbours += other.host == plan.ranks[rank].host;
-    threads = std::max(1, availableCores() / std::max(1, neighbours));
-  }
+  if (threads == 0)
+    threads =
+        std::max(1, availableCores() / std::max(1, neighboursOf(plan, rank)));
   // The kernels, which a plan for GPUs does without.
   if (void *set = dlsym(RTLD_DEFAULT, "pipec_set_threads"))
     reinterpret_cast<void (*)(int)>(set)(threads);
@@ -99,6 +105,13 @@ void chooseThreads(const plan::Plan &plan, const RunOptions &options,
 int threadsOfThisRank() {
   void *get = dlsym(RTLD_DEFAULT, "pipec_threads");
   return get ? reinterpret_cast<int (*)()>(get)() : 1;
+}
+
+void takeOwnCore(const plan::Plan &plan, int rank) {
+  if (plan.cluster.kind == "cpu" && threadsOfThisRank() == 1 &&
+      neighboursOf(plan, rank) > availableCores() &&
+      !isWished("PIPEC_RANK_CORES", "free"))
+    keepToCore(static_cast<int>(plan.ranks[rank].device));
 }
 
 namespace {
@@ -166,6 +179,7 @@ Exit runThreads(const plan::Plan &plan, const RunOptions &options,
     std::optional<Session> session;
     try {
       chooseThreads(plan, options, rank);
+      takeOwnCore(plan, rank);
       codes[rank] = session
                         .emplace(plan, options, *ends[rank], *watches[rank],
                                  links[static_cast<size_t>(rank)].get())
@@ -328,6 +342,7 @@ Exit runJoined(const plan::Plan &plan, const RunOptions &options,
       self.fuse.reset();
     }
     chooseThreads(plan, options, self.watch->rank);
+    takeOwnCore(plan, self.watch->rank);
     if (plan.cluster.kind == "cuda" && plan.ranks.size() > 1)
       self.links =
           std::move(linksNamed("nccl")

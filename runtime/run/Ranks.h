@@ -32,6 +32,12 @@ constexpr const char *kControlVariable = "PIPEC_CONTROL";
 /// or the rank's share of the machine's cores.
 void chooseThreads(const plan::Plan &plan, const RunOptions &options, int rank);
 
+/// Keeps this thread, which runs a rank of a single thread, to one core where
+/// ranks outnumber the cores of their machine: the same ranks take turns in
+/// every step then, as the planner has it (plan/RankCores.h), and steps take
+/// equally long. Left to the system they do not (PIPEC_RANK_CORES=free).
+void takeOwnCore(const plan::Plan &plan, int rank);
+
 int threadsOfThisRank();
 
 /// "pipec-run: error: …" on stderr, or JSON where it was asked for.

@@ -1,11 +1,37 @@
 """Processes over Open MPI compute what threads of one process do, however they start."""
 import json
 import os
+import pathlib
 import shutil
 import subprocess
+import time
 import unittest
 
 from pipeline import BIN, UNAVAILABLE, USAGE, Golden, PipelineTest, Run, call
+
+
+def descendants(process):
+    """Of a process, itself included, that are still there."""
+    found, processes = [process], [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    parents = {}
+    for other in processes:
+        try:
+            parents[other] = int(pathlib.Path(f"/proc/{other}/stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+    for one in found:
+        found.extend(other for other, parent in parents.items() if parent == one)
+    return found
+
+
+def masks_of(process):
+    """The cores of each of pipec-run's threads."""
+    try:
+        if os.path.basename(os.readlink(f"/proc/{process}/exe")) != "pipec-run":
+            return []
+        return [os.sched_getaffinity(int(thread)) for thread in os.listdir(f"/proc/{process}/task")]
+    except OSError:
+        return []
 
 
 @unittest.skipUnless(shutil.which("mpirun"), "no mpirun here")
@@ -49,6 +75,40 @@ class LaunchTest(PipelineTest):
                          "pipec-run: error: the plan has 3 ranks, the launcher has started 2 (which "
                          "transport mpi has found); start 3, as the scripts in the plan's launch/ do, or name another "
                          "--transport\n")
+
+    def test_ranks_that_outnumber_the_cores_keep_to_one(self):
+        """So that the same ranks take turns in every step, as the planner has it; both cores have ranks."""
+        cores = set(sorted(os.sched_getaffinity(0))[:2])
+        for transport in ("mpi", "inproc"):
+            for wish, kept in (("", 3), ("free", 0)):
+                with self.subTest(transport=transport, wish=wish):
+                    masks = self.masks_of_ranks(transport, wish, cores, kept)
+                    own = [mask for mask in masks if len(mask) == 1]
+                    if len(cores) == 2:
+                        self.assertGreaterEqual(len(own), kept)
+                        self.assertEqual(len(own) > 0, kept > 0)
+                        self.assertEqual(set().union(*own), cores if kept else set())
+
+    def masks_of_ranks(self, transport, wish, cores, kept):
+        """Of the threads of pipec-run, while it trains."""
+        flags = [word for name, file in self.golden.data.items() for word in ("--data", f"{name}={file}")]
+        job = subprocess.Popen([BIN / "pipec-run", self.plan, *flags, "--steps", "1000000", "--quiet", "--transport",
+                                transport, "--metrics", self.folder / "metrics.jsonl"],
+                               env=dict(os.environ, PIPEC_RANK_CORES=wish), stdout=subprocess.DEVNULL,
+                               stderr=subprocess.DEVNULL, preexec_fn=lambda: os.sched_setaffinity(0, cores))
+        try:
+            deadline = time.time() + 60
+            while time.time() < deadline:
+                masks = [mask for process in descendants(job.pid) for mask in masks_of(process)]
+                metrics = self.folder / "metrics.jsonl"
+                trains = metrics.exists() and b"step" in metrics.read_bytes()
+                if trains and sum(len(mask) == 1 for mask in masks) >= kept:
+                    return masks
+                time.sleep(0.05)
+            self.fail("the ranks do not train, or keep to no core")
+        finally:
+            job.terminate()
+            job.wait()
 
     def test_leaves_a_report_of_the_run(self):
         self.train(self.plan, self.golden.data, 4)

@@ -49,3 +49,23 @@ TEST(Cores, AThreadThatIsPinnedHasOne) {
   }).join();
   EXPECT_EQ(cores, 1);
 }
+
+TEST(Cores, AThreadKeepsToOneOfThoseItHas) {
+  cpu_set_t all;
+  CPU_ZERO(&all);
+  ASSERT_EQ(sched_getaffinity(0, sizeof all, &all), 0);
+  const int count = CPU_COUNT(&all);
+  for (int index : {0, 1, count, 2 * count + 1})
+    std::thread([&] {
+      ASSERT_TRUE(keepToCore(index));
+      cpu_set_t mine;
+      CPU_ZERO(&mine);
+      ASSERT_EQ(sched_getaffinity(0, sizeof mine, &mine), 0);
+      ASSERT_EQ(CPU_COUNT(&mine), 1);
+      int before = 0; // of those it had
+      for (int core = 0; !CPU_ISSET(core, &mine); ++core)
+        before += CPU_ISSET(core, &all) != 0;
+      EXPECT_EQ(before, index % count);
+    }).join();
+  EXPECT_EQ(availableCores(), count); // of this thread
+}

@@ -10,8 +10,8 @@
 namespace pipec::plan {
 namespace {
 
-/// Steps that the simulator says with some factor and ring, of tasks between a
-/// microsecond and a few milliseconds.
+/// Steps that the simulator says with some factor, ring and looks, of tasks
+/// between a microsecond and a few milliseconds.
 std::vector<CrowdSample> samplesWith(const Crowd &crowd, int ranks, int cores) {
   std::vector<CrowdSample> samples;
   for (int i = 0; i < 20; ++i) {
@@ -24,18 +24,22 @@ std::vector<CrowdSample> samplesWith(const Crowd &crowd, int ranks, int cores) {
 }
 
 TEST(FitCrowd, FindsWhatTheStepsWereMadeWith) {
-  for (const Crowd &truth : {Crowd{1, 0}, Crowd{1.2, 24e-6}, Crowd{1.5, 6e-6}})
+  for (const Crowd &truth :
+       {Crowd{1, 0, 3e-6}, Crowd{1.2, 24e-6, 12e-6}, Crowd{1.5, 6e-6, 1e-6}})
     for (auto [ranks, cores] : {std::pair(4, 2), std::pair(3, 2)}) {
       const auto samples = samplesWith(truth, ranks, cores);
       const Crowd found = fitCrowd(samples, ranks, cores, 8, 1e-6);
       EXPECT_NEAR(found.factor, truth.factor, 0.021);
       EXPECT_NEAR(found.ringSeconds, truth.ringSeconds, 2.1e-6);
+      // Beyond the ring nobody looks.
+      if (truth.seenSeconds + 6e-6 < truth.ringSeconds)
+        EXPECT_NEAR(found.seenSeconds, truth.seenSeconds, 1.1e-6);
     }
 }
 
 /// A few steps during which something else ran change nothing.
 TEST(FitCrowd, DisturbedStepsSayLittle) {
-  const Crowd truth{1.2, 24e-6};
+  const Crowd truth{1.2, 24e-6, 5e-6};
   auto samples = samplesWith(truth, 4, 2);
   samples[3].step *= 3, samples[8].step *= 2;
   const Crowd found = fitCrowd(samples, 4, 2, 8, 1e-6);
@@ -44,9 +48,10 @@ TEST(FitCrowd, DisturbedStepsSayLittle) {
 }
 
 TEST(FitCrowd, WhoWaitsForAShortTaskDoesNotSleep) {
-  EXPECT_EQ(crowdedHop(30e-6, 1e-3, 2), 30e-6);
-  EXPECT_NEAR(crowdedHop(30e-6, 2e-6, 2), 7e-6, 1e-12);
-  EXPECT_EQ(crowdedHop(1e-6, 2e-6, 2), 1e-6);
+  EXPECT_EQ(crowdedHop(30e-6, 3e-6, 1e-3, 2), 30e-6);
+  EXPECT_NEAR(crowdedHop(30e-6, 3e-6, 2e-6, 2), 7e-6, 1e-12);
+  EXPECT_NEAR(crowdedHop(30e-6, 9e-6, 2e-6, 2), 13e-6, 1e-12);
+  EXPECT_EQ(crowdedHop(1e-6, 3e-6, 2e-6, 2), 1e-6);
 }
 
 TEST(FitCrowd, TimesAreAboveZero) {

@@ -88,9 +88,49 @@ TEST(FitMessages, WhatWasWaitedForIsNoGap) {
   EXPECT_TRUE(messageGaps(traceOf(12, 295), 1000, 2000).empty());
 }
 
+/// Three microbatches a step, one 4 us before the second rank has done, the
+/// other 30 us behind that:
+///   0 |F0F1----F2--------
+///   1 |--F0==F1====----F2
+TEST(FitMessages, WhatIsLookedForIsSeen) {
+  Json events = Json::array();
+  for (int step = 0; step < 20; ++step) {
+    const double at = 1000 * step;
+    events.push_back(task(step, 0, "forward", 0, at, at + 100));
+    events.push_back(task(step, 0, "forward", 1, at + 101, at + 196));
+    events.push_back(task(step, 0, "forward", 2, at + 200, at + 330));
+    events.push_back(task(step, 1, "forward", 0, at + 110, at + 200));
+    events.push_back(task(step, 1, "forward", 1, at + 201.4, at + 300));
+    events.push_back(task(step, 1, "forward", 2, at + 331.9, at + 400));
+  }
+  const std::string trace = Json{{"traceEvents", events}}.dump();
+  const NoteCost cost = noteCost(trace, 1e-6);
+  EXPECT_NEAR(cost.takeSeconds, 0.4e-6, 1e-9);
+  EXPECT_NEAR(cost.seenSeconds, 0.5e-6, 1e-9);
+  // Turns that are said to be longer leave nothing for messages.
+  EXPECT_EQ(noteCost(trace, 5e-6).takeSeconds, 0);
+  EXPECT_EQ(noteCost(trace, 5e-6).seenSeconds, 0);
+  EXPECT_THROW(noteCost(R"({"traceEvents": []})", 0), Failure);
+  EXPECT_THROW(noteCost("[]", 0), Failure);
+}
+
 TEST(FitMessages, AStepEndsWhereTheNextBegins) {
   // Steps of 1,000 us, of which rank 0 works 400.
   EXPECT_NEAR(stepEnd(traceOf(12, 400)), 600e-6, 1e-9);
+  // Then it sums gradients and updates, which has costs of its own.
+  Json trace = Json::parse(traceOf(12, 400));
+  for (int step = 0; step < 20; ++step)
+    for (Json &event :
+         std::vector<Json>{task(step, 0, "gradient sums", 0, 420, 430),
+                           task(step, 0, "update", 0, 440, 490)}) {
+      event["ts"] = event["ts"].get<double>() + 1000 * step;
+      event["args"].erase("stage");
+      trace["traceEvents"].push_back(event);
+    }
+  for (Json &event : trace["traceEvents"])
+    if (event["name"].get<std::string>().rfind("update", 0) == 0)
+      event["name"] = "update";
+  EXPECT_NEAR(stepEnd(trace.dump()), 550e-6, 1e-9);
   EXPECT_THROW(stepEnd(R"({"traceEvents": []})"), Failure);
   EXPECT_THROW(stepEnd("[]"), Failure);
 }
