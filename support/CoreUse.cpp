@@ -36,13 +36,15 @@ CoreSeconds readCoreSeconds(const std::string &stat, double ticksPerSecond,
   return sum;
 }
 
-/// All bits where the system does not say.
+/// Those of the process's first thread: ranks that are threads may keep to a
+/// core each, while the time they had is counted together. All bits where the
+/// system does not say.
 static std::array<uint64_t, 16> usableCores() {
   std::array<uint64_t, 16> mask;
   mask.fill(~uint64_t(0));
   cpu_set_t set;
   static_assert(sizeof set == sizeof mask);
-  if (sched_getaffinity(0, sizeof set, &set) == 0)
+  if (sched_getaffinity(getpid(), sizeof set, &set) == 0)
     std::memcpy(mask.data(), &set, sizeof set);
   return mask;
 }
@@ -61,7 +63,7 @@ CoreUse coreUse() {
       text.str(), static_cast<double>(sysconf(_SC_CLK_TCK)), [](int core) {
         cpu_set_t mask;
         CPU_ZERO(&mask);
-        return sched_getaffinity(0, sizeof mask, &mask) != 0 ||
+        return sched_getaffinity(getpid(), sizeof mask, &mask) != 0 ||
                (core < CPU_SETSIZE && CPU_ISSET(core, &mask));
       });
   timespec time{};

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
+#include <optional>
 #include <streambuf>
 #include <sys/ioctl.h>
 #include <thread>
@@ -176,9 +177,15 @@ private:
 } // namespace
 
 struct TerminalProgress::Line {
-  ProgressLine line{{now, columnsOfTerminal, writeToTerminal}};
+  Line() {
+    if (::isatty(STDOUT_FILENO)) // what goes elsewhere is not in its way
+      results.emplace(std::cout, line);
+  }
+
   DeadlySignals signals;
-  Polite results{std::cout, line}, messages{std::cerr, line};
+  ProgressLine line{{now, columnsOfTerminal, writeToTerminal}};
+  Polite messages{std::cerr, line};
+  std::optional<Polite> results;
   Drawer drawer{line};
 };
 

@@ -37,7 +37,8 @@ template <typename Work> void onThreads(Team &workers, int cores, Work work) {
   for (size_t w = 0; w < workers.size(); ++w)
     threads.emplace_back([&, w] {
       pipec_set_threads(1);
-      keepToCore(static_cast<int>(w) % cores); // as ranks are
+      if (workers.size() % static_cast<size_t>(cores) == 0) // as ranks do
+        keepToCore(static_cast<int>(w) % cores);
       flushTinyNumbers();
       work(static_cast<int>(w), *workers[w]);
     });

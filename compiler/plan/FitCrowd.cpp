@@ -23,8 +23,12 @@ public:
       : order(schedule::generate("1f1b", request(ranks, microbatches))),
         ranks(static_cast<size_t>(ranks)),
         ranksPerCore(static_cast<double>(ranks) / cores), turn(turn) {
-    for (int rank = 0; rank < ranks; ++rank)
-      sharing.core.push_back(rank % cores);
+    // As in plan/RankCores.h.
+    const bool keep = ranks % cores == 0;
+    for (int rank = 0; rank < ranks; ++rank) {
+      sharing.shares.push_back({{keep ? rank % cores : 0, 1}});
+      sharing.cores[sharing.shares.back().front().group] = keep ? 1 : cores;
+    }
   }
 
   double step(const CrowdSample &sample, const Crowd &crowd) const {

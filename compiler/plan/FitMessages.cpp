@@ -144,14 +144,13 @@ NoteCost noteCost(const std::string &trace, double turnSeconds) try {
       if (where.first >= kWarm && at && tasks[i - 1].end + kReady < *at)
         waits.push_back(tasks[i].begin - *at);
     }
-  if (waits.size() < kFewest)
-    throw Failure(Exit::BadModel, "a trace of too few messages");
   NoteCost cost;
   if (all.size() >= kFewest)
     cost.takeSeconds =
         std::max(0.0, median(std::move(all)) * 1e-6 - turnSeconds);
-  cost.seenSeconds = std::max(0.0, median(std::move(waits)) * 1e-6 -
-                                       turnSeconds - cost.takeSeconds);
+  if (waits.size() >= kFewest)
+    cost.seenSeconds = std::max(0.0, median(std::move(waits)) * 1e-6 -
+                                         turnSeconds - cost.takeSeconds);
   return cost;
 } catch (const nlohmann::json::exception &error) {
   throw Failure(Exit::BadModel, std::string("no trace: ") + error.what());

@@ -8,6 +8,8 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
+#include "compiler/plan/DeviceModel.h"
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -43,13 +45,14 @@ std::vector<MessageGap> messageGaps(const std::string &trace,
 /// What messages of a few bytes cost, which come with their announcement.
 struct NoteCost {
   double takeSeconds = 0; ///< DeviceModel::noteSeconds
-  double seenSeconds = 0; ///< DeviceModel::seenSeconds
+  double seenSeconds = DeviceModel().seenSeconds;
 };
 
 /// From a trace of such messages: what lies between two tasks, beyond
 /// `turnSeconds`, where one had come, and what a task that waits for one begins
 /// later than that after it was sent. The middle of all, neither below 0.
-/// Failure(Exit::BadModel) as before, and where few tasks wait.
+/// Where few have come, or few wait, it is as above. Failure(Exit::BadModel) as
+/// before.
 NoteCost noteCost(const std::string &trace, double turnSeconds);
 
 /// From the last task of a step to the first of the next on rank 0 of such a

@@ -20,14 +20,22 @@ RankCores rankCores(const Topology &topology,
   if (static_cast<int>(most) <= topology.cores)
     return result;
   result.ranksPerCore = static_cast<double>(most) / topology.cores;
-  // Ranks of a server with cores enough have one each.
-  for (const auto &[server, devices] : onServer)
+  for (const auto &[server, devices] : onServer) {
+    const auto ranks = static_cast<int>(devices.size());
+    const int first = server * topology.serverSize();
     for (int device : devices) {
-      const int first = server * topology.serverSize();
-      const bool shares = static_cast<int>(devices.size()) > topology.cores;
-      result.core[device] =
-          shares ? first + (device - first) % topology.cores : device;
+      int &group = result.group[device];
+      if (ranks <= topology.cores)
+        group = device;
+      else if (ranks % topology.cores == 0)
+        group = first + (device - first) % topology.cores;
+      else
+        group = first;
+      result.cores[group] =
+          ranks > topology.cores && ranks % topology.cores != 0 ? topology.cores
+                                                                : 1;
     }
+  }
   return result;
 }
 

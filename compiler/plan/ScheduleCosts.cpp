@@ -53,11 +53,10 @@ double receiveSeconds(const Topology &topology,
 /// of small tasks, is seen at once. Others sleep until they are woken.
 static double latencyBefore(const Topology &topology,
                             const std::vector<StagePlan> &stages, size_t s,
-                            const Link &link) {
+                            const Link &link, double sharers) {
   const bool between =
       link.level + 1 < static_cast<int>(topology.levels.size());
   const DeviceModel &device = topology.device;
-  const double sharers = rankCores(topology, stages).ranksPerCore;
   const double woken =
       sharers > 0 ? crowdedHop(device.ringSeconds, device.crowdSeenSeconds,
                                longestTask(stages), sharers)
@@ -73,9 +72,9 @@ static double latencyBefore(const Topology &topology,
 
 double hopSeconds(const Topology &topology,
                   const std::vector<StagePlan> &stages, size_t s,
-                  const Link &link, int64_t bytes) {
+                  const Link &link, int64_t bytes, double sharers) {
   return topology.device.ringSeconds > 0 && bytes > 0
-             ? latencyBefore(topology, stages, s, link)
+             ? latencyBefore(topology, stages, s, link, sharers)
              : transferSeconds(link, bytes);
 }
 
@@ -83,7 +82,8 @@ schedule::Costs scheduleCosts(const Topology &topology,
                               const std::vector<StagePlan> &stages,
                               int slices) {
   schedule::Costs costs;
-  const double slower = slownessOf(topology, stages);
+  const double slower = slownessOf(topology, stages),
+               sharers = rankCores(topology, stages).ranksPerCore;
   const double piece = slower / slices;
   for (size_t s = 0; s < stages.size(); ++s) {
     costs.forward.push_back(piece * stages[s].forwardSeconds +
@@ -97,7 +97,7 @@ schedule::Costs scheduleCosts(const Topology &topology,
       int64_t bytes =
           std::max(stages[s].receiveBytes, stages[s].receiveGradientBytes);
       costs.comm.push_back(
-          hopSeconds(topology, stages, s, link, bytes / slices));
+          hopSeconds(topology, stages, s, link, bytes / slices, sharers));
     }
   }
   costs.memoryForward.assign(stages.size(), 0);

@@ -25,9 +25,10 @@ double receiveSeconds(const Topology &topology,
 
 /// What a boundary's message is under way before its receiver can take it:
 /// where that copies the bytes itself, only until it has heard of them.
+/// `sharers` are RankCores::ranksPerCore.
 double hopSeconds(const Topology &topology,
                   const std::vector<StagePlan> &stages, size_t s,
-                  const Link &link, int64_t bytes);
+                  const Link &link, int64_t bytes, double sharers);
 
 /// The schedule library's costs of the stages, memory left out; with `slices`
 /// its actions are so many pieces of a microbatch.

@@ -273,22 +273,23 @@ static schedule::CoreSharing coreSharing(const Topology &topology,
   const RankCores cores = rankCores(topology, stages);
   if (!cores.isScarce())
     return sharing;
+  sharing.cores = cores.cores;
   for (int d = 0; d < order.devices(); ++d) {
-    std::vector<int> held = order.stagesOf(d);
+    const std::vector<int> held = order.stagesOf(d);
     const std::vector<int> &real =
         stages[held.empty() ? 0 : held.front()].devices;
     // The order has every device, or one pipeline of several equal ones.
-    size_t copy = held.empty() ? 0 : order.replicaOn(held.front(), d);
-    bool all =
+    const bool all =
         !held.empty() && order.placement[held.front()].size() == real.size();
-    const int core = cores.core.at(real[all ? copy : 0]);
-    sharing.core.push_back(core);
-    sharing.copies.push_back(
-        all ? 1
-            : static_cast<int>(
-                  std::count_if(real.begin(), real.end(), [&](int device) {
-                    return cores.core.at(device) == core;
-                  })));
+    std::map<int, int> count;
+    if (held.empty() || all)
+      ++count[cores.group.at(real[all ? order.replicaOn(held.front(), d) : 0])];
+    else
+      for (int device : real)
+        ++count[cores.group.at(device)];
+    sharing.shares.emplace_back();
+    for (const auto &[group, devices] : count)
+      sharing.shares.back().push_back({group, devices});
   }
   return sharing;
 }
@@ -351,7 +352,7 @@ std::vector<double> finishes(const schedule::Schedule &order,
 
 } // namespace
 
-/// Steps that overlap on shared cores fall into no rhythm at once: no core does
+/// Steps that overlap on shared cores fall into no rhythm at once: no cores do
 /// a step's work in less than it takes.
 static double leastShared(const schedule::Schedule &order,
                           const schedule::Costs &costs,
@@ -359,15 +360,17 @@ static double leastShared(const schedule::Schedule &order,
                           const std::vector<double> &after) {
   if (!sharing.scarce())
     return 0;
-  std::map<int, double> onCore;
+  std::map<int, double> onCores;
   double most = 0;
   for (int d = 0; d < order.devices(); ++d) {
     double work = after[static_cast<size_t>(d)];
     for (const schedule::Action &a : order.order[static_cast<size_t>(d)])
       work += costs.time(a.kind, a.stage, d);
-    double &sum = onCore[sharing.core[static_cast<size_t>(d)]];
-    sum += work * sharing.copies[static_cast<size_t>(d)];
-    most = std::max(most, sum);
+    for (const auto &share : sharing.shares[static_cast<size_t>(d)]) {
+      double &sum = onCores[share.group];
+      sum += work * share.devices;
+      most = std::max(most, sum / sharing.cores.at(share.group));
+    }
   }
   return most;
 }
@@ -423,7 +426,7 @@ StepModel::synchronousStep(const std::vector<StagePlan> &stages) const {
 double StepModel::steadyPeriod(const std::vector<StagePlan> &stages) const {
   double period = 0, roundTrip = 0;
   const RankCores cores = rankCores(asked.topology, stages);
-  std::map<int, double> onCore; ///< work of a microbatch
+  std::map<int, double> onCores; ///< work of a microbatch, by group
   const double slower = slownessOf(asked.topology, stages);
   for (size_t s = stages.size(); s-- > 0;) {
     const StagePlan &stage = stages[s];
@@ -434,23 +437,23 @@ double StepModel::steadyPeriod(const std::vector<StagePlan> &stages) const {
     roundTrip += load;
     if (cores.isScarce())
       for (int device : stage.devices)
-        onCore[cores.core.at(device)] += load / stage.replicas;
+        onCores[cores.group.at(device)] += load / stage.replicas;
     double window = static_cast<double>(stage.replicas) * stage.inFlight;
     period = std::max({period, load / stage.replicas, roundTrip / window});
     if (s > 0) {
       Link link =
           boundaryLink(asked.topology, stages[s - 1].devices, stage.devices);
-      double hop =
-          hopSeconds(asked.topology, stages, s, link, stage.receiveBytes);
+      double hop = hopSeconds(asked.topology, stages, s, link,
+                              stage.receiveBytes, cores.ranksPerCore);
       double back = hopSeconds(asked.topology, stages, s, link,
-                               stage.receiveGradientBytes);
+                               stage.receiveGradientBytes, cores.ranksPerCore);
       roundTrip += hop + back;
       int lanes = std::min(stage.replicas, stages[s - 1].replicas);
       period = std::max(period, std::max(hop, back) / lanes);
     }
   }
-  for (auto &[core, work] : onCore)
-    period = std::max(period, work);
+  for (auto &[group, work] : onCores)
+    period = std::max(period, work / cores.cores.at(group));
   return period;
 }
 

@@ -366,22 +366,49 @@ int ranksOnAServer(const PlanRequest &request, const PlanResult &result) {
   return static_cast<int>(most);
 }
 
-/// The core of a device whose server has more ranks than cores.
-int coreOf(const Topology &topology, int device) {
-  return topology.server(device) * topology.cores +
-         device % topology.serverSize() % topology.cores;
+/// What a device shares with others of its server, by a number, and its cores:
+/// a core, where the server's ranks are a multiple of them, or all of them.
+std::pair<int, int> coresOf(const PlanRequest &request,
+                            const PlanResult &result, int device) {
+  const Topology &topology = request.topology;
+  std::set<int> there;
+  for (const StagePlan &stage : result.stages)
+    for (int other : stage.devices)
+      if (topology.server(other) == topology.server(device))
+        there.insert(other);
+  const auto ranks = static_cast<int>(there.size());
+  if (ranks <= topology.cores)
+    return {device, 1};
+  const int first = topology.server(device) * topology.serverSize();
+  if (ranks % topology.cores != 0)
+    return {first, topology.cores};
+  return {first + (device - first) % topology.cores, 1};
 }
 
-int ranksOnACore(const PlanRequest &request, const PlanResult &result) {
-  std::map<int, std::set<int>> onCore;
-  size_t most = 1;
+/// The most of a core's ranks.
+double ranksOnACore(const PlanRequest &request, const PlanResult &result) {
+  std::map<std::pair<int, int>, std::set<int>> sharing;
+  double most = 1;
   for (const StagePlan &stage : result.stages)
     for (int device : stage.devices) {
-      auto &there = onCore[coreOf(request.topology, device)];
-      there.insert(device);
-      most = std::max(most, there.size());
+      const auto cores = coresOf(request, result, device);
+      sharing[cores].insert(device);
+      most = std::max(most, static_cast<double>(sharing[cores].size()) /
+                                cores.second);
     }
-  return static_cast<int>(most);
+  return most;
+}
+
+/// What no step is faster than: all cores have an equal share of the work.
+double leastOnCores(const PlanRequest &request, const PlanResult &result) {
+  double work = 0;
+  std::set<int> servers;
+  for (const StagePlan &stage : result.stages) {
+    work += slownessOf(request, result) * workOf(stage) * request.microbatches;
+    for (int device : stage.devices)
+      servers.insert(request.topology.server(device));
+  }
+  return work / static_cast<double>(servers.size()) / request.topology.cores;
 }
 
 /// The step of `order` is its longest path. Ranks that share a core take turns:
@@ -397,7 +424,8 @@ void checkOrder(const schedule::Schedule &order, const PlanRequest &request,
   }
   // Without a barrier steps overlap, so that only the longest is known.
   const double path = paths.alone();
-  const double least = barrier ? path : 0;
+  const double least =
+      std::max(barrier ? path : 0, leastOnCores(request, result));
   const double slowed = path * ranksOnACore(request, result) +
                         (barrier ? 0 : 2 * order.devices() * paths.latency);
   expect(result.stepSeconds >= least * (1 - 1e-9) &&
@@ -437,7 +465,7 @@ schedule::Schedule orderOf(const PlanRequest &request,
 void checkPeriod(const PlanRequest &request, const PlanResult &result) {
   const Topology &topology = request.topology;
   std::vector<double> lower; // of the period
-  std::map<int, double> onCore;
+  std::map<std::pair<int, int>, double> onCores;
   const double slower = slownessOf(request, result);
   const size_t count = result.stages.size();
   std::vector<double> there(count, 0), back(count, 0); // into a stage, and back
@@ -458,8 +486,10 @@ void checkPeriod(const PlanRequest &request, const PlanResult &result) {
     };
     lower.push_back(load(s) / stage.replicas);
     if (outnumber(request, result))
-      for (int device : stage.devices)
-        onCore[coreOf(topology, device)] += load(s) / stage.replicas;
+      for (int device : stage.devices) {
+        const auto cores = coresOf(request, result, device);
+        onCores[cores] += load(s) / stage.replicas / cores.second;
+      }
     // From here to the end and back, once for every microbatch in flight.
     double way = 0;
     for (size_t t = s; t < count; ++t) {
@@ -473,7 +503,7 @@ void checkPeriod(const PlanRequest &request, const PlanResult &result) {
       lower.push_back(std::max(there[s], back[s]) /
                       std::min(stage.replicas, result.stages[s - 1].replicas));
   }
-  for (auto [core, work] : onCore)
+  for (auto [cores, work] : onCores)
     lower.push_back(work);
   expectClose(result.stepSeconds,
               request.microbatches *

@@ -501,7 +501,7 @@ std::string writeTopology(const Topology &topology) {
     root["device"]["ring_us"] = d.ringSeconds * 1e6;
   if (d.ringSeconds > 0)
     root["device"]["seen_us"] = d.seenSeconds * 1e6;
-  if (d.crowdFactor > 1)
+  if (d.crowdSeenSeconds != DeviceModel().crowdSeenSeconds)
     root["device"]["crowd_seen_us"] = d.crowdSeenSeconds * 1e6;
   if (d.stepSeconds > 0)
     root["device"]["step_us"] = d.stepSeconds * 1e6;

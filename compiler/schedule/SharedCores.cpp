@@ -2,7 +2,7 @@
 //
 // Time moves from event to event: a device finishes its action, or data that a
 // waiting device needs arrives. Between events every computing device proceeds
-// at its core's rate.
+// at the rate that its cores leave it.
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/schedule/SharedCores.h"
@@ -17,10 +17,12 @@ namespace pipec::schedule {
 
 bool CoreSharing::scarce() const {
   std::map<int, int> ranks;
-  for (std::size_t d = 0; d < core.size(); ++d)
-    ranks[core[d]] += copies.empty() ? 1 : copies[d];
-  return std::any_of(ranks.begin(), ranks.end(),
-                     [&](auto &count) { return count.second > 1; });
+  for (const std::vector<Share> &of : shares)
+    for (const Share &share : of)
+      ranks[share.group] += share.devices;
+  return std::any_of(ranks.begin(), ranks.end(), [&](auto &count) {
+    return count.second > cores.at(count.first);
+  });
 }
 
 namespace {
@@ -32,15 +34,21 @@ public:
   SharedRun(const Schedule &schedule, const Costs &costs,
             const CoreSharing &sharing, const std::vector<double> &tail,
             const SharedSteps &steps)
-      : schedule(schedule), costs(costs), sharing(sharing), tail(tail),
-        steps(steps), devices(schedule.devices()), state(devices),
+      : schedule(schedule), costs(costs), tail(tail), steps(steps),
+        devices(schedule.devices()), state(devices),
         arrival(2ull * schedule.stages * schedule.microbatches, kNever),
         waits(devices, 0), finished(steps.count, 0) {
-    std::map<int, std::size_t> numbers;
-    for (int d = 0; d < devices; ++d)
-      core.push_back(
-          numbers.emplace(sharing.core[d], numbers.size()).first->second);
-    load.resize(numbers.size()), rates.resize(numbers.size());
+    std::map<int, int> numbers; // of groups, from 0
+    for (const auto &[group, count] : sharing.cores) {
+      numbers.emplace(group, static_cast<int>(numbers.size()));
+      cores.push_back(count);
+    }
+    for (int d = 0; d < devices; ++d) {
+      shares.push_back(sharing.shares[d]);
+      for (CoreSharing::Share &share : shares.back())
+        share.group = numbers.at(share.group);
+    }
+    load.resize(cores.size()), rates.resize(devices);
   }
 
   SharedTimeline run() {
@@ -120,10 +128,6 @@ private:
         ++state[d].verdicts;
       }
   }
-  int copies(int d) const {
-    return sharing.copies.empty() ? 1 : sharing.copies[d];
-  }
-
   /// Starts whatever can start now.
   void begin() {
     passVerdicts();
@@ -149,16 +153,22 @@ private:
     }
     std::fill(load.begin(), load.end(), 0.0);
     for (int d = 0; d < devices; ++d)
-      load[core[d]] += state[d].computing ? copies(d) : 0;
-    for (std::size_t c = 0; c < load.size(); ++c)
-      rates[c] = std::min(1.0, 1 / load[c]);
+      if (state[d].computing)
+        for (const CoreSharing::Share &share : shares[d])
+          load[share.group] += share.devices;
+    for (int d = 0; d < devices; ++d) {
+      rates[d] = 1;
+      if (state[d].computing)
+        for (const CoreSharing::Share &share : shares[d])
+          rates[d] = std::min(rates[d], cores[share.group] / load[share.group]);
+    }
   }
 
   double nextEvent() const {
     double next = kNever;
     for (int d = 0; d < devices; ++d) {
       if (state[d].computing)
-        next = std::min(next, now + state[d].left / rates[core[d]]);
+        next = std::min(next, now + state[d].left / rates[d]);
       else if (!state[d].done && waits[d] > now)
         next = std::min(next, waits[d]);
       if (!state[d].computing && gated(d))
@@ -170,7 +180,7 @@ private:
   void proceed(double seconds) {
     for (int d = 0; d < devices; ++d)
       if (state[d].computing) {
-        state[d].left -= seconds * rates[core[d]];
+        state[d].left -= seconds * rates[d];
         if (state[d].step == 0)
           line.busy[d] += seconds;
       }
@@ -182,7 +192,7 @@ private:
     for (int d = 0; d < devices; ++d) {
       Device &device = state[d];
       // Rounding: what is left of it would take no time.
-      if (device.computing && now + device.left / rates[core[d]] <= now) {
+      if (device.computing && now + device.left / rates[d] <= now) {
         device.computing = false;
         if (atTail(d)) {
           finished[device.step] = std::max(finished[device.step], now);
@@ -250,15 +260,15 @@ private:
 
   const Schedule &schedule;
   const Costs &costs;
-  const CoreSharing &sharing;
   const std::vector<double> &tail;
   const SharedSteps &steps;
   const int devices;
   std::vector<Device> state;
-  std::vector<double> arrival;   ///< by key
-  std::vector<std::size_t> core; ///< by device, from 0
-  // By core, as begin() leaves them: the devices that compute, and what share
-  // of the core each has.
+  std::vector<double> arrival;                         ///< by key
+  std::vector<std::vector<CoreSharing::Share>> shares; ///< by device
+  std::vector<double> cores;                           ///< by group, from 0
+  // As begin() leaves them: the devices that compute, by group, and what share
+  // of a core each has, by device.
   std::vector<double> load, rates;
   std::vector<double> waits; ///< by device: what the next action waits for
   double now = 0;

@@ -1,24 +1,31 @@
 //===- SharedCores.h - an order on devices that share cores -----*- C++ -*-===//
 //
-// Ranks on CPUs may outnumber the cores of their server. Those that have the
-// same core take turns: while several of them compute, each is slowed alike.
-// What one does not use, another gets, so that idle time in the order costs
-// less than on devices of their own.
+// Ranks on CPUs may outnumber the cores of their server. They then take turns,
+// on a core that each keeps to or on all of them: while more compute than there
+// are cores, each is slowed alike. What one does not use, another gets, so that
+// idle time in the order costs less than on devices of their own.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
 
 #include "compiler/schedule/Simulator.h"
 
+#include <map>
+
 namespace pipec::schedule {
 
 struct CoreSharing {
-  std::vector<int> core; ///< of each device; empty: every one has its own
-  /// Equal devices of that core that this one stands for (replicas that do the
-  /// same at the same time); empty: 1 each.
-  std::vector<int> copies;
+  /// So many equal devices (replicas that do the same at the same time) that
+  /// share the cores of a group.
+  struct Share {
+    int group = 0, devices = 1;
+  };
+  /// Of each device of the order, for all that it stands for, which are as slow
+  /// as the slowest of them; empty: every one has its own core.
+  std::vector<std::vector<Share>> shares;
+  std::map<int, int> cores; ///< of each group
 
-  /// Whether some core has several devices.
+  /// Whether some group has more devices than cores.
   bool scarce() const;
 };
 

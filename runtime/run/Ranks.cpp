@@ -108,9 +108,9 @@ int threadsOfThisRank() {
 }
 
 void takeOwnCore(const plan::Plan &plan, int rank) {
-  if (plan.cluster.kind == "cpu" && threadsOfThisRank() == 1 &&
-      neighboursOf(plan, rank) > availableCores() &&
-      !isWished("PIPEC_RANK_CORES", "free"))
+  const int cores = availableCores(), ranks = neighboursOf(plan, rank);
+  if (plan.cluster.kind == "cpu" && threadsOfThisRank() == 1 && ranks > cores &&
+      ranks % cores == 0 && !isWished("PIPEC_RANK_CORES", "free"))
     keepToCore(static_cast<int>(plan.ranks[rank].device));
 }
 
@@ -342,7 +342,8 @@ Exit runJoined(const plan::Plan &plan, const RunOptions &options,
       self.fuse.reset();
     }
     chooseThreads(plan, options, self.watch->rank);
-    takeOwnCore(plan, self.watch->rank);
+    if (launcher) // which binds nobody; other launchers may
+      takeOwnCore(plan, self.watch->rank);
     if (plan.cluster.kind == "cuda" && plan.ranks.size() > 1)
       self.links =
           std::move(linksNamed("nccl")

@@ -33,9 +33,10 @@ constexpr const char *kControlVariable = "PIPEC_CONTROL";
 void chooseThreads(const plan::Plan &plan, const RunOptions &options, int rank);
 
 /// Keeps this thread, which runs a rank of a single thread, to one core where
-/// ranks outnumber the cores of their machine: the same ranks take turns in
-/// every step then, as the planner has it (plan/RankCores.h), and steps take
-/// equally long. Left to the system they do not (PIPEC_RANK_CORES=free).
+/// its machine has twice as many ranks as cores, or three times as many …: the
+/// same ranks take turns in every step then, as the planner has it
+/// (plan/RankCores.h), and steps take equally long. Left to the system they do
+/// not (PIPEC_RANK_CORES=free). For ranks that may all run on the same cores.
 void takeOwnCore(const plan::Plan &plan, int rank);
 
 int threadsOfThisRank();

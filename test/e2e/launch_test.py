@@ -79,8 +79,10 @@ class LaunchTest(PipelineTest):
     def test_ranks_that_outnumber_the_cores_keep_to_one(self):
         """So that the same ranks take turns in every step, as the planner has it; both cores have ranks."""
         cores = set(sorted(os.sched_getaffinity(0))[:2])
+        self.plan = self.compile(self.golden.model, *self.golden.arguments(), "--cpus", "1x4", "--stages", "4",
+                                 "--strategy", "1f1b")
         for transport in ("mpi", "inproc"):
-            for wish, kept in (("", 3), ("free", 0)):
+            for wish, kept in (("", 4), ("free", 0)):
                 with self.subTest(transport=transport, wish=wish):
                     masks = self.masks_of_ranks(transport, wish, cores, kept)
                     own = [mask for mask in masks if len(mask) == 1]

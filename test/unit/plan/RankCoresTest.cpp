@@ -39,19 +39,30 @@ TEST(RankCores, RanksTakeCoresInTurn) {
   ASSERT_TRUE(cores.isScarce());
   EXPECT_EQ(cores.ranksPerCore, 2);
   for (int server : {0, 4}) {
-    EXPECT_EQ(cores.core.at(server), cores.core.at(server + 2));
-    EXPECT_EQ(cores.core.at(server + 1), cores.core.at(server + 3));
-    EXPECT_NE(cores.core.at(server), cores.core.at(server + 1));
+    EXPECT_EQ(cores.group.at(server), cores.group.at(server + 2));
+    EXPECT_EQ(cores.group.at(server + 1), cores.group.at(server + 3));
+    EXPECT_NE(cores.group.at(server), cores.group.at(server + 1));
   }
-  EXPECT_NE(cores.core.at(0), cores.core.at(4));
+  EXPECT_NE(cores.group.at(0), cores.group.at(4));
+  EXPECT_EQ(cores.cores.at(cores.group.at(0)), 1);
+}
+
+/// Three ranks of which each kept to one of two cores would leave one of them
+/// half as busy as the other.
+TEST(RankCores, OddOnesShareAllCores) {
+  const RankCores cores = rankCores(serversOf(2), stagesOn({{0, 1, 2}}));
+  EXPECT_EQ(cores.ranksPerCore, 1.5);
+  for (int device : {1, 2})
+    EXPECT_EQ(cores.group.at(device), cores.group.at(0));
+  EXPECT_EQ(cores.cores.at(cores.group.at(0)), 2);
 }
 
 TEST(RankCores, AServerWithCoresEnoughHasOneForEachRank) {
   const RankCores cores =
       rankCores(serversOf(2), stagesOn({{0, 1, 2}, {4}, {6}}));
   EXPECT_EQ(cores.ranksPerCore, 1.5);
-  EXPECT_EQ(cores.core.at(0), cores.core.at(2));
-  EXPECT_NE(cores.core.at(4), cores.core.at(6));
+  EXPECT_NE(cores.group.at(4), cores.group.at(6));
+  EXPECT_EQ(cores.cores.at(cores.group.at(4)), 1);
 }
 
 } // namespace

@@ -4,7 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include "compiler/plan/PlanVerifier.h"
+#include "support/Failure.h"
+
 #include <algorithm>
+#include <tuple>
 
 using namespace pipec;
 using namespace pipec::plan;
@@ -35,8 +39,10 @@ schedule::Costs randomCosts(Random &random, int stages) {
 
 schedule::CoreSharing oneServerOf(int devices, int cores) {
   schedule::CoreSharing sharing;
-  for (int d = 0; d < devices; ++d)
-    sharing.core.push_back(d % cores);
+  for (int d = 0; d < devices; ++d) {
+    sharing.shares.push_back({{d % cores, 1}});
+    sharing.cores[d % cores] = 1;
+  }
   return sharing;
 }
 
@@ -135,4 +141,31 @@ TEST(SharedCores, PlansKnowThatRanksTakeTurns) {
   r.stages.reset();
   r.replication = true;
   EXPECT_NEAR(makePlan(r).stepSeconds, 16 * 3e-3 * 4 / 2, 1e-3);
+}
+
+/// Of equal pipelines one is simulated: the others' ranks have its cores, too,
+/// whatever stages they are of. No step is faster than its work, and all ways
+/// to share it out evenly are as fast.
+TEST(SharedCores, PipelinesShareEachOthersCores) {
+  for (auto [stages, replicas, cores] :
+       {std::tuple(2, 3, 2), std::tuple(2, 2, 3), std::tuple(2, 4, 6),
+        std::tuple(2, 3, 4), std::tuple(4, 2, 2), std::tuple(1, 3, 2)})
+    for (const char *strategy : {"1f1b", "gpipe", "pipedream"}) {
+      PlanRequest r;
+      r.graph = uniformChain(8, 1e-3, 0, 0);
+      r.topology = oneServer(stages * replicas, 1e12, 0);
+      r.topology.cores = cores;
+      r.strategy = strategyFacts(strategy);
+      r.microbatches = r.strategy.synchronous ? 12 * replicas : 1;
+      r.stages = stages;
+      r.replicas.assign(static_cast<size_t>(stages), replicas);
+      const PlanResult plan = makePlan(r);
+      verifyPlan(r, plan);
+      const double work = 8 * 3e-3 * r.microbatches / cores;
+      EXPECT_GE(plan.stepSeconds, work * (1 - 1e-9))
+          << stages << " x " << replicas << " on " << cores;
+      PlanResult bad = plan;
+      bad.stepSeconds = 0.99 * work;
+      EXPECT_THROW(verifyPlan(r, bad), Failure);
+    }
 }
