@@ -385,18 +385,12 @@ std::pair<int, int> coresOf(const PlanRequest &request,
   return {first + (device - first) % topology.cores, 1};
 }
 
-/// The most of a core's ranks.
-double ranksOnACore(const PlanRequest &request, const PlanResult &result) {
-  std::map<std::pair<int, int>, std::set<int>> sharing;
-  double most = 1;
+/// All ranks of the plan.
+int ranksOf(const PlanResult &result) {
+  std::set<int> ranks;
   for (const StagePlan &stage : result.stages)
-    for (int device : stage.devices) {
-      const auto cores = coresOf(request, result, device);
-      sharing[cores].insert(device);
-      most = std::max(most, static_cast<double>(sharing[cores].size()) /
-                                cores.second);
-    }
-  return most;
+    ranks.insert(stage.devices.begin(), stage.devices.end());
+  return static_cast<int>(ranks.size());
 }
 
 /// What no step is faster than: all cores have an equal share of the work.
@@ -411,8 +405,9 @@ double leastOnCores(const PlanRequest &request, const PlanResult &result) {
   return work / static_cast<double>(servers.size()) / request.topology.cores;
 }
 
-/// The step of `order` is its longest path. Ranks that share a core take turns:
-/// no task is faster than that, and none slower than its ranks all together.
+/// The step of `order` is its longest path. Ranks that share cores take turns:
+/// no task is faster than that, and what it waits for besides is work of other
+/// ranks, of which each has no more than the path is long.
 void checkOrder(const schedule::Schedule &order, const PlanRequest &request,
                 const PlanResult &result) {
   Paths paths(order, request, result);
@@ -426,7 +421,7 @@ void checkOrder(const schedule::Schedule &order, const PlanRequest &request,
   const double path = paths.alone();
   const double least =
       std::max(barrier ? path : 0, leastOnCores(request, result));
-  const double slowed = path * ranksOnACore(request, result) +
+  const double slowed = path * (1 + ranksOf(result)) +
                         (barrier ? 0 : 2 * order.devices() * paths.latency);
   expect(result.stepSeconds >= least * (1 - 1e-9) &&
              result.stepSeconds <= slowed * (1 + 1e-9),

@@ -10,6 +10,7 @@
 #include "support/Failure.h"
 
 #include <algorithm>
+#include <deque>
 #include <limits>
 #include <map>
 
@@ -28,6 +29,9 @@ bool CoreSharing::scarce() const {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
+
+/// How long Linux lets a thread compute that others wait for, s.
+constexpr double kSlice = 3e-3;
 
 class SharedRun {
 public:
@@ -49,6 +53,11 @@ public:
         share.group = numbers.at(share.group);
     }
     load.resize(cores.size()), rates.resize(devices);
+    queues.resize(cores.size());
+    const auto isAlone = [&](const std::vector<CoreSharing::Share> &of) {
+      return of.size() == 1 && cores[of.front().group] == 1;
+    };
+    inTurn = std::all_of(shares.begin(), shares.end(), isAlone);
   }
 
   SharedTimeline run() {
@@ -73,7 +82,9 @@ private:
   struct Device {
     std::size_t next = 0;
     int step = 0;
-    bool computing = false, done = false;
+    /// Queued: ready, or in the middle of an action, while another of its core
+    /// computes.
+    bool computing = false, queued = false, done = false;
     double left = 0; ///< seconds of work, on a core of its own
     /// When it began the tail of that many steps last, and when it passed on
     /// the verdict on the last update of so many.
@@ -131,6 +142,8 @@ private:
   /// Starts whatever can start now.
   void begin() {
     passVerdicts();
+    if (inTurn)
+      takeTurns();
     for (int d = 0; d < devices; ++d) {
       Device &device = state[d];
       if (device.computing || device.done)
@@ -138,19 +151,86 @@ private:
       waits[d] = waitsUntil(d);
       if (waits[d] > now)
         continue;
-      device.computing = true;
-      if (atTail(d)) {
-        device.left = tail.empty() ? 0 : tail[d];
-        device.tailAt = now;
-        ++device.tails;
-        continue;
-      }
+      if (!inTurn)
+        start(d);
+      else if (!device.queued)
+        enqueue(d);
+    }
+    inTurn ? rateTurns() : shareAlike();
+  }
+
+  void start(int d) {
+    Device &device = state[d];
+    device.computing = true;
+    if (atTail(d)) {
+      device.left = tail.empty() ? 0 : tail[d];
+      device.tailAt = now;
+      ++device.tails;
+    } else {
       const Action &a = schedule.order[d][device.next];
       device.left = costs.time(a.kind, a.stage, d);
       take(a);
       if (device.step == 0)
         line.start[d].push_back(now);
     }
+    if (inTurn) // all that it stands for, one after the other
+      device.left *= shares[d].front().devices;
+  }
+
+  //===--------------------------------------------------------------------===//
+  // A core for some devices
+  //===--------------------------------------------------------------------===//
+
+  struct Queue {
+    std::deque<int> devices; ///< the first one has the core
+    double until = 0;        ///< when its slice is over
+  };
+
+  void enqueue(int d) {
+    state[d].queued = true;
+    Queue &queue = queues[shares[d].front().group];
+    queue.devices.push_back(d);
+    if (queue.devices.size() > 1)
+      return;
+    queue.until = now + kSlice;
+    start(d);
+  }
+
+  /// Whose turn it is goes on, or begins.
+  void takeTurns() {
+    for (Queue &queue : queues) {
+      if (queue.devices.empty())
+        continue;
+      if (queue.until <= now) {
+        queue.devices.push_back(queue.devices.front());
+        queue.devices.pop_front();
+        queue.until = now + kSlice;
+      }
+      if (const int d = queue.devices.front(); !state[d].computing)
+        start(d);
+    }
+  }
+
+  void rateTurns() {
+    std::fill(rates.begin(), rates.end(), 0.0);
+    for (const Queue &queue : queues)
+      if (!queue.devices.empty())
+        rates[queue.devices.front()] = 1;
+  }
+
+  /// Whoever has done an action stands behind those who wait.
+  void leave(int d) {
+    Queue &queue = queues[shares[d].front().group];
+    queue.devices.pop_front();
+    queue.until = now + kSlice;
+    state[d].queued = false;
+  }
+
+  //===--------------------------------------------------------------------===//
+  // Cores for all
+  //===--------------------------------------------------------------------===//
+
+  void shareAlike() {
     std::fill(load.begin(), load.end(), 0.0);
     for (int d = 0; d < devices; ++d)
       if (state[d].computing)
@@ -167,19 +247,24 @@ private:
   double nextEvent() const {
     double next = kNever;
     for (int d = 0; d < devices; ++d) {
-      if (state[d].computing)
+      if (isRunning(d))
         next = std::min(next, now + state[d].left / rates[d]);
-      else if (!state[d].done && waits[d] > now)
+      else if (!state[d].computing && !state[d].done && waits[d] > now)
         next = std::min(next, waits[d]);
       if (!state[d].computing && gated(d))
         next = std::min(next, verdictOf(d + 1, state[d].step));
     }
+    for (const Queue &queue : queues)
+      if (queue.devices.size() > 1)
+        next = std::min(next, queue.until);
     return next;
   }
 
+  bool isRunning(int d) const { return state[d].computing && rates[d] > 0; }
+
   void proceed(double seconds) {
     for (int d = 0; d < devices; ++d)
-      if (state[d].computing) {
+      if (isRunning(d)) {
         state[d].left -= seconds * rates[d];
         if (state[d].step == 0)
           line.busy[d] += seconds;
@@ -192,8 +277,10 @@ private:
     for (int d = 0; d < devices; ++d) {
       Device &device = state[d];
       // Rounding: what is left of it would take no time.
-      if (device.computing && now + device.left / rates[d] <= now) {
+      if (isRunning(d) && now + device.left / rates[d] <= now) {
         device.computing = false;
+        if (inTurn)
+          leave(d);
         if (atTail(d)) {
           finished[device.step] = std::max(finished[device.step], now);
           device.done = ++device.step == steps.count;
@@ -270,6 +357,9 @@ private:
   // As begin() leaves them: the devices that compute, by group, and what share
   // of a core each has, by device.
   std::vector<double> load, rates;
+  /// Every device has one core, which others have, too.
+  bool inTurn = false;
+  std::vector<Queue> queues; ///< by group
   std::vector<double> waits; ///< by device: what the next action waits for
   double now = 0;
   Timeline line;

@@ -1,9 +1,11 @@
 //===- SharedCores.h - an order on devices that share cores -----*- C++ -*-===//
 //
-// Ranks on CPUs may outnumber the cores of their server. They then take turns,
-// on a core that each keeps to or on all of them: while more compute than there
-// are cores, each is slowed alike. What one does not use, another gets, so that
-// idle time in the order costs less than on devices of their own.
+// Ranks on CPUs may outnumber the cores of their server. They then take turns.
+// On a core that each keeps to one computes at a time, and the next who is ready
+// when it has done its action (or after a time slice); on several cores that
+// they share all are slowed alike while more compute than there are cores. What
+// one does not use, another gets, so that idle time in the order costs less than
+// on devices of their own.
 //
 //===----------------------------------------------------------------------===//
 #pragma once

@@ -115,9 +115,32 @@ TEST(SharedCores, OneCoreDoesAllTheWork) {
         fullest[d % 2] += costs.time(a.kind, a.stage, d);
     EXPECT_GE(two.finish[0], std::max({path, fullest[0], fullest[1]}) - 1e-9)
         << name;
-    EXPECT_LE(two.finish[0], 2 * path + 1e-9) << name;
+    EXPECT_LE(two.finish[0], path + work + 1e-9) << name;
     EXPECT_LT(two.finish[0], one.finish[0]) << name;
   }
+}
+
+/// Two ranks of one core, in milliseconds: a short forward waits until the long
+/// backward that has the core is done, and a long one makes way after 3.
+///   0 |F0F0F1F1----------B0..
+///   1 |----==F0F0B0B0F1F1....
+TEST(SharedCores, OneComputesAtATime) {
+  schedule::Schedule s = order("gpipe", 2, 2);
+  schedule::Costs costs;
+  costs.forward = {1e-3, 1e-3}, costs.backwardInput = {1e-3, 1e-3};
+  costs.backwardWeight = {0, 0}, costs.comm = {0};
+  costs.memoryForward = costs.memoryInput = costs.memoryWeight = {0, 0};
+  auto line = simulateShared(s, costs, oneServerOf(2, 1)).line;
+  // Rank 0 stands behind rank 1 when it has done its first forward.
+  EXPECT_NEAR(line.end[0][0], 1e-3, 1e-12);
+  EXPECT_NEAR(line.end[1][0], 3e-3, 1e-12);
+  EXPECT_NEAR(line.end[0][1], 2e-3, 1e-12);
+  // Ten milliseconds of one rank are no more than three in a row.
+  costs.forward = {10e-3, 1e-3};
+  line = simulateShared(s, costs, oneServerOf(2, 1)).line;
+  EXPECT_NEAR(line.end[0][0], 10e-3, 1e-12);
+  EXPECT_LT(line.end[1][0], 15e-3);
+  EXPECT_NEAR(line.makespan, 26e-3, 1e-12);
 }
 
 /// Four ranks on two cores: the plan is slower than on four cores, but by less
