@@ -31,16 +31,16 @@ Team teamOf(const MeasuredPrograms &programs, int program, int count) {
   return workers;
 }
 
-/// Does `work` in a thread for each worker.
-template <typename Work> void onThreads(Team &workers, int cores, Work work) {
+/// Does `work` in so many threads.
+template <typename Work> void onThreads(int count, int cores, Work work) {
   std::vector<std::thread> threads;
-  for (size_t w = 0; w < workers.size(); ++w)
-    threads.emplace_back([&, w] {
+  for (int t = 0; t < count; ++t)
+    threads.emplace_back([&, t] {
       pipec_set_threads(1);
-      if (workers.size() % static_cast<size_t>(cores) == 0) // as ranks do
-        keepToCore(static_cast<int>(w) % cores);
+      if (count % cores == 0) // as ranks do
+        keepToCore(t % cores);
       flushTinyNumbers();
-      work(static_cast<int>(w), *workers[w]);
+      work(t);
     });
   for (std::thread &thread : threads)
     thread.join();
@@ -126,36 +126,48 @@ private:
 
 } // namespace
 
+/// The tasks of all workers, a thread for each core, in which its ranks do
+/// theirs in turn: what each finds in its core's cache is what others of the
+/// core have left there, as in the pipeline.
+static void runAlone(Team &workers, int cores) {
+  onThreads(cores, cores, [&](int core) {
+    auto each = [&](auto task) {
+      for (size_t w = static_cast<size_t>(core); w < workers.size();
+           w += static_cast<size_t>(cores))
+        task(*workers[w]);
+    };
+    for (int step = 0; step < kSteps; ++step) {
+      each([](Worker &worker) { worker.begin(); });
+      for (int i = 0; i < kCrowdMicrobatches; ++i) {
+        each([&](Worker &worker) { worker.forward(i); });
+        each([&](Worker &worker) { worker.backward(i); });
+      }
+      each([](Worker &worker) { worker.end(); });
+    }
+  });
+}
+
 std::vector<plan::CrowdSample> measureCrowd(const MeasuredPrograms &programs,
                                             int ranks, int cores) {
   std::vector<plan::CrowdSample> samples;
   Phase timing("ranks that share cores, program", programs.narrow);
   for (int program = 0; program < programs.narrow; ++program) {
     timing.next();
-    Team alone = teamOf(programs, program, cores);
-    onThreads(alone, cores, [](int, Worker &worker) {
-      for (int step = 0; step < kSteps; ++step) {
-        worker.begin();
-        for (int i = 0; i < kCrowdMicrobatches; ++i)
-          worker.forward(i), worker.backward(i);
-        worker.end();
-      }
-    });
+    Team team = teamOf(programs, program, ranks);
+    runAlone(team, cores);
     plan::CrowdSample sample;
-    for (const auto &worker : alone) {
-      sample.forward += worker->usual("forward") / cores;
-      sample.backward += worker->usual("backward") / cores;
-      sample.update += worker->usual("update") / cores;
+    for (const auto &worker : team) {
+      sample.forward += worker->usual("forward") / ranks;
+      sample.backward += worker->usual("backward") / ranks;
+      sample.update += worker->usual("update") / ranks;
     }
-    alone.clear();
-    Team crowd = teamOf(programs, program, ranks);
     const double work =
         kCrowdMicrobatches * (sample.forward + sample.backward) * ranks / cores;
     Pipeline pipeline(ranks, static_cast<int64_t>(std::clamp<double>(
                                  kSpan / work, kSteps, kMostSteps)));
     std::vector<double> seconds;
-    onThreads(crowd, cores, [&](int rank, Worker &worker) {
-      pipeline.run(rank, worker, seconds);
+    onThreads(ranks, cores, [&](int rank) {
+      pipeline.run(rank, *team[static_cast<size_t>(rank)], seconds);
     });
     sample.step = trimmedMean(seconds);
     samples.push_back(sample);

@@ -1,9 +1,8 @@
 //===- FitCrowd.h - ranks that outnumber the cores --------------*- C++ -*-===//
 //
-// Kernels do not share cores out as evenly as a simulator does: a rank that is
-// woken may queue behind one that computes while another core is idle, and
-// finds its operands in another core's cache. How much that is, pipelines of
-// that many ranks tell.
+// Ranks that take turns on a core are changed for each other, and who sleeps is
+// woken when its core is free and the system has seen to it. How much that is,
+// pipelines of that many ranks tell.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -12,8 +11,8 @@
 
 namespace pipec::plan {
 
-/// A 1F1B pipeline of equal stages: seconds of its tasks on a core of their
-/// own, and of a step of all ranks.
+/// A 1F1B pipeline of equal stages: seconds of its tasks, one after the other in
+/// one thread for all ranks of a core, and of a step of all ranks.
 struct CrowdSample {
   double forward = 0, backward = 0, update = 0, step = 0;
 };
