@@ -367,7 +367,8 @@ void KernelEmitter::emitPhase(Running *columnSums) {
   rowAnchor = nullptr;
   startReductions();
   SmallVector<size_t> written;
-  for (size_t i = 0, n = unrolled ? plan.targets.size() : targets.size(); i < n;
+  const bool spills = !unrolled || !keepsPoints; // as choosePoints
+  for (size_t i = 0, n = spills ? targets.size() : plan.targets.size(); i < n;
        ++i)
     if (!isRowTarget(i) && phaseOf(valueOf(i)) == phase)
       written.push_back(i);
@@ -408,12 +409,13 @@ int64_t KernelEmitter::readRegisters() {
 void KernelEmitter::readPoints(ArrayRef<size_t> written,
                                ArrayRef<size_t> summed) {
   llvm::SetVector<Value> needed;
+  llvm::DenseSet<Value> seen;
   for (size_t i : written)
-    collectReads(valueOf(i), needed);
+    collectReads(valueOf(i), needed, seen);
   for (size_t i : summed)
-    collectReads(columnOps[i].getX(), needed);
+    collectReads(columnOps[i].getX(), needed, seen);
   for (nn::ReduceOp op : reductions)
-    collectReads(op.getX(), needed);
+    collectReads(op.getX(), needed, seen);
   for (Point &point : unrolledPoints)
     point.values.clear();
   forPoints({}, [&](Running &) {
@@ -423,15 +425,18 @@ void KernelEmitter::readPoints(ArrayRef<size_t> written,
 }
 
 /// What is in memory at the points of a row, of all that `value` is made from.
-void KernelEmitter::collectReads(Value value, llvm::SetVector<Value> &reads) {
-  if (levelOf(value) != fusion::Level::Lane)
+void KernelEmitter::collectReads(Value value, llvm::SetVector<Value> &reads,
+                                 llvm::DenseSet<Value> &seen) {
+  if (levelOf(value) != fusion::Level::Lane || !seen.insert(value).second)
     return;
-  if (auto leaf = plan.leaves.find(value); leaf != plan.leaves.end()) {
+  if (stored.contains(value) && phaseOf(value) < phase) {
+    reads.insert(value);
+  } else if (auto leaf = plan.leaves.find(value); leaf != plan.leaves.end()) {
     if (leaf->second.kind == Leaf::Memory)
       reads.insert(value);
   } else if (Operation *op = value.getDefiningOp(); !isImmediate(value)) {
     for (Value operand : op->getOperands())
-      collectReads(operand, reads);
+      collectReads(operand, reads, seen);
   }
 }
 

@@ -26,11 +26,13 @@ static_assert(kChunkRows % kMostWarps == 0);
 constexpr int64_t kThreadsAtOnce = 512, kKeepAtOnce = 384, kFewerAtOnce = 256;
 constexpr int64_t kFewPoints = 6, kFewRead = 112;
 
-/// Bytes that a row leaves for the sums before `column`.
+/// Bytes that a row leaves for the sums before `column`, each aligned for
+/// vectors of any type.
 int64_t KernelEmitter::leftBytes(size_t column) const {
   int64_t bytes = 0;
   for (const Access &partial : ArrayRef(partials).take_front(column))
-    bytes += columns() * elementBytes(partial.element);
+    bytes += static_cast<int64_t>(
+        llvm::alignTo(columns() * elementBytes(partial.element), 16));
   return bytes;
 }
 

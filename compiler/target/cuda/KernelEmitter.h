@@ -69,7 +69,8 @@ private:
   int64_t readRegisters();
   void readPoints(llvm::ArrayRef<size_t> written,
                   llvm::ArrayRef<size_t> summed);
-  void collectReads(Value value, llvm::SetVector<Value> &reads);
+  void collectReads(Value value, llvm::SetVector<Value> &reads,
+                    llvm::DenseSet<Value> &seen);
   void enterPoint(Value point);
   void guarded(Value condition, llvm::function_ref<void()> body);
   Value both(Value a, Value b);

@@ -128,8 +128,23 @@ TEST(Gpu, NormalizationGradientOfManyRows) {
   checkStage(layerNormBackward("70", "768", "0.00130208").stage(), 2e-5);
   checkStage(layerNormBackward("3", "768", "0.00130208").stage(), 2e-5);
   checkStage(layerNormBackward("36", "1024", "0.000976562").stage(), 2e-5);
+  // What a later phase reads again is written where it is not in registers.
+  checkStage(layerNormBackward("70", "768", "0.00130208", "tanh").stage(),
+             2e-5);
   checkStage(layerNormBackward("70", "4099", "0.000243962").stage(), 2e-5);
   checkStage(layerNormBackward("70", "4098", "0.000244021").stage(), 2e-5);
+}
+
+// What the warps leave of each column is aligned, whatever its neighbours are.
+TEST(Gpu, ColumnsOfSeveralTypesBesideRows) {
+  StageText t;
+  t.load("x", "in", "70x42xf32").reduce("r", "sum", "x", "1", "70x1xf32");
+  t.op("b", "broadcast", {"r"}, "70x42xf32").op("d", "sub", {"x", "b"});
+  t.op("w", "cast", {"d"}, "70x42xf64");
+  t.reduce("narrow", "sum", "d", "0", "1x42xf32");
+  t.reduce("wide", "sum", "w", "0", "1x42xf64");
+  t.store("narrow", "out").store("wide", "out");
+  checkStage(t.stage(), 2e-5);
 }
 
 // The sum of equal indices has the CPU's order, of a few and of several tiles

@@ -115,10 +115,13 @@ StageText test::layerNormForward(const string &rows, const string &c,
 }
 
 StageText test::layerNormBackward(const string &rows, const string &c,
-                                  const string &inverse) {
+                                  const string &inverse, const string &before) {
   string full = rows + "x" + c + "xf32", row = rows + "x1xf32";
   StageText t;
-  t.load("dy", "grad_in", full).load("x", "stash", full);
+  t.load("dy", "grad_in", full);
+  t.load(before.empty() ? "x" : "z", "stash", full);
+  if (!before.empty())
+    t.op("x", before, {"z"});
   t.load("mean", "stash", row).load("rstd", "stash", row);
   t.load("gamma", "weights", c + "xf32");
   t.op("meanB", "broadcast", {"mean"}, full);

@@ -40,8 +40,10 @@ private:
 /// x = a + b and its layer norm over [rows, c]; `inverse` is 1/c.
 StageText layerNormForward(const std::string &rows, const std::string &c,
                            const std::string &inverse);
+/// With `before`, of what that op made of a kept value.
 StageText layerNormBackward(const std::string &rows, const std::string &c,
-                            const std::string &inverse);
+                            const std::string &inverse,
+                            const std::string &before = "");
 /// y = GELU(x) (the tanh form), with its parts named t3 = tanh, t4, t5, ….
 void gelu(StageText &t, const std::string &shape);
 /// dx of dy, after gelu.
