@@ -82,3 +82,31 @@ func.func @backward() attributes {pipe.task = "backward"} {
   pipe.store %s, "out"[256] : tensor<2x8xf32>
   return
 }
+
+// -----
+
+// Slices side by side along one axis are not the tensor if another axis is cut
+// in some.
+// CHECK-LABEL: func.func @forward
+// CHECK: pipe.store %{{.*}}, "stash"[0] : tensor<2x8x8xbf16>
+// CHECK: pipe.store %{{.*}}, "stash"[256] : tensor<2x4x8xbf16>
+// CHECK: pipe.store %{{.*}}, "stash"[384] : tensor<2x4x8xbf16>
+func.func @forward() attributes {pipe.task = "forward"} {
+  %x = pipe.load "in"[0] : tensor<2x8x24xbf16>
+  %q = nn.slice %x {starts = array<i64: 0, 0, 0>, strides = array<i64: 1, 1, 1>} : (tensor<2x8x24xbf16>) -> tensor<2x8x8xbf16>
+  %k = nn.slice %x {starts = array<i64: 0, 0, 8>, strides = array<i64: 1, 1, 1>} : (tensor<2x8x24xbf16>) -> tensor<2x4x8xbf16>
+  %v = nn.slice %x {starts = array<i64: 0, 0, 16>, strides = array<i64: 1, 1, 1>} : (tensor<2x8x24xbf16>) -> tensor<2x4x8xbf16>
+  pipe.store %q, "stash"[0] : tensor<2x8x8xbf16>
+  pipe.store %k, "stash"[256] : tensor<2x4x8xbf16>
+  pipe.store %v, "stash"[384] : tensor<2x4x8xbf16>
+  return
+}
+func.func @backward() attributes {pipe.task = "backward"} {
+  %q = pipe.load "stash"[0] : tensor<2x8x8xbf16>
+  %k = pipe.load "stash"[256] : tensor<2x4x8xbf16>
+  %v = pipe.load "stash"[384] : tensor<2x4x8xbf16>
+  %n = pipe.load "in"[0] : tensor<2x8x1xf32>
+  %dq = nn.attention_grad_query %q, %k, %v, %q, %n, %n, %n {scale = 0.5 : f64} : (tensor<2x8x8xbf16>, tensor<2x4x8xbf16>, tensor<2x4x8xbf16>, tensor<2x8x8xbf16>, tensor<2x8x1xf32>, tensor<2x8x1xf32>, tensor<2x8x1xf32>) -> tensor<2x8x8xbf16>
+  pipe.store %dq, "out"[0] : tensor<2x8x8xbf16>
+  return
+}

@@ -75,7 +75,9 @@ static bool isWhole(Parts &parts) {
   for (Part &part : parts) {
     for (int64_t d = 0; d < rank; ++d)
       if (part.slice.getStrides()[d] != 1 ||
-          part.slice.getStarts()[d] != (d == axis ? at : 0))
+          part.slice.getStarts()[d] != (d == axis ? at : 0) ||
+          (d != axis &&
+           tensorType(part.slice.getY()).getDimSize(d) != whole.getDimSize(d)))
         return false;
     at += tensorType(part.slice.getY()).getDimSize(axis);
   }
