@@ -12,6 +12,18 @@ func.func @forward() attributes {pipe.task = "forward"} {
 
 // -----
 
+// A block for each index, too.
+func.func @forward() attributes {pipe.task = "forward"} {
+  %i = pipe.load "in"[0] : tensor<3000000000xi32>
+  %x = pipe.load "in"[12000000000] : tensor<3000000000x8xf32>
+  // expected-error@+1 {{is too large for a GPU kernel: 3000000000 rows of 2 points; use smaller microbatches}}
+  %s = nn.scatter_add %i, %x {axis = 0} : (tensor<3000000000xi32>, tensor<3000000000x8xf32>) -> tensor<16x8xf32>
+  pipe.store %s, "out"[0] : tensor<16x8xf32>
+  return
+}
+
+// -----
+
 // Gradients of rows are summed in f32 or f64.
 func.func @forward() attributes {pipe.task = "forward"} {
   %i = pipe.load "in"[0] : tensor<4xi64>

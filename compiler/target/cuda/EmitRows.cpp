@@ -143,7 +143,7 @@ class ScatterEmitter {
 public:
   ScatterEmitter(ModuleOp module, StringRef name, nn::ScatterAddOp op,
                  ArrayRef<Placement> places, ArrayRef<Buffer> buffers)
-      : rows(op.getY(), op.getIndices(), op.getAxis()),
+      : op(op), rows(op.getY(), op.getIndices(), op.getAxis()),
         k(module, name,
           {argumentOf(places[0], rows.idType),
            argumentOf(places[1], rows.element),
@@ -156,10 +156,15 @@ public:
                       : Type(VectorType::get({width}, rows.element));
   }
 
-  KernelCode run() {
+  FailureOr<KernelCode> run() {
     const int64_t parts = rows.inner / width,
-                  strips = llvm::divideCeil(parts, kThreads);
-    k.beginBlocks(rows.outer * rows.ids * strips, kThreads);
+                  strips = llvm::divideCeil(parts, kThreads),
+                  blocks = rows.outer * rows.ids * strips;
+    if (blocks > std::numeric_limits<int32_t>::max())
+      return op->emitError("is too large for a GPU kernel: ")
+             << rows.outer * rows.ids << " rows of " << parts
+             << " points; use smaller microbatches";
+    k.beginBlocks(blocks, kThreads);
     k.code.sharedBytes = kWordBytes * (kWarp + kTile);
     thread = k.wide(threadNumber(k.b));
     lane = arith::RemUIOp::create(k.b, thread, k.integer(kWarp));
@@ -335,6 +340,7 @@ private:
         .front();
   }
 
+  nn::ScatterAddOp op;
   Rows rows;
   PlainKernel k;
   Type word, type;
