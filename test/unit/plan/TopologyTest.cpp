@@ -135,6 +135,29 @@ TEST(Topology, FileRoundTrip) {
   EXPECT_EQ(again.device.ownCacheBytes, 1 << 20);
 }
 
+/// What calibration found of messages, also of ranks that share cores at no
+/// cost to their tasks.
+TEST(Topology, MessagesRoundTrip) {
+  Topology t = parseTopology(R"({"levels": [
+      {"name": "cpu", "count": 4, "bandwidth_GBps": 5}],
+    "device": {"kind": "cpu", "memory_GiB": 8, "flops": {"fp32": 1e11},
+               "memory_GBps": 20}})",
+                             "here");
+  EXPECT_DOUBLE_EQ(t.device.seenSeconds, 3e-6); // not timed
+  EXPECT_DOUBLE_EQ(t.device.crowdSeenSeconds, 3e-6);
+  DeviceModel &d = t.device;
+  d.ringSeconds = 20e-6, d.seenSeconds = 0, d.crowdSeenSeconds = 14e-6;
+  d.takeSeconds = 2e-6, d.noteSeconds = 0.25e-6, d.stepSeconds = 5e-6;
+  const DeviceModel again = parseTopology(writeTopology(t), "again").device;
+  EXPECT_DOUBLE_EQ(again.ringSeconds, 20e-6);
+  EXPECT_DOUBLE_EQ(again.seenSeconds, 0);
+  EXPECT_DOUBLE_EQ(again.crowdSeenSeconds, 14e-6);
+  EXPECT_DOUBLE_EQ(again.takeSeconds, 2e-6);
+  EXPECT_DOUBLE_EQ(again.noteSeconds, 0.25e-6);
+  EXPECT_DOUBLE_EQ(again.stepSeconds, 5e-6);
+  EXPECT_EQ(again.crowdFactor, 1);
+}
+
 TEST(Topology, BadFilesSayWhere) {
   auto message = [](const std::string &text) -> std::string {
     try {
