@@ -170,6 +170,10 @@ std::vector<plan::CrowdSample> measureCrowd(const MeasuredPrograms &programs,
       pipeline.run(rank, *team[static_cast<size_t>(rank)], seconds);
     });
     sample.step = trimmedMean(seconds);
+    double crowded = 0;
+    for (const auto &worker : team)
+      crowded += (worker->usual("forward") + worker->usual("backward")) / ranks;
+    sample.slower = crowded / (sample.forward + sample.backward);
     samples.push_back(sample);
   }
   return samples;

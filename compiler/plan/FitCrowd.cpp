@@ -3,6 +3,7 @@
 #include "compiler/schedule/Generator.h"
 #include "compiler/schedule/SharedCores.h"
 #include "support/Failure.h"
+#include "support/Median.h"
 
 #include <algorithm>
 #include <cmath>
@@ -70,7 +71,10 @@ Crowd fitCrowd(const std::vector<CrowdSample> &samples, int ranks, int cores,
     if (!(s.forward > 0 && s.backward > 0 && s.step > 0))
       throw Failure(Exit::BadModel, "a calibration time is not above 0");
   const Pipeline pipeline(ranks, cores, microbatches, turnSeconds);
-  Crowd best{1, 0, 3e-6};
+  std::vector<double> factors;
+  for (const CrowdSample &s : samples)
+    factors.push_back(s.slower);
+  Crowd best{std::max(1.0, median(std::move(factors))), 0, 3e-6};
   double least = std::numeric_limits<double>::infinity();
   // Relative errors, not squared: a step that was disturbed says little.
   auto attempt = [&](const Crowd &crowd) {
@@ -80,12 +84,11 @@ Crowd fitCrowd(const std::vector<CrowdSample> &samples, int ranks, int cores,
     if (error < least)
       least = error, best = crowd;
   };
-  // In turns: what long tasks say of factor and ring, and short ones of looks.
+  // In turns: what long tasks say of the ring, and short ones of looks.
   for (int turn = 0; turn < 3; ++turn) {
     const double seen = best.seenSeconds;
-    for (int f = 0; f <= 50; ++f)
-      for (int r = 0; r <= 30; ++r)
-        attempt({1 + 0.02 * f, 2e-6 * r, seen});
+    for (int r = 0; r <= 60; ++r)
+      attempt({best.factor, 1e-6 * r, seen});
     for (int look = 0; look <= 60; ++look)
       attempt({best.factor, best.ringSeconds, 5e-7 * look});
   }

@@ -15,6 +15,7 @@ namespace pipec::plan {
 /// one thread for all ranks of a core, and of a step of all ranks.
 struct CrowdSample {
   double forward = 0, backward = 0, update = 0, step = 0;
+  double slower = 1; ///< how much longer the core had them in the pipeline
 };
 
 struct Crowd {
@@ -30,7 +31,7 @@ struct Crowd {
 double crowdedHop(double ringSeconds, double seenSeconds, double longestTask,
                   double ranksPerCore);
 
-/// What explains the samples best, of `ranks` on `cores` with so many
+/// What explains the samples best beside the slowness of their tasks, of `ranks` on `cores` with so many
 /// microbatches and seconds between tasks. Deterministic. Throws
 /// Failure(Exit::BadModel) for a time that is not above 0.
 Crowd fitCrowd(const std::vector<CrowdSample> &samples, int ranks, int cores,

@@ -18,6 +18,7 @@ std::vector<CrowdSample> samplesWith(const Crowd &crowd, int ranks, int cores) {
     const double size = 2e-6 * std::exp2(i / 2.);
     CrowdSample s{size, 1.5 * size, 0.2 * size, 0};
     s.step = crowdStep(s, crowd, ranks, cores, 8, 1e-6);
+    s.slower = crowd.factor;
     samples.push_back(s);
   }
   return samples;
@@ -29,7 +30,7 @@ TEST(FitCrowd, FindsWhatTheStepsWereMadeWith) {
     for (auto [ranks, cores] : {std::pair(4, 2), std::pair(3, 2)}) {
       const auto samples = samplesWith(truth, ranks, cores);
       const Crowd found = fitCrowd(samples, ranks, cores, 8, 1e-6);
-      EXPECT_NEAR(found.factor, truth.factor, 0.021);
+      EXPECT_EQ(found.factor, truth.factor);
       EXPECT_NEAR(found.ringSeconds, truth.ringSeconds, 2.1e-6);
       // Beyond the ring nobody looks.
       if (truth.seenSeconds + 6e-6 < truth.ringSeconds)
@@ -42,9 +43,18 @@ TEST(FitCrowd, DisturbedStepsSayLittle) {
   const Crowd truth{1.2, 24e-6, 5e-6};
   auto samples = samplesWith(truth, 4, 2);
   samples[3].step *= 3, samples[8].step *= 2;
+  samples[3].slower = 9, samples[8].slower = 0.1;
   const Crowd found = fitCrowd(samples, 4, 2, 8, 1e-6);
   EXPECT_NEAR(found.factor, truth.factor, 0.05);
   EXPECT_NEAR(found.ringSeconds, truth.ringSeconds, 5e-6);
+}
+
+/// Turns do not make tasks faster.
+TEST(FitCrowd, FactorsAreAtLeastOne) {
+  auto samples = samplesWith({1, 24e-6, 5e-6}, 4, 2);
+  for (CrowdSample &sample : samples)
+    sample.slower = 0.97;
+  EXPECT_EQ(fitCrowd(samples, 4, 2, 8, 1e-6).factor, 1);
 }
 
 TEST(FitCrowd, WhoWaitsForAShortTaskDoesNotSleep) {
