@@ -21,8 +21,9 @@ using namespace pipec::fusion;
 constexpr int64_t kMostWarps = 8;
 static_assert(kChunkRows % kMostWarps == 0);
 /// Threads of a multiprocessor that leave each 128 registers, enough for a few
-/// points that do not take many at once (rows of GPT-2 in bf16); 168, for those
-/// that keep what they read from phase to phase; or 255.
+/// points that do not take many at once (rows of GPT-2 in bf16); of blocks of
+/// up to four warps 168, for those that keep what they read from phase to
+/// phase; or 255.
 constexpr int64_t kThreadsAtOnce = 512, kKeepAtOnce = 384, kFewerAtOnce = 256;
 constexpr int64_t kFewPoints = 6, kFewRead = 112;
 
