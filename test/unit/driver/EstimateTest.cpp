@@ -8,6 +8,7 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/driver/Compile.h"
 #include "support/Failure.h"
+#include "support/OutputFile.h"
 
 #include <gtest/gtest.h>
 
@@ -41,6 +42,17 @@ CompileOptions optionsOf(const Model &model,
   EXPECT_TRUE(parseCompileOptions(static_cast<int>(arguments.size()),
                                   arguments.data(), options));
   return options;
+}
+
+/// Flags of so many processors with a core each, whatever machine this is: the
+/// stages of ranks that share its cores would depend on how many it has.
+std::vector<std::string> processors(const std::string &devices) {
+  const std::string file = testing::TempDir() + "/cpus" + devices + ".json";
+  writeFile(file, R"({"levels": [{"name": "cpu", "count": )" + devices +
+                      R"(, "bandwidth_GBps": 5}],
+    "device": {"kind": "cpu", "memory_GiB": 8, "flops": {"fp32": 1e11},
+               "memory_GBps": 20}})");
+  return {"--cluster", file};
 }
 
 /// Estimate over truth.
@@ -78,9 +90,11 @@ TEST(Estimate, IsNearThePlanThatIsBuilt) {
   std::vector<double> off;
   for (int round = 0; round < 40; ++round) {
     const std::string devices = std::to_string(1 + random() % 8);
-    std::vector<std::string> flags = {
-        oneOf({"--cpus", "--gpus"}),
-        "1x" + devices,
+    std::vector<std::string> flags =
+        oneOf({"--cpus", "--gpus"}) == "--gpus"
+            ? std::vector<std::string>{"--gpus", devices}
+            : processors(devices);
+    const std::vector<std::string> more = {
         "--strategy",
         oneOf({"1f1b", "gpipe", "naive", "dp", "zb-h1", "zb-v",
                "interleaved-1f1b"}),
@@ -90,6 +104,7 @@ TEST(Estimate, IsNearThePlanThatIsBuilt) {
         oneOf({"1", "2", "4", "8", "16"}),
         "--optimizer",
         oneOf({"sgd", "adamw"})};
+    flags.insert(flags.end(), more.begin(), more.end());
     std::string text;
     for (const std::string &flag : flags)
       text += " " + flag;
