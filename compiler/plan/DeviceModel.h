@@ -81,8 +81,8 @@ struct DeviceModel {
   double takeSeconds = 0;
   /// The same of a few bytes, which come with their announcement.
   double noteSeconds = 0;
-  /// How much longer tasks take where ranks outnumber the cores, and find in no
-  /// core's cache what they left there.
+  /// How much longer tasks take where ranks outnumber the cores and are changed
+  /// for each other.
   double crowdFactor = 1;
   /// How much longer tasks take than was measured of them: what a profile's
   /// step says of cores that others had (no member of cluster files).

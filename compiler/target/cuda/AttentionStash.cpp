@@ -186,15 +186,8 @@ static bool canUndo(ArrayRef<Operation *> views) {
 
 /// Stores the value behind `views`, and loads that.
 static void reorder(StashSlot &slot, ArrayRef<Operation *> views) {
-  pipe::StoreOp store = slot.stores.front();
-  OpBuilder b(store);
-  Value value = store.getX();
-  for (Operation *view : views) {
-    Operation *copy = b.clone(*view);
-    copy->setOperand(0, value);
-    value = copy->getResult(0);
-  }
-  store.getXMutable().assign(value);
+  const Value value = storeBehind(slot, views);
+  OpBuilder b(value.getContext());
   for (pipe::LoadOp load : slot.loads) {
     b.setInsertionPoint(load);
     Value again = pipe::LoadOp::create(b, load.getLoc(), value.getType(),

@@ -80,8 +80,7 @@ static bool sameViews(ArrayRef<Operation *> a, ArrayRef<Operation *> b) {
          });
 }
 
-/// Stores the value behind the views, and loads that.
-static void reorder(StashSlot &slot, ArrayRef<Operation *> views) {
+Value fusion::storeBehind(StashSlot &slot, ArrayRef<Operation *> views) {
   pipe::StoreOp store = slot.stores.front();
   OpBuilder b(store);
   Value value = store.getX();
@@ -91,6 +90,13 @@ static void reorder(StashSlot &slot, ArrayRef<Operation *> views) {
     value = copy->getResult(0);
   }
   store.getXMutable().assign(value);
+  return value;
+}
+
+/// Stores the value behind the views, and loads that.
+static void reorder(StashSlot &slot, ArrayRef<Operation *> views) {
+  const Value value = storeBehind(slot, views);
+  OpBuilder b(value.getContext());
   for (pipe::LoadOp load : slot.loads) {
     Value last = load.getY();
     for (size_t i = 0; i + 1 < views.size(); ++i)

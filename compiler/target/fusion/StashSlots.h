@@ -23,4 +23,9 @@ struct StashSlot {
 using StashSlots = std::map<std::pair<std::string, int64_t>, StashSlot>;
 StashSlots stashSlots(mlir::ModuleOp stage);
 
+/// Lets a plain slot's store keep its value behind copies of `views`, one after
+/// the other; what it keeps from then on. Its loads are the caller's to change.
+mlir::Value storeBehind(StashSlot &slot,
+                        llvm::ArrayRef<mlir::Operation *> views);
+
 } // namespace pipec::fusion
