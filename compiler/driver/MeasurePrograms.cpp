@@ -16,6 +16,8 @@
 #include "dialects/pipe/Pipe.h"
 #include "passes/Pipelines.h"
 #include "runtime/StageAbi.h"
+#include "runtime/kernels/cpu/Kernels.h"
+#include "runtime/kernels/cpu/SharingTrials.h"
 #include "support/Clock.h"
 #include "support/Failure.h"
 #include "support/Phase.h"
@@ -277,9 +279,13 @@ private:
     frame.lr_factor = 1e-3, frame.grad_scale = 1, frame.update = update + 1;
     // As a rank is timed: of several threads by the clock.
     auto time = threads == 1 ? coreSeconds : now;
+    pipec::cpu::SharingTrials &sharing = trials[name];
+    if (threads > 1)
+      pipec_share_from(sharing.next());
     const double begin = time();
     task->second(&frame);
     times[name].push_back(time() - begin);
+    sharing.took(times[name].back());
   }
 
   const Program &program;
@@ -287,6 +293,8 @@ private:
   std::unique_ptr<char, decltype(&std::free)> memory{nullptr, &std::free};
   std::array<std::vector<size_t>, PIPEC_REGION_COUNT> offsets; ///< by slot
   std::map<std::string, PipecTask> tasks;
+  std::map<std::string, pipec::cpu::SharingTrials>
+      trials; ///< as ranks try them
   int64_t update = 0;
 };
 

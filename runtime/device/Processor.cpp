@@ -3,11 +3,15 @@
 #include "runtime/exec/GradientNorm.h"
 #include "runtime/exec/HostExchange.h"
 #include "runtime/exec/HostTraffic.h"
+#include "runtime/kernels/cpu/SharingTrials.h"
 #include "runtime/program/Sequence.h"
 #include "support/Clock.h"
+#include "support/Environment.h"
 #include "support/TinyNumbers.h"
 
 #include <cstring>
+#include <dlfcn.h>
+#include <map>
 #include <sys/mman.h>
 #include <sys/sysinfo.h>
 
@@ -89,7 +93,15 @@ public:
   }
 
   PipecDevice *adopt(void *, const std::string &) override { return nullptr; }
-  void run(PipecTask task, PipecFrame &frame) override { task(&frame); }
+  void run(PipecTask task, PipecFrame &frame) override {
+    if (!share || threads() == 1)
+      return task(&frame);
+    cpu::SharingTrials &of = trials[task];
+    share(of.next());
+    const double begin = now();
+    task(&frame);
+    of.took(now() - begin);
+  }
 
   void sum(float *to, const std::vector<const float *> &terms,
            int64_t count) override {
@@ -119,6 +131,18 @@ public:
                                      Watch &watch) override {
     return std::make_unique<HostExchange>(transport, watch);
   }
+
+private:
+  // The program's kernels, where it has them and nobody wants all loops shared.
+  using Share = void (*)(int64_t);
+  using Threads = int (*)();
+  const Share share =
+      isWished("PIPEC_LOOPS", "shared")
+          ? nullptr
+          : reinterpret_cast<Share>(dlsym(RTLD_DEFAULT, "pipec_share_from"));
+  const Threads threads =
+      reinterpret_cast<Threads>(dlsym(RTLD_DEFAULT, "pipec_threads"));
+  std::map<PipecTask, cpu::SharingTrials> trials;
 };
 
 } // namespace

@@ -69,12 +69,18 @@ enum PipecLayout { PIPEC_PLAIN = 0, PIPEC_BLOCKED = 1 };
 void pipec_set_threads(int threads);
 int pipec_threads(void);
 
+/* The calling thread's loops that are worth no more than `times` grains (above
+ * 1), or so many small products, are not shared; 1 until set. What they compute
+ * is the same (SharingTrials.h). */
+void pipec_share_from(int64_t times);
+
 /* Runs kernel(lo, hi, args) over disjoint ranges that cover [0, n), a few per
  * thread, and returns when all are done. Every range starts at a multiple of
  * `grain` (so a kernel that works in chunks of `grain` rows sees whole chunks),
  * and no range but the last is shorter than one grain; grain < 1 counts as 1.
  * Which thread runs a range is not fixed. One range is run, by the caller, when
- * the whole is within one grain, with one thread, and inside a loop. Threads
+ * the whole is within one grain, or as many as pipec_share_from says, with one
+ * thread, and inside a loop. Threads
  * that call this at the same time have a team of helpers each (Team.h). */
 void pipec_parallel(void (*kernel)(int64_t lo, int64_t hi, void *const *args),
                     int64_t n, int64_t grain, void *const *args);

@@ -25,6 +25,12 @@ int &threadsOfThisThread() {
   return threads;
 }
 
+/// What a loop has to be worth to be shared.
+int64_t &leastOfThisThread() {
+  static thread_local int64_t least = 1;
+  return least;
+}
+
 struct Ranges {
   void (*kernel)(int64_t, int64_t, void *const *);
   void *const *args;
@@ -46,6 +52,12 @@ extern "C" int pipec_threads(void) {
   return Team::inLoop() ? 1 : threadsOfThisThread();
 }
 
+extern "C" void pipec_share_from(int64_t times) {
+  leastOfThisThread() = std::max<int64_t>(times, 1);
+}
+
+int64_t pipec::cpu::leastShared() { return leastOfThisThread(); }
+
 extern "C" void pipec_parallel(void (*kernel)(int64_t, int64_t, void *const *),
                                int64_t n, int64_t grain, void *const *args) {
   if (n <= 0)
@@ -53,7 +65,7 @@ extern "C" void pipec_parallel(void (*kernel)(int64_t, int64_t, void *const *),
   grain = std::max<int64_t>(grain, 1);
   const int64_t chunks = (n - 1) / grain + 1;
   const int threads = pipec_threads();
-  if (chunks == 1 || threads == 1)
+  if (threads == 1 || chunks <= (grain > 1 ? pipec::cpu::leastShared() : 1))
     return kernel(0, n, args);
   const Ranges ranges{kernel, args, n, grain};
   Team::ofThisThread(threads).run({runRange, &ranges, chunks});

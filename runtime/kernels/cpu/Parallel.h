@@ -13,6 +13,9 @@
 
 namespace pipec::cpu {
 
+/// What pipec_share_from was told last on this thread.
+int64_t leastShared();
+
 /// Calls body(lo, hi) over disjoint ranges of [0, n) that start at multiples of
 /// `grain`; body must give the same result however [0, n) is cut.
 template <typename Body>

@@ -276,7 +276,8 @@ void Gemm<T>::share(int64_t m0, int64_t m1, int64_t n0, int64_t n1) const {
 template <typename T> void Gemm<T>::run() const {
   const MicroKernels<T> &u = microKernels<T>();
   const int64_t threads = pipec_threads();
-  if (threads == 1 || double(m) * double(n) * double(k + 1) < 65536)
+  if (threads == 1 ||
+      double(m) * double(n) * double(k + 1) < 65536 * double(leastShared()))
     return share(0, m, 0, n);
   const int64_t tm = divideUp(m, u.rows), tn = divideUp(n, u.columns);
   const int64_t rows = rowThreads(*this, threads), columns = threads / rows;
