@@ -108,7 +108,8 @@ std::string timelineText(const plan::Plan &plan, const TextOptions &options,
   render.width = options.width;
   render.color = options.color;
   render.devices = maxRanks;
-  return renderTimeline(prediction->schedule, prediction->timeline, render);
+  return renderTimeline(prediction->schedule, prediction->timeline, render) +
+         timelineLegend(prediction->schedule);
 }
 
 std::string outlook(const plan::Plan &plan) {

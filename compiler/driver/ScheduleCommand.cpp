@@ -230,7 +230,8 @@ int scheduleCommand(int argc, char **argv) {
   if (!options->quiet || options->json)
     std::cout << (options->json ? asJson(answer) : asText(answer));
   if (options->timeline && !options->json)
-    std::cout << renderTimeline(answer.schedule, answer.timeline, terminal());
+    std::cout << renderTimeline(answer.schedule, answer.timeline, terminal())
+              << timelineLegend(answer.schedule);
   std::cout.flush();
   return 0;
 }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <utility>
 
 namespace pipec::schedule {
 
@@ -149,6 +150,25 @@ private:
 std::string renderTimeline(const Schedule &schedule, const Timeline &timeline,
                            const RenderOptions &options) {
   return Picture(schedule, timeline, options).draw();
+}
+
+std::string timelineLegend(const Schedule &schedule) {
+  bool has[4] = {}, isLower = false;
+  for (int d = 0; d < schedule.devices(); ++d) {
+    isLower |= schedule.stagesOf(d).size() > 1;
+    for (const Action &action : schedule.order[d])
+      has[static_cast<int>(action.kind)] = true;
+  }
+  std::string text;
+  for (auto [kind, what] :
+       {std::pair(Kind::F, "F forward"), std::pair(Kind::B, "B backward"),
+        std::pair(Kind::I, "I input gradient"),
+        std::pair(Kind::W, "W weight gradient")})
+    if (has[static_cast<int>(kind)])
+      text += (text.empty() ? "" : ", ") + std::string(what);
+  if (isLower)
+    text += "; lower case: its 2nd, 4th … stage";
+  return text + "\n";
 }
 
 } // namespace pipec::schedule

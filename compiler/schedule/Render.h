@@ -22,4 +22,8 @@ struct RenderOptions {
 std::string renderTimeline(const Schedule &schedule, const Timeline &timeline,
                            const RenderOptions &options = {});
 
+/// What the letters of such a picture stand for, in a line: of those alone that
+/// the schedule has.
+std::string timelineLegend(const Schedule &schedule);
+
 } // namespace pipec::schedule

@@ -185,10 +185,15 @@ public:
         endLost(now() - troubleAt);
       } else if (allDone()) {
         doneAt = doneAt ? doneAt : now();
-        if (now() - doneAt > std::min(10.0, timeout))
+        const double since = now() - doneAt;
+        if (since > std::min(10.0, timeout))
           killRanks();
+        if (since > std::min(12.0, timeout + 2)) // it has stopped
+          ::kill(child, SIGKILL);
       }
     }
+    if (WIFSIGNALED(status))
+      killRanks();
     child = -1;
     stream.take(errors.ends[0]);
     passOn(results.ends[0]);
@@ -263,6 +268,16 @@ private:
     }
     if (all)
       return static_cast<Exit>(code);
+    if (WIFSIGNALED(status) &&
+        std::any_of(ranks.begin(), ranks.end(),
+                    [](auto &rank) { return rank.pid > 0; })) {
+      complain({Exit::PeerLost,
+                "the launcher of the ranks was killed by signal " +
+                    std::to_string(WTERMSIG(status)) +
+                    " while they ran; what they have saved is whole: go on "
+                    "with --resume, or start again"});
+      return Exit::PeerLost;
+    }
     complain({Exit::Unavailable,
               "the ranks could not be started (the launcher's exit status is " +
                   std::to_string(WIFEXITED(status) ? WEXITSTATUS(status)

@@ -355,8 +355,9 @@ Exit runJoined(const plan::Plan &plan, const RunOptions &options,
                           .run();
     session.reset();
     self.links.reset();
-    self.transport->close();
+    // All is saved: whoever is in the way of the goodbyes is not waited for.
     self.client->done(code);
+    self.transport->close();
     if (self.server)
       waitForOthers(*self.server, 5);
     return code;

@@ -473,10 +473,6 @@ std::vector<std::unique_ptr<Transport>> openTcp(const Meeting &meeting) {
 
 std::optional<int> joinedTcp(bool named) {
   const char *rank = std::getenv("RANK"), *size = std::getenv("WORLD_SIZE");
-  // One of them alone is no job, nor are both in a job of one process: other
-  // programs set them too.
-  const bool numbered =
-      named ? rank || size : rank && size && std::string(size) != "1";
   std::string present, missing;
   int presentCount = 0, missingCount = 0;
   for (const char *name :
@@ -488,6 +484,11 @@ std::optional<int> joinedTcp(bool named) {
   }
   if (!missingCount)
     return fromEnvironment().rank;
+  // One or two of them are no job unless they number it, nor are those of a job
+  // of one process: other programs set them too.
+  const bool isJob = (rank && size) || presentCount > 2;
+  const bool numbered =
+      named ? rank || size : isJob && (!size || std::string(size) != "1");
   // Each such process would run all ranks, into the same files.
   if (numbered)
     throw Failure(Exit::Usage,

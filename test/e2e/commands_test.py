@@ -306,6 +306,7 @@ class ShowTest(PipelineTest):
             process = call(program, "--help")
             self.check_exit(process, 0)
             self.assertIn("--help", process.stdout)
+        self.assertRegex(call("pipec-opt", "--version").stdout, r"^pipec-opt \d+\.\d+\.\d+\n$")
 
     def test_every_subcommand_has_help(self):
         for command in ("schedule", "partition", "list", "inspect", "calibrate"):

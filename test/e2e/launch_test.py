@@ -3,6 +3,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import time
 import unittest
@@ -58,6 +59,35 @@ class LaunchTest(PipelineTest):
             capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120)
         self.check_exit(process, 0)
         self.assertEqual(Run(process, metrics).losses, self.want)
+
+    def with_launcher(self, steps, what, *options):
+        """A run whose mpirun gets the signal `what` in the middle of its steps."""
+        metrics = self.folder / "launched.jsonl"
+        data = [word for name, file in self.golden.data.items() for word in ("--data", f"{name}={file}")]
+        job = subprocess.Popen([BIN / "pipec-run", self.plan, *data, "--steps", str(steps), "--transport", "mpi",
+                                "--metrics", metrics, *options], env=dict(os.environ, OMP_NUM_THREADS="1"),
+                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(job.kill)
+        while not metrics.exists() or not metrics.stat().st_size:
+            self.assertIsNone(job.poll(), "the run ended before it began")
+            time.sleep(0.01)
+        family = descendants(job.pid)
+        launcher = next(one for one in family[1:] if b"mpirun" in pathlib.Path(f"/proc/{one}/cmdline").read_bytes())
+        os.kill(launcher, what)
+        errors = job.communicate(timeout=60)[1]
+        while any(os.path.exists(f"/proc/{one}") for one in family):
+            time.sleep(0.01)
+        return job.returncode, errors
+
+    def test_a_launcher_that_is_killed_takes_the_job_with_it(self):
+        code, errors = self.with_launcher(10**7, signal.SIGKILL)
+        self.assertEqual(code, 76, errors)
+        self.assertRegex(errors, "the launcher of the ranks was killed by signal 9 while they ran|has died")
+
+    # All is done, only the launcher does not end.
+    def test_a_launcher_that_stops_holds_up_nobody(self):
+        code, errors = self.with_launcher(20000, signal.SIGSTOP, "--timeout", "1")
+        self.assertEqual((code, errors), (0, ""))
 
     def test_ranks_of_a_launcher_say_once_what_all_find_wrong(self):
         def message(ranks, *arguments):

@@ -418,6 +418,11 @@ TEST(Tool, HalfAJobIsNotRunAlone) {
     EXPECT_THAT(run.errors, HasSubstr("MASTER_ADDR are set, MASTER_PORT is "
                                       "not: set all four"));
   }
+  // What has forgotten to say how many there are.
+  Outcome forgotten =
+      with("auto", {"RANK=1", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=29500"});
+  EXPECT_EQ(forgotten.code, 64);
+  EXPECT_THAT(forgotten.errors, HasSubstr("WORLD_SIZE is not: set all four"));
   const Outcome run = with("tcp", {"WORLD_SIZE=2"});
   EXPECT_EQ(run.code, 64);
   EXPECT_THAT(run.errors, HasSubstr("WORLD_SIZE is set, RANK and MASTER_ADDR "

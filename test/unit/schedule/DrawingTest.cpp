@@ -65,6 +65,21 @@ std::string draw(const std::string &name, int microbatches) {
   return renderTimeline(schedule, line, options);
 }
 
+std::string legendOf(const std::string &name, int chunks) {
+  ScheduleRequest request;
+  request.devices = request.microbatches = 4;
+  request.chunks = chunks;
+  return timelineLegend(generate(name, request));
+}
+
+TEST(Drawings, HaveTheirLettersExplained) {
+  EXPECT_EQ(legendOf("1f1b", 0), "F forward, B backward\n");
+  EXPECT_EQ(legendOf("zb-h1", 0),
+            "F forward, I input gradient, W weight gradient\n");
+  EXPECT_EQ(legendOf("interleaved-1f1b", 2),
+            "F forward, B backward; lower case: its 2nd, 4th … stage\n");
+}
+
 TEST(Drawings, AreTrue) {
   auto found = drawings();
   for (const ScheduleRow &row : schedules()) {
