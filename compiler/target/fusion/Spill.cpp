@@ -70,10 +70,17 @@ private:
       need(operand, phase);
   }
 
+  /// Whether computing the value again costs more than keeping it. Answers are
+  /// kept: chains in which values are used twice have paths without number.
   bool isDearChain(Value value) {
     if (!group.computes(value) || !isPoint(value))
       return false;
-    Operation *op = value.getDefiningOp();
+    if (auto known = dear.find(value); known != dear.end())
+      return known->second;
+    const bool answer = computesDearly(value.getDefiningOp());
+    return dear[value] = answer;
+  }
+  bool computesDearly(Operation *op) {
     if (group.ops.contains(op)) {
       if (isa<nn::ReduceOp>(op))
         return false;
@@ -135,6 +142,7 @@ private:
   Phases phases;
   llvm::MapVector<Value, int> lastUse;
   llvm::DenseSet<std::pair<Value, int>> seen;
+  llvm::DenseMap<Value, bool> dear;
   llvm::SmallDenseSet<size_t> borrowed;
 };
 } // namespace

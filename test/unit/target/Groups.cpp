@@ -151,3 +151,20 @@ TEST(Groups, SoftmaxTwice) {
   t.store("p", "out");
   expectKernels(t.stage(), 1);
 }
+
+// 2^40 paths lead from the result to the input; what a phase needs is found by
+// looking at each value once.
+TEST(Groups, LongChain) {
+  const std::string full = "6x40xf32", row = "6x1xf32";
+  StageText t;
+  t.load("x0", "in", full);
+  std::string x = "x0";
+  for (int i = 1; i <= 40; ++i) {
+    const std::string next = "x" + std::to_string(i);
+    t.op(next, "add", {x, x});
+    x = next;
+  }
+  t.reduce("top", "max", x, "1", row).op("tops", "broadcast", {"top"}, full);
+  t.op("y", "sub", {x, "tops"}).store("y", "out");
+  expectKernels(t.stage(), 1);
+}
