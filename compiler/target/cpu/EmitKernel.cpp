@@ -292,7 +292,7 @@ void KernelEmitter::emitPoint(Running &running) {
   accumulate(running);
   for (auto [op, access] : llvm::zip_equal(columnOps, partials))
     if (phaseOf(op.getX()) == phase) {
-      Value x = widened(b, spread(evaluate(op.getX())));
+      Value x = widened(b, machine, spread(evaluate(op.getX())));
       storeAt(access, emitCombine(b, op.getKind(), loadAt(access), x));
     }
   for (size_t i = 0; i < targets.size(); ++i)

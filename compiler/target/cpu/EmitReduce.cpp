@@ -67,7 +67,7 @@ static Value half(ImplicitLocOpBuilder &b, Value lanes, bool high) {
 void KernelEmitter::accumulate(Running &running) {
   Value *next = running.begin();
   for (nn::ReduceOp op : reductions) {
-    Value x = widened(b, spread(evaluate(op.getX())));
+    Value x = widened(b, machine, spread(evaluate(op.getX())));
     Value &sum = *next++;
     if (!tracksNan(op)) {
       Value combined = emitCombine(b, op.getKind(), sum, x);
@@ -91,7 +91,8 @@ void KernelEmitter::finishReductions(const Running &running) {
     Value lanes = *next++;
     Type element = tensorType(op.getY()).getElementType();
     if (!tracksNan(op)) {
-      atRow[op.getY()] = narrowed(b, fold(op.getKind(), lanes), element);
+      atRow[op.getY()] =
+          narrowed(b, machine, fold(op.getKind(), lanes), element);
       continue;
     }
     while (isa<VectorType>(lanes.getType())) {
@@ -104,7 +105,7 @@ void KernelEmitter::finishReductions(const Running &running) {
     Value any = vector::ReductionOp::create(b, vector::CombiningKind::OR, seen);
     Value result = arith::SelectOp::create(
         b, any, math.constant(lanes.getType(), NAN), lanes);
-    atRow[op.getY()] = narrowed(b, result, element);
+    atRow[op.getY()] = narrowed(b, machine, result, element);
   }
 }
 
@@ -184,7 +185,7 @@ Value KernelEmitter::pick(nn::ReduceOp op, Value picked, Value index) {
   width = lanes;
   Value zero = zeros(x.getType());
   Value chosen = arith::SelectOp::create(b, inside, x, zero);
-  Value sum =
-      emitCombine(b, op.getKind(), widened(b, zero), widened(b, chosen));
-  return narrowed(b, sum, getElementTypeOrSelf(x));
+  Value sum = emitCombine(b, op.getKind(), widened(b, machine, zero),
+                          widened(b, machine, chosen));
+  return narrowed(b, machine, sum, getElementTypeOrSelf(x));
 }

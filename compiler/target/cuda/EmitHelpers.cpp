@@ -78,7 +78,9 @@ static void emitConversion(ModuleOp device, StringRef name, bool widens) {
   Type real = k.b.getF32Type(), narrow = k.b.getBF16Type();
   k.when(inside, [&] {
     Value from = k.load(k.argument(2), widens ? narrow : real, item);
-    Value to = fusion::convertFloat(k.b, from, widens ? real : narrow);
+    Value to = fusion::convertFloat(
+        k.b, fusion::Machine{.nvptx = true, .roundsPairs = true}, from,
+        widens ? real : narrow);
     k.store(to, k.argument(0), item);
   });
 }

@@ -29,14 +29,19 @@ constexpr int64_t kTailLanes = 64, kTailSums = 4096;
 /// From so many partial sums on, several threads add those of a point.
 constexpr int64_t kManyPartials = 32;
 
-static const Machine &gpu() {
-  static const Machine machine = {.avx512 = false, .nvptx = true};
-  return machine;
+/// Kernels with sums of rows and of columns, which need all of their registers,
+/// round one number after the other.
+static const Machine &gpu(const KernelPlan &plan) {
+  static const Machine sparing = {.nvptx = true},
+                       ordinary = {.nvptx = true, .roundsPairs = true};
+  return plan.nest.rowReductions.empty() || plan.nest.columnReductions.empty()
+             ? ordinary
+             : sparing;
 }
 
 KernelEmitter::KernelEmitter(ModuleOp module, StringRef name,
                              const KernelPlan &plan, ArrayRef<Buffer> buffers)
-    : PointEmitter(module.getContext(), plan, gpu()), module(module),
+    : PointEmitter(module.getContext(), plan, gpu(plan)), module(module),
       name(name.str()), buffers(buffers) {}
 
 /// Rows and the points of one are 32-bit numbers, and so are blocks.
@@ -97,8 +102,16 @@ void KernelEmitter::chooseSumWidth() {
   tail = plan.lane % width;
 }
 
-/// As many lanes as fill 16 bytes of the widest operand, if at least half of
-/// the operands can be accessed so.
+/// Whether all rows read the same, which caches then hold: it is of no account
+/// how it is read.
+bool KernelEmitter::isOfAllRows(const Access &access) const {
+  return plan.rowCount() > 1 &&
+         llvm::all_of(ArrayRef<int64_t>(access.strides).take_front(rowLoops),
+                      [](int64_t stride) { return stride == 0; });
+}
+
+/// As many lanes as fill 16 bytes of the widest operand that comes from memory,
+/// if at least half of the operands can be accessed so.
 void KernelEmitter::chooseWidth() {
   if (!plan.nest.rowReductions.empty())
     return chooseSumWidth();
@@ -115,7 +128,8 @@ void KernelEmitter::chooseWidth() {
     consider(access);
   int64_t bytes = 1;
   for (const Access *access : contiguous)
-    bytes = std::max(bytes, elementBytes(access->element));
+    if (!isOfAllRows(*access))
+      bytes = std::max(bytes, elementBytes(access->element));
   for (width = std::min<int64_t>(8, kWidest / bytes); width > 1; width /= 2) {
     size_t aligned = llvm::count_if(
         contiguous, [&](const Access *access) { return isAligned(*access); });
@@ -510,9 +524,9 @@ Running KernelEmitter::forTail(const Running &running, Body body) {
 /// reductions columns are dealt out to blocks as well.
 void KernelEmitter::emitChunks() {
   if (plan.nest.rowReductions.empty()) {
-    rowThreads =
-        std::clamp<int64_t>(llvm::alignTo(points(), kWarp), kWarp, kThreads);
-    columnBlocks = std::max<int64_t>(1, share());
+    columnBlocks = std::max<int64_t>(1, llvm::divideCeil(points(), kThreads));
+    const int64_t each = llvm::divideCeil(points(), columnBlocks);
+    rowThreads = std::max(llvm::alignTo(each, kWarp), uint64_t(kWarp));
   } else {
     chooseRowThreads(512);
     rowThreads = std::max(rowThreads, kWarp);
@@ -610,7 +624,7 @@ void KernelEmitter::clearPartials() {
 
 void KernelEmitter::addColumn(size_t column, Running *sums) {
   nn::ReduceOp op = columnOps[column];
-  Value x = widened(b, spread(evaluate(op.getX())));
+  Value x = widened(b, machine, spread(evaluate(op.getX())));
   if (chunkWarps > 1)
     return leave(column, x);
   if (!sums) {

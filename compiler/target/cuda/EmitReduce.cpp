@@ -41,7 +41,7 @@ Running KernelEmitter::identities() {
 
 void KernelEmitter::accumulate(Running &running) {
   for (auto [op, sum] : llvm::zip_equal(reductions, running)) {
-    Value x = widened(b, spread(evaluate(op.getX())));
+    Value x = widened(b, machine, spread(evaluate(op.getX())));
     Value combined;
     if (isa<VectorType>(sum.getType()) && width == 1) { // in the tail
       Value first =
@@ -83,7 +83,8 @@ void KernelEmitter::finishReductions(const Running &running) {
   if (rowThreads > kWarp && !sums.empty())
     foldWarps(sums);
   for (auto [op, sum] : llvm::zip_equal(reductions, sums))
-    atRow[op.getY()] = narrowed(b, sum, tensorType(op.getY()).getElementType());
+    atRow[op.getY()] =
+        narrowed(b, machine, sum, tensorType(op.getY()).getElementType());
 }
 
 /// Each warp leaves its sums in shared memory; then every warp adds up all of
@@ -128,7 +129,7 @@ void KernelEmitter::foldWarps(MutableArrayRef<Value> sums) {
 Value KernelEmitter::sumPartials(nn::ReduceOp op, const Leaf &leaf,
                                  const Access &access) {
   if (partialThreads == 1)
-    return narrowed(b,
+    return narrowed(b, machine,
                     addPartials(op, leaf, access, integer(0), 1, kPartialLoads),
                     tensorType(op.getY()).getElementType());
   Value first = arith::ExtUIOp::create(b, b.getI64Type(), partialThread);
@@ -163,5 +164,5 @@ Value KernelEmitter::sumPartials(nn::ReduceOp op, const Leaf &leaf,
                    getElementTypeOrSelf(element));
     sum = sum ? emitCombine(b, op.getKind(), sum, part) : part;
   }
-  return narrowed(b, sum, tensorType(op.getY()).getElementType());
+  return narrowed(b, machine, sum, tensorType(op.getY()).getElementType());
 }

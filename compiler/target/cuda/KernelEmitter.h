@@ -98,6 +98,7 @@ private:
   void storeAt(const Access &access, Value value) override;
   Value sumPartials(nn::ReduceOp op, const fusion::Leaf &leaf,
                     const Access &access) override;
+  bool isOfAllRows(const Access &access) const;
   bool isAligned(const Access &access) const;
   Value lanePointer(const Access &access, Value pointer, int64_t lane);
 

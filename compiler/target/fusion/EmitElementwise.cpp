@@ -22,7 +22,8 @@ class OpEmitter {
 public:
   OpEmitter(ImplicitLocOpBuilder &b, const Machine &machine,
             ArrayRef<Value> operands)
-      : b(b), math(b, machine), x(operands.size() > 0 ? operands[0] : Value()),
+      : b(b), machine(machine), math(b, machine),
+        x(operands.size() > 0 ? operands[0] : Value()),
         y(operands.size() > 1 ? operands[1] : Value()),
         z(operands.size() > 2 ? operands[2] : Value()) {
     type = x.getType();
@@ -281,7 +282,7 @@ private:
       return isFloat ? cmpF(CmpFPredicate::UNE, x, number(0))
                      : cmpI(CmpIPredicate::ne, x, number(0));
     if (isFloat && isa<FloatType>(element))
-      return convertFloat(b, x, element);
+      return convertFloat(b, machine, x, element);
     if (isFloat)
       return saturated(x, to);
     if (isa<FloatType>(element)) {
@@ -290,7 +291,7 @@ private:
       if (!isNarrow(element))
         return make<arith::SIToFPOp>(to, x);
       Type wide = withElement(type, b.getF64Type());
-      return convertFloat(b, make<arith::SIToFPOp>(wide, x), element);
+      return convertFloat(b, machine, make<arith::SIToFPOp>(wide, x), element);
     }
     if (element.getIntOrFloatBitWidth() < from.getIntOrFloatBitWidth())
       return make<arith::TruncIOp>(to, x);
@@ -300,6 +301,7 @@ private:
   }
 
   ImplicitLocOpBuilder &b;
+  Machine machine;
   MathEmitter math;
   Value x, y, z;
   Type type;
@@ -325,23 +327,25 @@ Value fusion::emitElementwise(ImplicitLocOpBuilder &b, const Machine &machine,
     for (Value &value : same)
       if (Type element = getElementTypeOrSelf(value); isNarrow(element)) {
         narrow = element;
-        value = widened(b, value);
+        value = widened(b, machine, value);
       }
   Value result = OpEmitter(b, machine, same).emit(op);
   if (narrow && result && !isa<nn::CastOp>(op) &&
       getElementTypeOrSelf(result).isF32())
-    result = narrowed(b, result, narrow);
+    result = narrowed(b, machine, result, narrow);
   return result;
 }
 
-Value fusion::widened(ImplicitLocOpBuilder &b, Value value) {
+Value fusion::widened(ImplicitLocOpBuilder &b, const Machine &machine,
+                      Value value) {
   return isNarrow(getElementTypeOrSelf(value))
-             ? convertFloat(b, value, b.getF32Type())
+             ? convertFloat(b, machine, value, b.getF32Type())
              : value;
 }
 
-Value fusion::narrowed(ImplicitLocOpBuilder &b, Value value, Type element) {
-  return convertFloat(b, value, element);
+Value fusion::narrowed(ImplicitLocOpBuilder &b, const Machine &machine,
+                       Value value, Type element) {
+  return convertFloat(b, machine, value, element);
 }
 
 Value fusion::emitCombine(ImplicitLocOpBuilder &b, StringRef kind, Value x,

@@ -13,9 +13,10 @@ mlir::Value emitElementwise(mlir::ImplicitLocOpBuilder &b,
                             llvm::ArrayRef<mlir::Value> operands);
 
 /// f16 and bf16 as f32; others as they are. And back.
-mlir::Value widened(mlir::ImplicitLocOpBuilder &b, mlir::Value value);
-mlir::Value narrowed(mlir::ImplicitLocOpBuilder &b, mlir::Value value,
-                     mlir::Type element);
+mlir::Value widened(mlir::ImplicitLocOpBuilder &b, const Machine &machine,
+                    mlir::Value value);
+mlir::Value narrowed(mlir::ImplicitLocOpBuilder &b, const Machine &machine,
+                     mlir::Value value, mlir::Type element);
 
 /// One step of a reduction of `kind`.
 mlir::Value emitCombine(mlir::ImplicitLocOpBuilder &b, llvm::StringRef kind,

@@ -31,78 +31,6 @@ Type pipec::fusion::accumulatorType(Type element) {
   return isNarrow(element) ? Float32Type::get(element.getContext()) : element;
 }
 
-static Value integerLike(ImplicitLocOpBuilder &b, Value x, int64_t value) {
-  return MathEmitter(b, Machine()).integer(x.getType(), value);
-}
-
-static Value bitsOf(ImplicitLocOpBuilder &b, Value x, Type integer) {
-  return arith::BitcastOp::create(b, withElement(x.getType(), integer), x);
-}
-
-/// bf16 is the upper half of an f32.
-static Value fromBFloat(ImplicitLocOpBuilder &b, Value x) {
-  Value bits = bitsOf(b, x, b.getI16Type());
-  Value wide = arith::ExtUIOp::create(
-      b, withElement(bits.getType(), b.getI32Type()), bits);
-  Value high = arith::ShLIOp::create(b, wide, integerLike(b, wide, 16));
-  return bitsOf(b, high, b.getF32Type());
-}
-
-/// Adds just below half of what is cut off, one more where the last kept bit is
-/// odd. A NaN keeps its upper half, and one bit more in case that was zero.
-static Value toBFloat(ImplicitLocOpBuilder &b, Value x) {
-  Value bits = bitsOf(b, x, b.getI32Type());
-  Value high = arith::ShRUIOp::create(b, bits, integerLike(b, bits, 16));
-  Value odd = arith::AndIOp::create(b, high, integerLike(b, bits, 1));
-  Value sum = arith::AddIOp::create(b, bits, integerLike(b, bits, 0x7FFF));
-  sum = arith::AddIOp::create(b, sum, odd);
-  Value rounded = arith::ShRUIOp::create(b, sum, integerLike(b, bits, 16));
-  Value quiet = arith::OrIOp::create(b, high, integerLike(b, bits, 0x40));
-  Value isNaN = arith::CmpFOp::create(b, CmpFPredicate::UNO, x, x);
-  Value chosen = arith::SelectOp::create(b, isNaN, quiet, rounded);
-  Value half = arith::TruncIOp::create(
-      b, withElement(bits.getType(), b.getI16Type()), chosen);
-  return bitsOf(b, half, b.getBF16Type());
-}
-
-/// f64 to f32 so that rounding the result once more is as rounding x: towards
-/// zero, and odd when inexact.
-static Value toOddFloat(ImplicitLocOpBuilder &b, Value x) {
-  Value near =
-      arith::TruncFOp::create(b, withElement(x.getType(), b.getF32Type()), x);
-  Value back = arith::ExtFOp::create(b, x.getType(), near);
-  Value larger = arith::CmpFOp::create(b, CmpFPredicate::OGT,
-                                       math::AbsFOp::create(b, back),
-                                       math::AbsFOp::create(b, x));
-  Value inexact = arith::CmpFOp::create(b, CmpFPredicate::ONE, back, x);
-  Value bits = bitsOf(b, near, b.getI32Type());
-  Value below = arith::SubIOp::create(b, bits, integerLike(b, bits, 1));
-  bits = arith::SelectOp::create(b, larger, below, bits);
-  Value odd = arith::OrIOp::create(b, bits, integerLike(b, bits, 1));
-  bits = arith::SelectOp::create(b, inexact, odd, bits);
-  return bitsOf(b, bits, b.getF32Type());
-}
-
-Value pipec::fusion::convertFloat(ImplicitLocOpBuilder &b, Value x,
-                                  Type element) {
-  Type from = getElementTypeOrSelf(x);
-  if (from == element)
-    return x;
-  if (from.isBF16())
-    x = fromBFloat(b, x);
-  else if (from.isF64() && isNarrow(element))
-    x = toOddFloat(b, x);
-  if (element.isBF16())
-    return toBFloat(b, convertFloat(b, x, b.getF32Type()));
-  from = getElementTypeOrSelf(x);
-  Type to = withElement(x.getType(), element);
-  if (from == element)
-    return x;
-  if (element.getIntOrFloatBitWidth() > from.getIntOrFloatBitWidth())
-    return arith::ExtFOp::create(b, to, x);
-  return arith::TruncFOp::create(b, to, x);
-}
-
 static bool isF64(Value x) { return getElementTypeOrSelf(x).isF64(); }
 
 Value MathEmitter::constant(Type type, double value) {
@@ -150,7 +78,6 @@ Value MathEmitter::bitcast(Value x, Type element) {
 
 /// Adding 1.5 2^23 rounds to an integer, which is then in the low bits.
 constexpr double kShift = 0x1.8p23;
-constexpr int64_t kShiftBits = 0x4B400000;
 
 MathEmitter::Reduced MathEmitter::reduceExponent(Value x) {
   Type type = x.getType();
@@ -171,7 +98,8 @@ Value MathEmitter::power(Value shifted) {
   return bitcast(biased, b.getF32Type());
 }
 
-/// One instruction where there is one; elsewhere two products, the first exact.
+/// One instruction where there is one; elsewhere two products, the first exact,
+/// or one where the result is no smaller than the smallest normal number.
 Value MathEmitter::scale(Value y, const Reduced &by) {
   constexpr int64_t kRegister = 16;
   auto type = dyn_cast<VectorType>(y.getType());
@@ -194,14 +122,35 @@ Value MathEmitter::scale(Value y, const Reduced &by) {
     }
     return result;
   }
-  Type ints = withElement(y.getType(), b.getI32Type());
-  Value n = arith::SubIOp::create(b, bitcast(by.shifted, b.getI32Type()),
-                                  integer(ints, kShiftBits));
-  Value half = arith::ShRSIOp::create(b, n, integer(ints, 1));
-  Value rest = arith::SubIOp::create(b, n, half);
+  if (by.isNormal)
+    return arith::MulFOp::create(b, y, power(by.shifted));
+  // Of the shift's own bits none is left in a power.
+  Value bits = bitcast(by.shifted, b.getI32Type());
+  Value half = arith::ShRSIOp::create(b, bits, integer(bits.getType(), 1));
+  Value rest = arith::SubIOp::create(b, bits, half);
   Value first =
       arith::MulFOp::create(b, y, power(bitcast(half, b.getF32Type())));
   return arith::MulFOp::create(b, first, power(bitcast(rest, b.getF32Type())));
+}
+
+/// The instructions of a division whose operands and quotient are ordinary
+/// numbers, which are the same as those of any other but for a look at the
+/// operands first, and a branch. Right for reciprocals two units off, too: all
+/// quotients of a tanh have been tried.
+Value MathEmitter::ratio(Value a, Value d) {
+  if (!machine.nvptx)
+    return arith::DivFOp::create(b, a, d);
+  Type type = d.getType();
+  Value r = lanewise(d, [&](Value lane) -> Value {
+    return LLVM::CallIntrinsicOp::create(
+               b, b.getF32Type(), b.getStringAttr("llvm.nvvm.rcp.approx.ftz.f"),
+               lane)
+        .getResult(0);
+  });
+  Value minus = arith::NegFOp::create(b, d);
+  r = fma(r, fma(minus, r, constant(type, 1)), r);
+  Value q = arith::MulFOp::create(b, a, r);
+  return fma(r, fma(minus, q, a), q);
 }
 
 /// (e^r - 1 - r) / r^2, |r| <= ln(2)/2
@@ -218,7 +167,10 @@ Value MathEmitter::exp(Value x) {
   Value low = constant(type, -104), high = constant(type, 89);
   Value t = choose(CmpFPredicate::OGT, low, x, low, x);
   t = choose(CmpFPredicate::OLT, high, t, high, t);
-  Reduced reduced = reduceExponent(t);
+  return expOf(reduceExponent(t));
+}
+
+Value MathEmitter::expOf(const Reduced &reduced) {
   SmallVector<double> coefficients = {1, 1};
   llvm::append_range(coefficients, kExponential);
   return scale(polynomial(reduced.r, coefficients), reduced);
@@ -280,7 +232,9 @@ Value MathEmitter::log1p(Value x) {
   return choose(CmpFPredicate::OEQ, x, constant(type, INFINITY), x, y);
 }
 
-/// E / (E + 2) with E = e^2|x| - 1 = 2^n (e^r - 1) + (2^n - 1).
+/// h / (h + 1) with h = (e^2|x| - 1) / 2 = 2^n (e^2s - 1) / 2 + (2^n - 1) / 2,
+/// |x| = n ln(2)/2 + s. What one product leaves of s is below half a unit in
+/// the last place of the result: where n is large h hardly matters.
 Value MathEmitter::tanh(Value x) {
   if (isF64(x))
     return library("tanh", x);
@@ -289,12 +243,18 @@ Value MathEmitter::tanh(Value x) {
   Value high = constant(type, 10); // where it has long been 1
   Value a = math::AbsFOp::create(b, x);
   a = choose(CmpFPredicate::OLT, high, a, high, a);
-  Reduced reduced = reduceExponent(arith::AddFOp::create(b, a, a));
-  Value r = reduced.r, power2 = power(reduced.shifted);
-  Value q = fma(arith::MulFOp::create(b, r, r), polynomial(r, kExponential), r);
-  Value e = fma(power2, q, arith::SubFOp::create(b, power2, constant(type, 1)));
-  Value y = arith::DivFOp::create(
-      b, e, arith::AddFOp::create(b, e, constant(type, 2)));
+  Value shift = constant(type, kShift);
+  Value shifted = fma(a, constant(type, 0x1.715476p+1), shift);
+  Value n = arith::SubFOp::create(b, shifted, shift);
+  Value s = fma(n, constant(type, -0x1.62e43p-2), a), power2 = power(shifted);
+  // (e^2s - 1) / 2 = s + s^2 (…)
+  SmallVector<double> coefficients;
+  for (auto [i, c] : llvm::enumerate(kExponential))
+    coefficients.push_back(std::ldexp(c, static_cast<int>(i) + 1));
+  Value q = fma(arith::MulFOp::create(b, s, s), polynomial(s, coefficients), s);
+  Value half = constant(type, 0.5);
+  Value h = fma(power2, q, fma(power2, half, constant(type, -0.5)));
+  Value y = ratio(h, arith::AddFOp::create(b, h, constant(type, 1)));
   return math::CopySignOp::create(b, y, x);
 }
 
@@ -318,7 +278,9 @@ Value MathEmitter::erf(Value x) {
                            -0.6333212852478027, -0.10830825567245483,
                            0.025137612596154213, -0.004177958704531193,
                            0.00043588399421423674, -2.121785655617714e-05});
-  Value large = arith::SubFOp::create(b, constant(type, 1), exp(q));
+  Reduced reduced = reduceExponent(q);
+  reduced.isNormal = true;
+  Value large = arith::SubFOp::create(b, constant(type, 1), expOf(reduced));
   Value y = choose(CmpFPredicate::OLE, a, constant(type, 0.93), small, large);
   y = math::CopySignOp::create(b, y, x);
   return choose(CmpFPredicate::UNO, x, x, x, y);
@@ -344,7 +306,18 @@ static func::FuncOp declare(ImplicitLocOpBuilder &b, StringRef name,
   return function;
 }
 
-/// A call for each of the few lanes of a thread.
+/// For each of the few lanes of a device's thread.
+Value MathEmitter::lanewise(Value x, llvm::function_ref<Value(Value)> emit) {
+  auto type = dyn_cast<VectorType>(x.getType());
+  if (!type)
+    return emit(x);
+  SmallVector<Value> results;
+  for (int64_t i = 0; i < type.getNumElements(); ++i)
+    results.push_back(emit(vector::ExtractOp::create(b, x, i)));
+  return vector::FromElementsOp::create(b, type, results);
+}
+
+/// A call for each of them.
 Value MathEmitter::lanewise(func::FuncOp callee, ValueRange arguments,
                             VectorType type) {
   SmallVector<Value> results;

@@ -18,6 +18,9 @@ struct Machine {
   bool avx512 = false;
   /// Library functions are those of NVIDIA's libdevice.
   bool nvptx = false;
+  /// Rounds to bf16 by its own instruction, two numbers at a time, which are
+  /// both in registers then.
+  bool roundsPairs = false;
 };
 
 /// Writes arithmetic at a builder's place. Every function takes scalars or
@@ -43,6 +46,8 @@ public:
 private:
   mlir::Value lanewise(mlir::func::FuncOp callee, mlir::ValueRange arguments,
                        mlir::VectorType type);
+  mlir::Value lanewise(mlir::Value x,
+                       llvm::function_ref<mlir::Value(mlir::Value)> emit);
   mlir::Value polynomial(mlir::Value x, llvm::ArrayRef<double> coefficients);
   mlir::Value fma(mlir::Value x, mlir::Value y, mlir::Value z);
   mlir::Value bitcast(mlir::Value x, mlir::Type element);
@@ -50,12 +55,16 @@ private:
   struct Reduced {
     mlir::Value shifted; // n in the low bits of its bits
     mlir::Value n, r;
+    bool isNormal = false; // 2^n e^r is, or NaN
   };
   Reduced reduceExponent(mlir::Value x);
   /// 2^n for n in [-126, 127], from the shifted form.
   mlir::Value power(mlir::Value shifted);
   /// y 2^n, rounded once.
   mlir::Value scale(mlir::Value y, const Reduced &by);
+  mlir::Value expOf(const Reduced &reduced);
+  /// a / d, correctly rounded, for d in [1, 2^100] or NaN, and a in [0, d].
+  mlir::Value ratio(mlir::Value a, mlir::Value d);
 
   mlir::ImplicitLocOpBuilder &b;
   Machine machine;
@@ -73,7 +82,7 @@ mlir::Type withElement(mlir::Type type, mlir::Type element);
 /// f16 and bf16 goes through here: code for processors that have no such
 /// instruction would call the compiler's support library, which plans do not
 /// link.
-mlir::Value convertFloat(mlir::ImplicitLocOpBuilder &b, mlir::Value x,
-                         mlir::Type element);
+mlir::Value convertFloat(mlir::ImplicitLocOpBuilder &b, const Machine &machine,
+                         mlir::Value x, mlir::Type element);
 
 } // namespace pipec::fusion

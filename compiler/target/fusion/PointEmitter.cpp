@@ -302,8 +302,9 @@ void PointEmitter::write(size_t target) {
     Value old = loadAt(targets[target]);
     if (isa<VectorType>(old.getType()))
       value = spread(value);
-    value = emitCombine(b, "sum", widened(b, old), widened(b, value));
-    value = narrowed(b, value, targets[target].element);
+    value = emitCombine(b, "sum", widened(b, machine, old),
+                        widened(b, machine, value));
+    value = narrowed(b, machine, value, targets[target].element);
   }
   storeAt(targets[target], value);
 }
@@ -324,7 +325,7 @@ Value PointEmitter::readLeaf(Value value) {
 
 Value PointEmitter::sumPartials(nn::ReduceOp op, const Leaf &leaf,
                                 const Access &access) {
-  return narrowed(b, addPartials(op, leaf, access, integer(0), 1),
+  return narrowed(b, machine, addPartials(op, leaf, access, integer(0), 1),
                   tensorType(op.getY()).getElementType());
 }
 

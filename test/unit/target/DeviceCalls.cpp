@@ -1,6 +1,7 @@
 //===- DeviceCalls.cpp - what emulated kernels call -----------------------===//
 #include "test/unit/target/Fibers.h"
 
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -144,5 +145,9 @@ __attribute__((visibility("default"))) void
 pipec_test_bf16x2(const uint64_t *in, uint32_t *out) {
   *out = toBFloat(static_cast<uint32_t>(in[0])) << 16 |
          toBFloat(static_cast<uint32_t>(in[1]));
+}
+/// A unit in the last place too much, which a device may be off.
+__attribute__((visibility("default"))) float pipec_test_rcp(float x) {
+  return std::nextafter(1 / x, INFINITY);
 }
 }

@@ -40,6 +40,7 @@ constexpr Replacement kReplacements[] = {
      "pipec_test_matrices_turned", true, true},
     {"llvm.nvvm.mma.m16n8k16.row.col.bf16", "pipec_test_mma", true, true},
     {"llvm.nvvm.ff2bf16x2.rn", "pipec_test_bf16x2", false, true},
+    {"llvm.nvvm.rcp.approx.ftz.f", "pipec_test_rcp", false},
 };
 
 /// Rewrites device code as code of this machine.

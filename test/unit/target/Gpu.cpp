@@ -48,6 +48,28 @@ TEST(Gpu, ElementwiseIsTheCpus) {
   }
 }
 
+// A tanh divides without a look at what it divides.
+TEST(Gpu, TanhOfManyNumbers) {
+  StageText t;
+  t.load("x", "in", "50000xf32").op("y", "tanh", {"x"}).store("y", "out");
+  expectLikeCpu(t.stage(), 0, /*special=*/false);
+}
+
+// Two numbers at a time, eight a thread however wide what all rows add is, and
+// what no eight divide.
+TEST(Gpu, NarrowRows) {
+  for (const char *columns : {"48", "100", "33"}) {
+    const std::string c = columns, size = "40x" + c;
+    StageText t;
+    t.load("n", "in", size + "xbf16").load("bias", "in", "1x" + c + "xf32");
+    t.op("x", "cast", {"n"}, size + "xf32");
+    t.op("b", "broadcast", {"bias"}, size + "xf32").op("s", "add", {"x", "b"});
+    t.op("y", "tanh", {"s"}).op("z", "cast", {"y"}, size + "xbf16");
+    t.op("w", "mul", {"z", "n"}).store("z", "out").store("w", "out");
+    expectLikeCpu(t.stage(), 0, /*special=*/true);
+  }
+}
+
 /// A device would end the program; this machine reads four floats anywhere.
 TEST(GpuDeathTest, StopsAtAMisalignedAddress) {
   llvm::SmallString<128> path;
