@@ -69,6 +69,13 @@ public:
 private:
   Phase phaseOf(Operation *op) { return phases.lookup(op); }
 
+  /// What every task that reads it makes for itself. Of the backward pass these
+  /// are constants alone: passes that find two of them equal keep one, on
+  /// whatever stage that is.
+  bool isRepeated(Operation *op) {
+    return sources.contains(op) && (!isBackward(op) || isa<ConstantOp>(op));
+  }
+
   /// A gradient op that no other stage waits for can run later, as a W task.
   void findPhases() {
     llvm::DenseSet<Operation *> waitedFor;
@@ -92,7 +99,7 @@ private:
   /// Edges in the order of the values, forward ones first by construction.
   void numberEdges() {
     for (Operation &op : main.front().without_terminator()) {
-      if (sources.contains(&op) && !isBackward(&op))
+      if (isRepeated(&op))
         continue;
       for (Value v : op.getResults())
         for (int64_t to : readingStages(v))
@@ -128,7 +135,7 @@ private:
     b.setInsertionPointToStart(stageModule.getBody());
     copyParameters();
     for (Operation *op : opsOf[s])
-      if (!sources.contains(op) || isBackward(op))
+      if (!isRepeated(op))
         emitOp(op);
     if (auto ret = cast<func::ReturnOp>(main.front().getTerminator());
         ret.getNumOperands() == 1 &&
@@ -254,7 +261,7 @@ private:
       auto name = main.getArgAttrOfType<StringAttr>(
           cast<BlockArgument>(v).getArgNumber(), "nn.name");
       here = pipe::InputOp::create(b, loc, v.getType(), name);
-    } else if (sources.contains(def) && !isBackward(def)) {
+    } else if (isRepeated(def)) {
       here = repeatSource(task, phase, cast<OpResult>(v));
     } else if (stageOf(def) != stage) {
       b.setInsertionPointToEnd(&task.func.front());

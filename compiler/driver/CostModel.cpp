@@ -8,6 +8,7 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/driver/CostModel.h"
 
+#include "compiler/driver/Repetitions.h"
 #include "compiler/driver/RoutineWork.h"
 #include "compiler/driver/Shardings.h"
 #include "compiler/driver/TaskCosts.h"
@@ -153,13 +154,17 @@ private:
       op->setAttr(trains ? kOpStage : kNode, b.getI64IntegerAttr(i));
     if (!trains)
       return success();
+    markSources(main);
     PassManager first(copy.getContext());
     first.addPass(createDifferentiate());
     if (failed(first.run(copy)))
       return failure();
     for (Operation &op : main.front().without_terminator()) {
-      if (Attribute node = op.getAttr(kOpStage))
-        op.setAttr(kNode, node);
+      if (auto stage = op.getAttrOfType<IntegerAttr>(kOpStage)) {
+        const int64_t node = stage.getInt();
+        op.setAttr(node < 0 ? kReader : kNode,
+                   b.getI64IntegerAttr(node < 0 ? ~node : node));
+      }
       op.setAttr(kOpStage, b.getI64IntegerAttr(0));
     }
     if (request.workspace && request.recomputes &&
@@ -169,7 +174,27 @@ private:
     ChooseStashOptions stash;
     stash.mode = request.keepsAll ? "none" : "selective";
     second.addPass(createChooseStash(stash));
-    return second.run(copy);
+    markForward(main);
+    if (failed(second.run(copy)))
+      return failure();
+    markReaders(main);
+    return success();
+  }
+
+  /// What sources and their gradients are for, by ~node: they are none
+  /// themselves, and are on the stage of the first node that reads them.
+  static void markSources(func::FuncOp main) {
+    Builder b(main.getContext());
+    for (Operation &op : llvm::reverse(main.front().without_terminator())) {
+      if (op.hasAttr(kOpStage))
+        continue;
+      int64_t first = INT64_MAX;
+      for (Operation *user : op.getUsers())
+        if (auto stage = user->getAttrOfType<IntegerAttr>(kOpStage))
+          first = std::min(first, std::max(stage.getInt(), ~stage.getInt()));
+      if (first < INT64_MAX)
+        op.setAttr(kOpStage, b.getI64IntegerAttr(~first));
+    }
   }
 
   LogicalResult addWorkspace(ModuleOp copy) {
@@ -228,11 +253,6 @@ private:
   static void mark(Operation *op, Part part) {
     op->setAttr(kPart, Builder(op->getContext())
                            .getI64IntegerAttr(static_cast<int64_t>(part)));
-  }
-
-  static int64_t nodeOf(Operation *op) {
-    auto attr = op->getAttrOfType<IntegerAttr>(kNode);
-    return attr ? attr.getInt() : -1;
   }
 
   double seconds(Operation *op) {
@@ -318,10 +338,9 @@ private:
         value.consumers.assign(readers.begin(), readers.end());
         if (trains && isFloat(v))
           value.gradientBytes = value.bytes;
-        for (Operation *user : v.getUsers())
-          if (isBackward(user) && nodeOf(user) >= static_cast<int64_t>(i))
-            value.keptFrom =
-                std::min(value.keptFrom, static_cast<size_t>(nodeOf(user)));
+        for (size_t reader : gradientReaders(v))
+          if (reader >= i)
+            value.keptFrom = std::min(value.keptFrom, reader);
         if (!value.consumers.empty())
           graph.values.push_back(value);
       }
@@ -365,10 +384,7 @@ private:
   void addStashes(func::FuncOp main) {
     for (Operation *op : nodes)
       for (Value v : op->getResults()) {
-        std::set<size_t> users;
-        for (Operation *user : v.getUsers())
-          if (isBackward(user) && nodeOf(user) >= 0)
-            users.insert(nodeOf(user));
+        const std::set<size_t> users = gradientReaders(v);
         if (users.empty())
           continue;
         graph.stashes.push_back({byteSize(v.getType()),
@@ -420,7 +436,8 @@ private:
       for (Value v : op.getResults()) {
         int64_t nearest = INT64_MAX; // of the nodes that read it
         for (Operation *user : v.getUsers()) {
-          const int64_t node = nodeOf(user) < 0 ? maker : nodeOf(user);
+          const int64_t reader = firstReader(user),
+                        node = reader < 0 ? maker : reader;
           if (isBackward(user) && !forInputs.contains(user) &&
               std::abs(node - maker) < std::abs(nearest - maker))
             nearest = node;
@@ -439,9 +456,10 @@ private:
     llvm::MapVector<StringRef, std::map<uint64_t, std::pair<size_t, int64_t>>>
         uses;
     for (Operation &op : main.front())
-      if (auto add = dyn_cast<pipe::AccumulateOp>(op); add && nodeOf(add) >= 0)
+      if (auto add = dyn_cast<pipe::AccumulateOp>(op);
+          add && firstReader(add) >= 0)
         uses[add.getParameter()][add.getUse()] = {
-            static_cast<size_t>(nodeOf(add)),
+            static_cast<size_t>(firstReader(add)),
             byteSize(add.getGradient().getType())};
     for (auto &[name, byUse] : uses) {
       std::vector<std::pair<size_t, int64_t>> at;

@@ -1,7 +1,7 @@
 //===- Workspace.cpp - what generated code works in -----------------------===//
 #include "compiler/driver/Workspace.h"
 
-#include "compiler/driver/TaskCosts.h"
+#include "compiler/driver/Repetitions.h"
 #include "compiler/target/Target.h"
 #include "compiler/target/fusion/Held.h"
 #include "dialects/pipe/Pipe.h"
@@ -18,23 +18,15 @@ using namespace pipec;
 
 namespace {
 
-/// On ops of the forward pass, and on what repeats them.
-constexpr llvm::StringLiteral kForwardMark = "pipe.forward";
-
 /// Plans the tasks of all of `module` as one stage.
 LogicalResult
-planAsOne(ModuleOp module, const char *target, bool repeats,
+planAsOne(ModuleOp module, const char *target,
           llvm::function_ref<LogicalResult(fusion::TaskPlan &)> use) {
   Builder b(module.getContext());
   if (func::FuncOp main = mainFunction(module))
     for (Operation &op : main.front().without_terminator())
       op.setAttr(kOpStage, b.getI64IntegerAttr(0));
   PassManager passes(module.getContext());
-  if (repeats) {
-    ChooseStashOptions stash;
-    stash.mode = "full";
-    passes.addPass(createChooseStash(stash));
-  }
   passes.addPass(createCanonicalizerPass());
   passes.addPass(createCSEPass());
   addSplitPhase(passes, false);
@@ -49,12 +41,31 @@ planAsOne(ModuleOp module, const char *target, bool repeats,
   return success();
 }
 
+/// Computes all activations again.
+LogicalResult repeatAll(ModuleOp module) {
+  func::FuncOp main = mainFunction(module);
+  if (!main)
+    return failure();
+  Builder b(module.getContext());
+  for (Operation &op : main.front().without_terminator())
+    op.setAttr(kOpStage, b.getI64IntegerAttr(0));
+  markForward(main);
+  PassManager passes(module.getContext());
+  ChooseStashOptions stash;
+  stash.mode = "full";
+  passes.addPass(createChooseStash(stash));
+  if (failed(passes.run(module)))
+    return failure();
+  markReaders(main);
+  return success();
+}
+
 } // namespace
 
 LogicalResult pipec::addScratch(ModuleOp module, const char *target,
                                 plan::CostGraph &graph) {
-  return planAsOne(module, target, false, [&](fusion::TaskPlan &task) {
-    for (const fusion::Held &held : fusion::heldBy(task, kNode))
+  return planAsOne(module, target, [&](fusion::TaskPlan &task) {
+    for (const fusion::Held &held : fusion::heldBy(task, {kNode, kReader}))
       graph.scratch.push_back({static_cast<size_t>(held.first),
                                static_cast<size_t>(held.last), held.bytes});
     return success();
@@ -64,21 +75,17 @@ LogicalResult pipec::addScratch(ModuleOp module, const char *target,
 static std::vector<plan::CostStash> findRepeats(ModuleOp module,
                                                 const char *target) {
   std::vector<plan::CostStash> repeats;
-  if (func::FuncOp main = mainFunction(module))
-    for (Operation &op : main.front().without_terminator())
-      if (!isBackward(&op))
-        op.setAttr(kForwardMark, UnitAttr::get(module.getContext()));
   const auto take = [&](fusion::TaskPlan &task) {
     if (task.name != "backward")
       return success();
     for (const fusion::Carried &value :
-         fusion::carriedBy(task, kNode, kForwardMark))
+         fusion::carriedBy(task, {kNode, kReader}, kForwardMark))
       repeats.push_back({value.bytes,
                          {value.readers.begin(), value.readers.end()},
                          static_cast<size_t>(value.maker)});
     return success();
   };
-  if (failed(planAsOne(module, target, true, take)))
+  if (failed(repeatAll(module)) || failed(planAsOne(module, target, take)))
     throw Failure(Exit::Internal,
                   "what a plan works in that computes all activations again "
                   "was not found; run again with --recompute selective and "

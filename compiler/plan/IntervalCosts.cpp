@@ -47,17 +47,27 @@ IntervalCosts::IntervalCosts(const CostGraph &graph)
     touchAll(Tensor::Value, value.consumers, value.bytes, value.gradientBytes,
              value.producer + 1);
   // From the producer on a value is sent, to where nobody behind reads it; and
-  // from `out` to where it is kept.
+  // from `out` to where it is kept. Its gradient comes to who touches it from
+  // who reads it behind.
   for (const CostValue &value : graph.values) {
     if (value.consumers.empty())
       continue;
-    const size_t end =
-        *std::max_element(value.consumers.begin(), value.consumers.end());
-    const size_t made = value.producer, kept = std::min(value.keptFrom, end);
+    std::vector<size_t> readers = value.consumers;
+    std::sort(readers.begin(), readers.end());
+    readers.erase(std::unique(readers.begin(), readers.end()), readers.end());
+    const size_t end = readers.back(), made = value.producer,
+                 kept = std::min(value.keptFrom, end);
     at[made].push_back(
         {Tensor::Sent, kBefore, value.bytes, value.gradientBytes});
     at[kept].push_back({Tensor::Sent, made + 1, -value.bytes, 0});
-    at[end].push_back({Tensor::Sent, made + 1, 0, -value.gradientBytes});
+    size_t before = made + 1;
+    for (size_t reader : readers) {
+      if (reader == end)
+        at[end].push_back({Tensor::Sent, before, 0, -value.gradientBytes});
+      else
+        at[reader].push_back({Tensor::Relayed, before, 0, value.gradientBytes});
+      before = reader + 1;
+    }
   }
   for (const CostHandover &handover : graph.handovers)
     at[handover.last].push_back(
@@ -154,6 +164,9 @@ void IntervalCosts::Sweep::addFirst(const Touch &touch) {
     break;
   case Tensor::Input:
     sum.inputBytes += touch.bytes;
+    break;
+  case Tensor::Relayed:
+    sum.sendGradientBytes += touch.gradientBytes;
     break;
   default:
     sum.receiveBytes += touch.bytes;

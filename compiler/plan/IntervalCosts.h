@@ -21,9 +21,11 @@ struct StageCost {
   int64_t receiveGradientBytes = 0; ///< their gradients, sent back
   int64_t inputBytes = 0;           ///< data that is read
   int64_t sendBytes = 0;            ///< values for later stages, not kept here
-  int64_t sendGradientBytes = 0;    ///< gradients that later stages send back
-  int64_t handoverBytes = 0;        ///< from input to weight gradients
-  int64_t useBytes = 0;             ///< gradients of further uses of weights
+  int64_t sendGradientBytes = 0; ///< gradients that later stages send back: of
+                                 ///< what is made here, and of what they read
+                                 ///< as well
+  int64_t handoverBytes = 0;     ///< from input to weight gradients
+  int64_t useBytes = 0;          ///< gradients of further uses of weights
 
   double seconds() const {
     return forwardSeconds + backwardInputSeconds + backwardWeightSeconds;
@@ -77,13 +79,16 @@ private:
     Again,
     Input,
     Value,
+    Relayed,
     Sent,
     Handover,
     Use
   };
   /// A node touches a tensor: it counts for an interval when the touch before
   /// it lies outside, and, for a value, its producer too; what is sent and
-  /// handed over when it lies inside. `previous` is one more than the node of
+  /// handed over when it lies inside. A gradient goes from each stage that
+  /// reads the value to the one before, which adds its own (Relayed), and to
+  /// the producer's. `previous` is one more than the node of
   /// that touch, 0 for none. What was made before `from` is not kept: it is
   /// received.
   struct Touch {

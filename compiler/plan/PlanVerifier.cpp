@@ -133,16 +133,19 @@ std::vector<Totals> addUp(const CostGraph &graph,
       totals[s].input += k.bytes;
   for (const CostValue &v : graph.values) {
     const size_t from = stageOf[v.producer];
-    bool isSent = false;
-    for (size_t s : touching(v.consumers))
-      if (s != from) {
-        totals[s].receive += v.bytes;
-        totals[s].receiveGradient += v.gradientBytes;
-        isSent = true;
-      }
-    if (!isSent)
+    std::set<size_t> readers = touching(v.consumers);
+    readers.erase(from);
+    for (size_t s : readers) {
+      totals[s].receive += v.bytes;
+      totals[s].receiveGradient += v.gradientBytes;
+    }
+    if (readers.empty())
       continue;
+    // Each adds its gradient to the one that comes from the next.
     totals[from].sendGradient += v.gradientBytes;
+    for (size_t s : readers)
+      if (s != *readers.rbegin())
+        totals[s].sendGradient += v.gradientBytes;
     if (v.keptFrom > stages[from].lastNode)
       totals[from].send += v.bytes;
   }

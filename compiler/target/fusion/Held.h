@@ -12,10 +12,11 @@ struct Held {
   int64_t first, last, bytes;
 };
 
-/// What a planned task holds, by the number that its ops carry as attribute
-/// `number`: at every time for its ops alone, and with more and more of the ops
-/// before and behind. None that says less than another of the same last op.
-std::vector<Held> heldBy(const TaskPlan &plan, llvm::StringRef number);
+/// What a planned task holds, by the numbers that its ops carry as attributes
+/// `numbers`: at every time for its ops alone, and with more and more of the
+/// ops before and behind. None that says less than another of the same last op.
+std::vector<Held> heldBy(const TaskPlan &plan,
+                         llvm::ArrayRef<llvm::StringRef> numbers);
 
 /// A value that is there while most is: its maker's number and its readers'
 /// from then on.
@@ -26,7 +27,8 @@ struct Carried {
 
 /// What is in use when most of the workspace is, of what ops with the attribute
 /// `mark` have made and others are to read.
-std::vector<Carried> carriedBy(const TaskPlan &plan, llvm::StringRef number,
+std::vector<Carried> carriedBy(const TaskPlan &plan,
+                               llvm::ArrayRef<llvm::StringRef> numbers,
                                llvm::StringRef mark);
 
 } // namespace pipec::fusion

@@ -44,12 +44,14 @@ CompileOptions optionsOf(const Model &model,
   return options;
 }
 
-/// Flags of so many processors with a core each, whatever machine this is: the
-/// stages of ranks that share its cores would depend on how many it has.
-std::vector<std::string> processors(const std::string &devices) {
-  const std::string file = testing::TempDir() + "/cpus" + devices + ".json";
+/// Flags of so many processors with so many cores, whatever machine this is:
+/// the stages of ranks that share its cores would depend on how many it has.
+std::vector<std::string> processors(const std::string &devices,
+                                    const std::string &cores) {
+  const std::string file =
+      testing::TempDir() + "/cpus" + devices + "on" + cores + ".json";
   writeFile(file, R"({"levels": [{"name": "cpu", "count": )" + devices +
-                      R"(, "bandwidth_GBps": 5}],
+                      R"(, "bandwidth_GBps": 5}], "cores": )" + cores + R"(,
     "device": {"kind": "cpu", "memory_GiB": 8, "flops": {"fp32": 1e11},
                "memory_GBps": 20}})");
   return {"--cluster", file};
@@ -80,8 +82,25 @@ TEST(Estimate, IsWithinTwoPercentWhereNothingIsComputedAgain) {
               << recompute;
 }
 
-/// Anything: within the third that chunks, second forwards and stages of few
-/// nodes may be off, and half of them within 5 %.
+/// Stages of a node or two, cut where activations would be computed again, with
+/// messages that skip stages and a stage that only brings labels along. What is
+/// left is alignment, of weights of a hundred bytes.
+TEST(Estimate, IsWithinThreePercentOfStagesOfFewNodes) {
+  for (const char *devices : {"4", "6", "8"})
+    for (const char *cores : {"1", "2", "8"})
+      for (const char *recompute : {"none", "selective"}) {
+        std::vector<std::string> flags = processors(devices, cores);
+        for (const char *flag :
+             {"--strategy", "gpipe", "--microbatches", "16", "--optimizer",
+              "sgd", "--stages", devices, "--recompute", recompute})
+          flags.push_back(flag);
+        EXPECT_NEAR(ratioOf(optionsOf(kModels[2], flags)), 1, 0.03)
+            << devices << " ranks of " << cores << " cores, " << recompute;
+      }
+}
+
+/// Anything: within what chunks and second forwards may be off, a tenth too low
+/// or a third too high, and half of them within 3 %.
 TEST(Estimate, IsNearThePlanThatIsBuilt) {
   std::mt19937 random(5);
   const auto oneOf = [&](std::vector<std::string> names) {
@@ -93,7 +112,7 @@ TEST(Estimate, IsNearThePlanThatIsBuilt) {
     std::vector<std::string> flags =
         oneOf({"--cpus", "--gpus"}) == "--gpus"
             ? std::vector<std::string>{"--gpus", devices}
-            : processors(devices);
+            : processors(devices, oneOf({"1", "2", devices}));
     const std::vector<std::string> more = {
         "--strategy",
         oneOf({"1f1b", "gpipe", "naive", "dp", "zb-h1", "zb-v",
@@ -111,7 +130,7 @@ TEST(Estimate, IsNearThePlanThatIsBuilt) {
     const Model &model = kModels[random() % std::size(kModels)];
     try {
       const double ratio = ratioOf(optionsOf(model, flags));
-      EXPECT_GT(ratio, 0.75) << model.name << text;
+      EXPECT_GT(ratio, 0.9) << model.name << text;
       EXPECT_LT(ratio, 1.33) << model.name << text;
       off.push_back(std::abs(ratio - 1));
     } catch (const Failure &failure) { // stages that it cannot have
@@ -120,5 +139,5 @@ TEST(Estimate, IsNearThePlanThatIsBuilt) {
   }
   ASSERT_GT(off.size(), 20u);
   std::sort(off.begin(), off.end());
-  EXPECT_LT(off[off.size() / 2], 0.05);
+  EXPECT_LT(off[off.size() / 2], 0.03);
 }

@@ -124,10 +124,12 @@ TEST(IntervalCosts, EqualsCountingByHand) {
           if (in(k.first) && in(k.last))
             want.workspaceBytes = std::max(want.workspaceBytes, k.bytes);
         for (const auto &v : g.values)
-          if (in(v.producer) &&
-              *std::max_element(v.consumers.begin(), v.consumers.end()) > j) {
-            want.sendGradientBytes += v.gradientBytes;
-            want.sendBytes += v.keptFrom > j ? v.bytes : 0;
+          if (*std::max_element(v.consumers.begin(), v.consumers.end()) > j) {
+            // Who reads it as well passes on what comes back.
+            if (in(v.producer) || any(v.consumers))
+              want.sendGradientBytes += v.gradientBytes;
+            if (in(v.producer))
+              want.sendBytes += v.keptFrom > j ? v.bytes : 0;
           }
         for (const auto &v : g.values)
           if (!in(v.producer) && any(v.consumers)) {
