@@ -380,6 +380,7 @@ double measureCalls(const std::function<std::function<void()>()> &make,
   std::barrier start(workers);
   auto work = [&](int worker) {
     pipec_set_threads(threads);
+    pipec_share_from(1);
     auto body = make();
     start.arrive_and_wait();
     times[static_cast<size_t>(worker)] = timeOne(body, threads, budget);

@@ -27,6 +27,7 @@
 
 #include "mlir/Pass/PassManager.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <cstring>
@@ -217,6 +218,19 @@ public:
     end();
   }
 
+  /// Steps until it is known which loops are to be shared, as it is of most
+  /// tasks of a run.
+  void settle() {
+    constexpr int kMostSteps = 20;
+    const auto isSettled = [&] {
+      return std::ranges::all_of(
+          trials, [](const auto &of) { return of.second.isResting(); });
+    };
+    for (int done = 0; done == 0 || (done < kMostSteps && !isSettled()); ++done)
+      step();
+    times.clear();
+  }
+
   void begin() override {
     std::memset(base(PIPEC_GRADIENTS, 0), 0,
                 static_cast<size_t>(program.bytes[PIPEC_GRADIENTS]));
@@ -286,6 +300,7 @@ private:
     task->second(&frame);
     times[name].push_back(time() - begin);
     sharing.took(times[name].back());
+    pipec_share_from(1);
   }
 
   const Program &program;
@@ -329,6 +344,8 @@ MeasuredPrograms::measure(const Workers &workers,
           auto rank =
               std::make_unique<Program::Rank>(*program, workers.threads);
           Program::Rank *own = rank.get();
+          if (workers.threads > 1)
+            own->settle();
           std::lock_guard lock(mutex);
           ranks.push_back(std::move(rank));
           return [own] { own->step(); };

@@ -189,7 +189,7 @@ public:
         if (since > std::min(10.0, timeout))
           killRanks();
         if (since > std::min(12.0, timeout + 2)) // it has stopped
-          ::kill(child, SIGKILL);
+          killLauncher();
       }
     }
     if (WIFSIGNALED(status))
@@ -232,7 +232,12 @@ private:
       if (rank.connected && ((rank.lost && othersLeft) || late))
         ::kill(rank.pid, SIGKILL);
     if (late && since > std::min(6.0, timeout / 2.5))
-      ::kill(child, SIGKILL);
+      killLauncher();
+  }
+
+  void killLauncher() {
+    isKilledHere = true;
+    ::kill(child, SIGKILL);
   }
 
   /// Also those that have left the server: what is in the child's session is
@@ -253,9 +258,11 @@ private:
 
   Exit verdict(int status) {
     const auto ranks = server.ranks();
-    if (auto trouble = server.trouble()) {
-      const bool told = std::any_of(ranks.begin(), ranks.end(),
-                                    [](auto &rank) { return rank.code; });
+    const bool told = std::any_of(ranks.begin(), ranks.end(),
+                                  [](auto &rank) { return rank.code; });
+    // Ranks die with their launcher, and may be missed first.
+    const bool orphaned = WIFSIGNALED(status) && !isKilledHere && !told;
+    if (auto trouble = server.trouble(); trouble && !orphaned) {
       if (!told) // nobody was left to say it
         complain({trouble->code, trouble->message});
       return trouble->code;
@@ -295,6 +302,7 @@ private:
   double timeout;
   ControlServer server;
   pid_t child = -1;
+  bool isKilledHere = false; ///< by this process, which knows why
   ChildPipe errors, results;
 };
 

@@ -355,9 +355,13 @@ Exit runJoined(const plan::Plan &plan, const RunOptions &options,
                           .run();
     session.reset();
     self.links.reset();
-    // All is saved: whoever is in the way of the goodbyes is not waited for.
-    self.client->done(code);
+    // All is saved: a launcher of ours ends who is in the way of the goodbyes.
+    // Ranks that watch each other hear of such a one while they listen.
+    if (launcher)
+      self.client->done(code);
     self.transport->close();
+    if (!launcher)
+      self.client->done(code);
     if (self.server)
       waitForOthers(*self.server, 5);
     return code;

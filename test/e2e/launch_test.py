@@ -75,14 +75,16 @@ class LaunchTest(PipelineTest):
         launcher = next(one for one in family[1:] if b"mpirun" in pathlib.Path(f"/proc/{one}/cmdline").read_bytes())
         os.kill(launcher, what)
         errors = job.communicate(timeout=60)[1]
+        deadline = time.monotonic() + 20
         while any(os.path.exists(f"/proc/{one}") for one in family):
+            self.assertLess(time.monotonic(), deadline, "somebody is still there")
             time.sleep(0.01)
         return job.returncode, errors
 
     def test_a_launcher_that_is_killed_takes_the_job_with_it(self):
         code, errors = self.with_launcher(10**7, signal.SIGKILL)
         self.assertEqual(code, 76, errors)
-        self.assertRegex(errors, "the launcher of the ranks was killed by signal 9 while they ran|has died")
+        self.assertIn("the launcher of the ranks was killed by signal 9 while they ran", errors)
 
     # All is done, only the launcher does not end.
     def test_a_launcher_that_stops_holds_up_nobody(self):

@@ -80,8 +80,8 @@ void pipec_share_from(int64_t times);
  * and no range but the last is shorter than one grain; grain < 1 counts as 1.
  * Which thread runs a range is not fixed. One range is run, by the caller, when
  * the whole is within one grain, or as many as pipec_share_from says, with one
- * thread, and inside a loop. Threads
- * that call this at the same time have a team of helpers each (Team.h). */
+ * thread, and inside a loop. Threads that call this at the same time have a
+ * team of helpers each (Team.h). */
 void pipec_parallel(void (*kernel)(int64_t lo, int64_t hi, void *const *args),
                     int64_t n, int64_t grain, void *const *args);
 

@@ -34,6 +34,9 @@ public:
   /// For the next call.
   int64_t next() const { return kTimes[tried]; }
 
+  /// Whether it is known, for now.
+  bool isResting() const { return rest > 0; }
+
   /// That call took so long.
   void took(double seconds) {
     if (warm > 0)

@@ -34,8 +34,10 @@ double near(int64_t times) { return times == 1 ? 1 : times == 8 ? 1.7 : 2; }
 
 TEST(SharingTrials, FindWhatIsFastest) {
   SharingTrials trials;
+  EXPECT_FALSE(trials.isResting());
   run(trials, 30, farApart);
   EXPECT_EQ(trials.next(), 64);
+  EXPECT_TRUE(trials.isResting());
   EXPECT_LT(run(trials, 10000, farApart), 10000 * 1.02);
 }
 
