@@ -55,8 +55,11 @@ Baseline price(const PlanRequest &asked, const std::string &name,
     IntervalCosts costs(request.graph);
     StepModel model(request, costs);
     if (split.starts.empty()) {
-      ChainSearch search(
-          model, coarseStarts(request.graph, legalStarts(request.graph), 512));
+      const size_t stages = split.replicas.size();
+      ChainSearch search(model,
+                         coarseStarts(request.graph, legalStarts(request.graph),
+                                      std::max<size_t>(512, 2 * stages),
+                                      placesFor(stages)));
       auto best = search.best(split.replicas, false,
                               std::numeric_limits<double>::infinity(),
                               search.labelsFor(split.replicas.size()));

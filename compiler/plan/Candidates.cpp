@@ -76,6 +76,8 @@ std::vector<Shape2D> candidateShapes(const PlanRequest &request,
             replicate ? std::max(1, devices / columns) : 1);
   } else {
     int most = std::min(devices, starts / chunks);
+    if (most == 0) // fewer nodes than stages of one device
+      return shapes;
     std::vector<int> tried = request.useAllDevices && !replicate
                                  ? std::vector<int>{most}
                                  : depths(most, devices);
@@ -153,16 +155,11 @@ void checkStageCount(const PlanRequest &request, size_t starts) {
                                    ": give fewer --stages, or more devices");
 }
 
-std::vector<size_t> coarseStarts(const CostGraph &graph,
-                                 const std::vector<size_t> &starts,
-                                 size_t want) {
-  if (starts.size() <= want)
-    return starts;
-  size_t n = graph.nodes.size();
-  // Bytes that cross the cut before each node, and work before it. A small
-  // share of work per node keeps long runs of free nodes from falling into one
-  // bucket.
-  std::vector<double> change(n + 1, 0), before(n + 1, 0);
+namespace {
+
+/// Bytes that cross the cut before each node.
+std::vector<double> crossingBytes(const CostGraph &graph) {
+  std::vector<double> crossing(graph.nodes.size() + 1, 0);
   for (const CostValue &value : graph.values) {
     if (value.consumers.empty())
       continue;
@@ -170,29 +167,42 @@ std::vector<size_t> coarseStarts(const CostGraph &graph,
         *std::max_element(value.consumers.begin(), value.consumers.end());
     double bytes = static_cast<double>(value.bytes) +
                    static_cast<double>(value.gradientBytes);
-    change[value.producer + 1] += bytes;
-    change[last + 1] -= bytes;
+    crossing[value.producer + 1] += bytes;
+    crossing[last + 1] -= bytes;
   }
+  double sum = 0;
+  for (double &bytes : crossing)
+    bytes = sum += bytes;
+  return crossing;
+}
+
+/// Work before each node. A share of it for every node (in parts of an even
+/// one) keeps long runs of free nodes from falling into one bucket.
+std::vector<double> workBefore(const CostGraph &graph, double share) {
+  const size_t n = graph.nodes.size();
   double total = 0;
   for (const CostNode &node : graph.nodes)
     total += node.forwardSeconds + node.backwardInputSeconds +
              node.backwardWeightSeconds;
-  double grain = total > 0 ? 0.1 * total / static_cast<double>(n) : 1.0;
+  const double grain = total > 0 ? share * total / static_cast<double>(n) : 1.0;
+  std::vector<double> before(n + 1, 0);
   for (size_t i = 0; i < n; ++i) {
     const CostNode &node = graph.nodes[i];
     before[i + 1] = before[i] + grain + node.forwardSeconds +
                     node.backwardInputSeconds + node.backwardWeightSeconds;
   }
-  std::vector<double> crossing(n + 1, 0);
-  double sum = 0;
-  for (size_t i = 0; i <= n; ++i)
-    crossing[i] = sum += change[i];
+  return before;
+}
 
+/// The cheapest cut in each of `want` shares of the work.
+std::vector<size_t> cheapestCuts(const std::vector<size_t> &starts, size_t want,
+                                 const std::vector<double> &crossing,
+                                 const std::vector<double> &before) {
   std::vector<size_t> result{0};
   size_t bucket = 0, best = 0;
   bool open = false;
   for (size_t s = 1; s < starts.size(); ++s) {
-    size_t mine = static_cast<size_t>(before[starts[s]] / before[n] *
+    size_t mine = static_cast<size_t>(before[starts[s]] / before.back() *
                                       static_cast<double>(want - 1));
     if (open && mine != bucket) {
       result.push_back(best);
@@ -207,6 +217,25 @@ std::vector<size_t> coarseStarts(const CostGraph &graph,
   if (open)
     result.push_back(best);
   return result;
+}
+
+} // namespace
+
+std::vector<size_t> coarseStarts(const CostGraph &graph,
+                                 const std::vector<size_t> &starts, size_t want,
+                                 size_t fewest) {
+  if (starts.size() <= want)
+    return starts;
+  const std::vector<double> crossing = crossingBytes(graph);
+  // Few nodes may have most of the work: then most shares have no cut at all.
+  constexpr double kLeastShare = 0.1, kMostShare = 1000;
+  std::vector<size_t> result;
+  for (double share = kLeastShare; share <= kMostShare; share *= 4) {
+    result = cheapestCuts(starts, want, crossing, workBefore(graph, share));
+    if (result.size() >= fewest)
+      return result;
+  }
+  return result.size() >= fewest ? result : starts;
 }
 
 size_t mostStarts(const PlanRequest &request) {

@@ -27,11 +27,16 @@ std::vector<int> partsOf(const Topology &topology);
 void checkStageCount(const PlanRequest &request, size_t starts);
 
 /// At most `want` of the starts: the cheapest cut in each share of the work.
+/// At least `fewest` of them, which a few nodes with most of the work would
+/// not leave, or all where that takes more than `want`.
 std::vector<size_t> coarseStarts(const CostGraph &graph,
-                                 const std::vector<size_t> &starts,
-                                 size_t want);
+                                 const std::vector<size_t> &starts, size_t want,
+                                 size_t fewest = 0);
 
 /// How many starts the exact search can afford for this request.
 size_t mostStarts(const PlanRequest &request);
+
+/// Places that leave as many stages a choice.
+constexpr size_t placesFor(size_t stages) { return stages + stages / 2; }
 
 } // namespace pipec::plan

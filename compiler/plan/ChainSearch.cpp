@@ -11,6 +11,9 @@ namespace pipec::plan {
 namespace {
 constexpr double inf = std::numeric_limits<double>::infinity();
 constexpr uint32_t none = std::numeric_limits<uint32_t>::max();
+/// Suffixes that one search looks at: a few seconds. A hundred times what 64
+/// stages need.
+constexpr int64_t kMostLooked = 30'000'000;
 } // namespace
 
 /// What each stage's place in the pipeline fixes before any cut is known.
@@ -245,16 +248,21 @@ std::optional<Split> ChainSearch::greedy(const Slots &slots) const {
       low = middle;
     }
   }
+  return splitAt(std::move(*cuts), slots, stageLimit());
+}
+
+Split ChainSearch::splitAt(std::vector<size_t> cuts, const Slots &slots,
+                           int64_t limit) const {
   Split split;
-  split.starts = *cuts;
+  split.starts = std::move(cuts);
   split.replicas = slots.replicas;
   split.pipelinesInside = slots.inside;
-  for (size_t s = 0; s < cuts->size(); ++s) {
-    size_t last = s + 1 < cuts->size() ? (*cuts)[s + 1] - 1
-                                       : model.intervals().nodes() - 1;
+  for (size_t s = 0; s < split.starts.size(); ++s) {
+    size_t last = s + 1 < split.starts.size() ? split.starts[s + 1] - 1
+                                              : model.intervals().nodes() - 1;
     bool recompute = false;
-    recomputes(model.byteRates(model.intervals().cost((*cuts)[s], last)),
-               slots.keeps[s], stageLimit(), recompute);
+    recomputes(model.byteRates(model.intervals().cost(split.starts[s], last)),
+               slots.keeps[s], limit, recompute);
     split.recompute.push_back(recompute);
   }
   return split;
@@ -314,6 +322,15 @@ int64_t ChainSearch::smallestLimit(const std::vector<int> &replicas,
   return high;
 }
 
+std::optional<Split> ChainSearch::packed(const std::vector<int> &replicas,
+                                         int64_t limit) const {
+  const Slots place = slots(replicas, false);
+  std::optional<std::vector<size_t>> cuts = pack(place, inf, limit);
+  if (!cuts)
+    return std::nullopt;
+  return splitAt(std::move(*cuts), place, limit);
+}
+
 /// Stages that share a device share its memory; the judge adds them up exactly.
 int64_t ChainSearch::stageLimit() const {
   const StrategyFacts &facts = model.request().strategy;
@@ -343,6 +360,9 @@ struct ChainSearch::Table {
   double pace;           ///< nor one with a slower stage
   size_t labelsKept;
   std::vector<double> replicasBefore; ///< of stage s
+  /// Suffixes that may still be looked at: of a thousand stages all that differ
+  /// would take minutes.
+  int64_t budget;
   /// suffixes[k][i]: undominated suffixes of k stages that start at starts[i].
   std::vector<std::vector<std::vector<Label>>> suffixes;
 
@@ -408,6 +428,7 @@ void ChainSearch::extendSuffixes(size_t i, Table &table) const {
         continue;
       open = true;
       const auto &rest = table.suffixes[k - 1][end];
+      table.budget -= 1 + std::ssize(rest);
       for (size_t l = 0; l < rest.size(); ++l) {
         Label label{extend(rest[l].pace, cost, place, stage, recompute),
                     static_cast<uint32_t>(end), static_cast<uint32_t>(l),
@@ -447,14 +468,16 @@ std::optional<Split> ChainSearch::best(const std::vector<int> &replicas,
     incumbent = atMost;
   }
 
-  Table table{place, incumbent * (1 + 1e-12), 0, labels, {0}, {}};
+  Table table{place, incumbent * (1 + 1e-12), 0, labels, {0}, kMostLooked, {}};
   table.pace = largestPace(table.objectiveLimit, place);
   for (int r : replicas)
     table.replicasBefore.push_back(table.replicasBefore.back() + r);
   table.suffixes.assign(count + 1, std::vector<std::vector<Label>>(n + 1));
   table.suffixes[0][n].push_back({});
-  for (size_t i = n; i-- > 0;)
+  for (size_t i = n; i-- > 0 && table.budget > 0;)
     extendSuffixes(i, table);
+  if (table.budget <= 0) // the judge moves its cuts
+    return first;
 
   const auto &complete = table.suffixes[count][0];
   if (complete.empty())

@@ -56,6 +56,9 @@ public:
   /// packing; `known` where that is no less.
   int64_t smallestLimit(const std::vector<int> &replicas,
                         int64_t known = kMostBytes) const;
+  /// The split that the packing comes to under that limit of a stage.
+  std::optional<Split> packed(const std::vector<int> &replicas,
+                              int64_t limit) const;
   static constexpr int64_t kMostBytes = int64_t(1) << 60;
 
 private:
@@ -71,6 +74,8 @@ private:
   std::optional<std::vector<size_t>> pack(const Slots &slots, double seconds,
                                           int64_t limit) const;
   std::optional<Split> greedy(const Slots &slots) const;
+  Split splitAt(std::vector<size_t> cuts, const Slots &slots,
+                int64_t limit) const;
   Pace extend(const Pace &suffix, const StageCost &cost, const Slots &slots,
               size_t stage, bool recompute) const;
   double objective(const Pace &pace, const Slots &slots) const;
