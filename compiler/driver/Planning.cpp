@@ -2,6 +2,7 @@
 #include "compiler/driver/Planning.h"
 
 #include "compiler/driver/OrderFile.h"
+#include "compiler/driver/SmallestPlan.h"
 #include "compiler/driver/StagesByHand.h"
 #include "compiler/plan/Choose.h"
 #include "compiler/plan/FitStep.h"
@@ -482,6 +483,29 @@ static Decision decideBest(const CompileOptions &o,
   return d;
 }
 
+/// Where a search has found nothing: the smallest plan, if that fits, else says
+/// what the smaller of those with and without recomputation needs.
+static Decision decideSmallest(const CompileOptions &o,
+                               const plan::CostGraph &graph,
+                               const ModelFacts &facts) {
+  std::optional<plan::NoFit> refusal;
+  try {
+    return decideNamed(o, graph, facts, false, true);
+  } catch (const plan::NoFit &failure) {
+    refusal.emplace(failure);
+  }
+  try {
+    return decideNamed(o, graph, facts, true, true);
+  } catch (const plan::NoFit &failure) {
+    if (needOf(failure) < needOf(*refusal))
+      refusal.emplace(failure);
+  } catch (const Failure &failure) {
+    if (!isRefusal(failure))
+      throw;
+  }
+  throw *refusal;
+}
+
 /// The plan under the strategy asked for. With --recompute auto activations are
 /// computed again where that fits, or is faster than what memory leaves.
 static Decision decideNamedAuto(const CompileOptions &o,
@@ -507,8 +531,8 @@ static Decision decideNamedAuto(const CompileOptions &o,
     if (!isRefusal(failure))
       throw;
   }
-  if (!kept && !again) // says why
-    return decideNamed(o, graph, facts, false, true);
+  if (!kept && !again)
+    return decideSmallest(o, graph, facts);
   const bool faster =
       again && (!kept || again->result.stepSeconds < kept->result.stepSeconds);
   Decision &better = faster ? *again : *kept;

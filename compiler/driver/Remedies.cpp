@@ -142,6 +142,17 @@ together(const CompileOptions &options, const std::vector<Kind> &kinds,
   return chained(taken).flags;
 }
 
+/// What the planner believes to be enough, and a little more: a built plan has
+/// whole slots.
+plan::NoFit withRoom(const plan::NoFit &failure) {
+  constexpr int64_t kShare = 1024;
+  std::vector<plan::Remedy> remedies = failure.remedies;
+  for (plan::Remedy &remedy : remedies)
+    if (remedy.kind == plan::Remedy::Limit)
+      remedy.amount += remedy.amount / kShare;
+  return plan::NoFit(failure.shortage, remedies, failure.hint, failure.limit);
+}
+
 } // namespace
 
 plan::NoFit advised(const CompileOptions &options, const plan::NoFit &failure,
@@ -149,7 +160,7 @@ plan::NoFit advised(const CompileOptions &options, const plan::NoFit &failure,
                     const std::function<bool(const CompileOptions &)> &fits,
                     const std::string &batch) {
   if (smallest && smallest->bytes < 0) // the model is too large to try
-    return failure;
+    return withRoom(failure);
   std::vector<plan::Remedy> remedies;
   std::string shortage = failure.shortage, hint = failure.hint;
   if (smallest) {

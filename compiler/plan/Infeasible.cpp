@@ -1,8 +1,6 @@
 #include "compiler/plan/Infeasible.h"
 
-#include "compiler/plan/Candidates.h"
-#include "compiler/plan/ChainSearch.h"
-#include "compiler/plan/PeakBytes.h"
+#include "compiler/plan/SmallestSplit.h"
 #include "support/Failure.h"
 
 #include <algorithm>
@@ -58,21 +56,8 @@ namespace {
 /// The smallest limit under which some allowed shape fits.
 int64_t neededBytes(const PlanRequest &request,
                     const std::vector<int> &replicas) {
-  IntervalCosts costs(request.graph);
-  StepModel model(request, costs);
-  std::vector<size_t> starts = legalStarts(request.graph);
-  ChainSearch search(model, coarseStarts(request.graph, starts, 512));
-  const int64_t chunks = std::max(1, request.strategy.chunks);
-  int64_t least = ChainSearch::kMostBytes;
-  std::vector<std::vector<int>> shapes;
-  if (!replicas.empty())
-    shapes.push_back(replicas);
-  else
-    for (const Shape2D &shape : candidateShapes(request, model))
-      shapes.push_back(shape.replicas);
-  for (const auto &shape : shapes)
-    least = search.smallestLimit(shape, least);
-  return least * chunks;
+  const std::optional<SmallestSplit> least = smallestSplit(request, replicas);
+  return least ? least->bytes : std::numeric_limits<int64_t>::max();
 }
 
 /// The fewest stages of one device each that fit, beyond the cluster; 0 if
@@ -160,30 +145,39 @@ int64_t limitForGroups(const PlanRequest &request, int64_t limit) {
               limit);
 }
 
-} // namespace
+/// A limit under which a named planner finds a plan, which may need more than
+/// the smallest there is; 0 if none of a few above `least` is enough.
+int64_t limitForPlanner(const PlanRequest &request, int64_t least) {
+  for (const int64_t more : {int64_t(0), least / 16, least / 4, least})
+    if (least + more > memoryLimitOf(request) && fitsIn(request, least + more))
+      return least + more;
+  return 0;
+}
 
-void throwNoFit(const PlanRequest &request, const StepModel &model,
-                const std::vector<int> &replicas) {
-  int64_t limit = model.limit();
-  if (!request.explainNoFit)
-    throw Failure(Exit::NoFit, "nothing fits in memory");
-  if (request.tensorParallel != std::vector{1})
-    throwNoGroups(request, limit);
-  int64_t needed;
-  if (!request.cuts.empty()) {
-    Split split;
-    split.starts = request.cuts;
-    split.replicas = replicas;
-    needed = peakBytes(model.price(split).stages);
-  } else {
-    needed = neededBytes(request, replicas);
-  }
-  std::string message =
+/// What a planner finds, not what there is: it may refuse what would fit.
+[[noreturn]] void throwNotFound(const PlanRequest &request, int64_t needed) {
+  const int64_t limit = memoryLimitOf(request);
+  std::vector<Remedy> remedies;
+  if (const int64_t enough = limitForPlanner(request, needed))
+    remedies.push_back({Remedy::Limit, enough});
+  if (needed <= limit)
+    remedies.push_back({Remedy::Flags, 0, "--planner auto"});
+  throw NoFit("nothing fits in memory: planner " + request.planner +
+                  " finds no plan that keeps to the " + formatBytes(limit) +
+                  " there are on a device",
+              remedies,
+              remedies.empty() ? "give more devices, or --planner auto" : "",
+              limit);
+}
+
+/// `needed` bytes are the least that a plan takes.
+[[noreturn]] void throwNeeds(const PlanRequest &request, int64_t needed,
+                             const std::vector<int> &replicas) {
+  const int64_t limit = memoryLimitOf(request);
+  const std::string message =
       "nothing fits in memory: the smallest plan needs at least " +
-      formatBytes(needed) + " on a device, " +
-      (needed > limit ? formatBytes(needed - limit) + " more than the " +
-                            formatBytes(limit) + " there are"
-                      : "which this planner does not find");
+      formatBytes(needed) + " on a device, " + formatBytes(needed - limit) +
+      " more than the " + formatBytes(limit) + " there are";
   std::vector<Remedy> remedies = {{Remedy::Limit, needed}};
   if (request.namesLimitAlone)
     throw NoFit(message, remedies, "", limit);
@@ -193,7 +187,7 @@ void throwNoFit(const PlanRequest &request, const StepModel &model,
     if (neededBytes(again, replicas) <= limit)
       remedies.push_back({Remedy::Recompute});
   }
-  if (request.cuts.empty() && replicas.empty() && request.replicas.empty() &&
+  if (request.cuts.empty() && request.replicas.empty() &&
       !request.strategy.order && request.strategy.shape != Shape::DataParallel)
     if (int k = stagesThatFit(request, limit))
       remedies.push_back({Remedy::Devices, k});
@@ -204,6 +198,40 @@ void throwNoFit(const PlanRequest &request, const StepModel &model,
       remedies.push_back({Remedy::Strategy});
   }
   throw NoFit(message, remedies, "", limit);
+}
+
+void checkExplains(const PlanRequest &request) {
+  if (!request.explainNoFit)
+    throw Failure(Exit::NoFit, "nothing fits in memory");
+}
+
+} // namespace
+
+void throwNoFit(const PlanRequest &request, const StepModel &model,
+                const Split &split) {
+  checkExplains(request);
+  throwNeeds(request, model.peakOf(split), split.replicas);
+}
+
+Split smallestOrNoFit(const PlanRequest &request) {
+  checkExplains(request);
+  const int64_t limit = memoryLimitOf(request);
+  if (request.tensorParallel != std::vector{1})
+    throwNoGroups(request, limit);
+  std::optional<SmallestSplit> least = smallestSplit(request, {});
+  if (!least)
+    throw Failure(Exit::Usage,
+                  "strategy '" + request.strategy.name +
+                      "' has no stages of this model for " +
+                      std::to_string(request.topology.devices()) +
+                      " devices: give other --stages or another --strategy");
+  const bool isNamed = request.planner != "auto" &&
+                       request.strategy.shape != Shape::DataParallel;
+  if (isNamed && (least->bytes <= limit || !request.namesLimitAlone))
+    throwNotFound(request, least->bytes);
+  if (least->bytes > limit)
+    throwNeeds(request, least->bytes, {});
+  return std::move(least->split);
 }
 
 } // namespace pipec::plan

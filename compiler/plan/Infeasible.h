@@ -27,11 +27,15 @@ public:
   const int64_t limit;    ///< what there is; 0: not said
 };
 
-/// Throws NoFit: the smallest limit under which a plan of this
-/// shape (or, when empty, of any allowed one) would fit, and what else would
-/// make it fit: recomputation, more devices, another strategy.
+/// Throws NoFit: the smallest limit under which this split would fit, and what
+/// else would make it fit: recomputation, more devices, another strategy.
 [[noreturn]] void throwNoFit(const PlanRequest &request, const StepModel &model,
-                             const std::vector<int> &replicas);
+                             const Split &split);
+
+/// Where a search has come to nothing: the smallest split, if that keeps to the
+/// limit (so that a limit that a message names is enough), else throws NoFit as
+/// above. Throws Failure(Exit::Usage) where the strategy has no stages at all.
+Split smallestOrNoFit(const PlanRequest &request);
 
 /// "1.5 GiB", "12 MiB" …
 std::string formatBytes(int64_t bytes);

@@ -180,13 +180,13 @@ PlanResult makePlan(const PlanRequest &request) {
   if (!request.cuts.empty()) {
     chosen = handWritten(request, model);
     if (peakBytes(model.price(chosen).stages) > model.limit())
-      throwNoFit(request, model, chosen.replicas);
+      throwNoFit(request, model, chosen);
   } else {
     std::vector<size_t> starts = legalStarts(request.graph);
     checkStageCount(request, starts.size());
     chosen = bestProposal(request, model, runnerUp);
     if (chosen.starts.empty())
-      throwNoFit(request, model, {});
+      chosen = smallestOrNoFit(request);
   }
   PlanResult result = model.price(chosen);
   result.runnerUp = runnerUp;

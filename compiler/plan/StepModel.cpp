@@ -472,6 +472,10 @@ StepModel::simulateStep(const std::vector<StagePlan> &stages) const {
   return timing;
 }
 
+int64_t StepModel::peakOf(const Split &split) const {
+  return peakBytes(layOut(split));
+}
+
 double StepModel::stepSeconds(const Split &split) const {
   std::vector<StagePlan> stages = layOut(split);
   if (peakBytes(stages) > memoryLimit ||

@@ -82,6 +82,8 @@ public:
 
   /// Everything about the plan; baselines and search facts are left empty.
   PlanResult price(const Split &split) const;
+  /// Bytes of the fullest device.
+  int64_t peakOf(const Split &split) const;
   /// The step time alone, +inf when a device exceeds the limit.
   double stepSeconds(const Split &split) const;
 

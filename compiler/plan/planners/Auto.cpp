@@ -231,8 +231,10 @@ Split decide(const PlanRequest &request, const StepModel &model,
 
 Proposal proposeAuto(const PlanRequest &request, const StepModel &model) {
   std::vector<size_t> starts = legalStarts(request.graph);
+  const auto stages = static_cast<size_t>(request.stages.value_or(1));
   ChainSearch search(model,
-                     coarseStarts(request.graph, starts, mostStarts(request)));
+                     coarseStarts(request.graph, starts, mostStarts(request),
+                                  placesFor(stages)));
   std::vector<Ranked> ranked = rankedSplits(request, model, search);
   Proposal proposal;
   Split chosen = decide(request, model, starts, ranked, proposal.runnerUp);

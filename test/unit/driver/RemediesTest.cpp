@@ -67,4 +67,16 @@ TEST(Remedies, NothingIsNamedThatIsNotEnough) {
   EXPECT_EQ(advice([](const CompileOptions &) { return false; }, tried), kNeed);
 }
 
+/// Of a model that is not tried nothing but the estimate is known, which has no
+/// ends of slots.
+TEST(Remedies, ALimitThatWasNotTriedHasALittleRoom) {
+  const plan::NoFit failure("nothing fits", {{plan::Remedy::Limit, 2'048'000}},
+                            "", kLimit);
+  const plan::NoFit advice = advised(
+      asked(), failure, Smallest{asked(), -1},
+      [](const CompileOptions &) { return false; }, "batch");
+  EXPECT_STREQ(advice.what(),
+               "nothing fits; it would fit with --memory-limit 2050000");
+}
+
 } // namespace pipec
