@@ -22,6 +22,11 @@ namespace {
 /// GPT-3 takes as long for one strategy as for the comparison.
 constexpr int kSmallCluster = 32;
 
+/// Contenders for second place that are searched for like the winner: at a
+/// glance some are a few percent slower than they turn out, each in its own
+/// way.
+constexpr size_t kForSecond = 3;
+
 /// Little effort leaves a plan by so much slower than much of it, at most: what
 /// is further behind on a part of the devices is not searched in earnest.
 constexpr double kWithinReach = 1.1;
@@ -149,6 +154,7 @@ private:
   void see(const Candidate &made);
   void glance(double below, double effort);
   void search(std::optional<Candidate> &leader, double effort);
+  void searchForSecond();
 
   std::optional<Candidate> best, second;
 };
@@ -210,6 +216,29 @@ void Comparison::search(std::optional<Candidate> &leader, double effort) {
   }
 }
 
+/// What second place costs is told beside the winner: as who asks for these by
+/// name. One that turns out faster is the winner.
+void Comparison::searchForSecond() {
+  std::vector<SeenPlan> order = seen;
+  sortBy(order, [](const SeenPlan &plan) { return plan.seconds; });
+  std::vector<size_t> tried = {others + best->index};
+  const SeenPlan winner = seenOf(*best);
+  for (const SeenPlan &plan : order) {
+    if (tried.size() > kForSecond)
+      return;
+    if (areTwins(plan, winner) ||
+        std::find(tried.begin(), tried.end(), plan.contender) != tried.end())
+      continue;
+    tried.push_back(plan.contender);
+    std::optional<Candidate> again = attempt(plan.contender - others, 1);
+    if (!again)
+      continue;
+    see(*again);
+    if (better(*again, *best))
+      best = std::move(again);
+  }
+}
+
 std::optional<Candidate> Comparison::run(double below) {
   // All are looked at quickly; what leads is then searched in earnest.
   const bool many = requests.size() > 4;
@@ -224,7 +253,7 @@ std::optional<Candidate> Comparison::run(double below) {
     std::swap(best, second);
   // As who asks for the winner by name.
   if (requests[best->index].topology.devices() <= kSmallCluster)
-    search(best, 1);
+    search(best, 1), searchForSecond();
   return std::move(best);
 }
 

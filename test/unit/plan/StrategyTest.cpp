@@ -153,6 +153,32 @@ TEST(Strategies, SecondPlaceAndItsRowAgree) {
   }
 }
 
+/// What a glance takes for third may be second, and for second the first.
+TEST(Strategies, SecondPlaceIsSearchedForLikeTheWinner) {
+  PlanRequest r;
+  r.graph = uniformChain(8, 1e-3, 1000, 1000);
+  r.topology = oneServer(4, 1e9, 1e-6);
+  r.microbatches = 8;
+  const std::vector<PlanRequest> requests =
+      under(r, {strategyFacts("1f1b"), strategyFacts("gpipe"),
+                strategyFacts("zb-h1")});
+  for (const double found : {1.5, 0.5}) {
+    const double glanced[] = {1, 2, 2.1}, searched[] = {1, 2, found};
+    const StrategyChoice choice =
+        chooseStrategy(requests, [&](size_t i, const PlanRequest &asked) {
+          PlanRequest shaped = asked;
+          shaped.replicas = std::vector<int>(i + 2, 1);
+          OrderedPlan made{shaped, makePlan(shaped)};
+          made.result.stepSeconds = (asked.effort < 1 ? glanced : searched)[i];
+          return made;
+        });
+    EXPECT_EQ(choice.chosen, found < 1 ? 2u : 0u);
+    EXPECT_EQ(choice.result.runnerUp,
+              found < 1 ? "1f1b, 2 stages: 1000 ms a step, +100.0 %"
+                        : "zb-h1, 4 stages: 1.50 s a step, +50.0 %");
+  }
+}
+
 /// The choice is the fastest of what each strategy gives alone, and at least as
 /// fast as data parallelism whenever that fits.
 TEST(Strategies, ChooseTakesTheFastest) {
