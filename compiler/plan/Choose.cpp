@@ -98,7 +98,7 @@ std::string describe(const SeenPlan &plan, const SeenPlan &best) {
                       (plan.starts.size() == 1 ? " stage" : " stages");
   if (std::any_of(plan.replicas.begin(), plan.replicas.end(),
                   [](int r) { return r > 1; }))
-    shape += " (replicas " + replicasText(plan.replicas).substr(0, 60) + ")";
+    shape += " (replicas " + shortReplicas(plan.replicas) + ")";
   if (std::find(plan.recompute.begin(), plan.recompute.end(), true) !=
       plan.recompute.end())
     shape += ", activations computed again";

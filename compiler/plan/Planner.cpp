@@ -205,4 +205,21 @@ std::string replicasText(const std::vector<int> &replicas) {
   return text;
 }
 
+std::string shortReplicas(const std::vector<int> &replicas) {
+  constexpr size_t kFew = 20, kMost = 60; // stages, characters
+  if (replicas.size() <= kFew && replicasText(replicas).size() <= kMost)
+    return replicasText(replicas);
+  std::string text;
+  for (size_t first = 0, next = 0; first < replicas.size(); first = next) {
+    while (next < replicas.size() && replicas[next] == replicas[first])
+      ++next;
+    const std::string run =
+        std::to_string(next - first) + " x " + std::to_string(replicas[first]);
+    if (text.size() + run.size() > kMost)
+      return text + ", …";
+    text += (text.empty() ? "" : ", ") + run;
+  }
+  return text;
+}
+
 } // namespace pipec::plan

@@ -140,6 +140,9 @@ PlanResult evaluatePlan(const PlanRequest &request,
 /// "3-1": the replicas of each stage.
 std::string replicasText(const std::vector<int> &replicas);
 
+/// The same in a line: of many stages "64 x 16", or "3 x 8, 1 x 4, …".
+std::string shortReplicas(const std::vector<int> &replicas);
+
 /// The limit in bytes that the request means; INT64_MAX for none.
 int64_t memoryLimitOf(const PlanRequest &request);
 

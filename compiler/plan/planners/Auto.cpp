@@ -82,7 +82,7 @@ std::string secondPlace(const Split &split, double seconds, double best) {
   const size_t stages = split.starts.size();
   return std::to_string(stages) +
          (stages == 1 ? " stage (replicas " : " stages (replicas ") +
-         replicasText(split.replicas).substr(0, 60) +
+         shortReplicas(split.replicas) +
          "): " + behindText(seconds, best, best > 0 ? seconds / best : 1);
 }
 

@@ -443,6 +443,18 @@ TEST(Planner, NothingFitsSaysByHowMuchAndWhatWould) {
   EXPECT_LE(peakOf(makePlan(r)), 40'000);
 }
 
+TEST(Planner, ReplicasOfManyStagesAreToldByRuns) {
+  EXPECT_EQ(shortReplicas({3, 1}), "3-1");
+  EXPECT_EQ(shortReplicas(std::vector<int>(64, 16)), "64 x 16");
+  std::vector<int> mixed(30, 8);
+  mixed[0] = 1;
+  EXPECT_EQ(shortReplicas(mixed), "1 x 1, 29 x 8");
+  for (size_t s = 0; s < mixed.size(); s += 2)
+    mixed[s] = 4;
+  EXPECT_EQ(shortReplicas(mixed), "1 x 4, 1 x 8, 1 x 4, 1 x 8, 1 x 4, 1 x 8, "
+                                  "1 x 4, 1 x 8, 1 x 4, …");
+}
+
 /// Less effort simulates fewer splits; time is not looked at.
 TEST(Planner, EffortIsCountedInSimulations) {
   PlanRequest r = requestFor(uniformChain(60, 1e-3, 1000, 100), "1f1b", 8, 32);
