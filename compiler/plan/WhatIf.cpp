@@ -3,6 +3,7 @@
 #include "compiler/plan/Infeasible.h"
 #include "compiler/plan/PeakBytes.h"
 #include "compiler/plan/StableOrder.h"
+#include "report/Format.h"
 #include "support/Failure.h"
 #include "support/Phase.h"
 #include "support/UnknownName.h"
@@ -270,15 +271,15 @@ std::string whatIfTable(const PlanResult &own,
   for (const WhatIfRow &row : rows)
     width = std::max(width, static_cast<int>(row.value.size()));
   std::snprintf(line, sizeof line, "%-13s %-*s %12s %12s %8s %11s  %s\n",
-                "what if", width, "", "step ms", "samples/s", "", "peak, about",
-                "replicas");
+                "what if", width, "is", "step ms", "samples/s", "change",
+                "peak, about", "replicas");
   out += line;
   auto print = [&](const std::string &axis, const WhatIfRow &row) {
     std::snprintf(line, sizeof line,
                   "%-13s %-*s %12.5g %12.5g %+7.1f%% %11s  %.80s\n",
                   axis.c_str(), width, row.value.c_str(), row.stepSeconds * 1e3,
                   row.samplesPerSecond, change(row.samplesPerSecond),
-                  formatBytes(row.peakBytes).c_str(), row.shape.c_str());
+                  report::bytes(row.peakBytes).c_str(), row.shape.c_str());
     out += line;
   };
   WhatIfRow asked;

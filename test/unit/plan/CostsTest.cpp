@@ -360,6 +360,13 @@ TEST(WhatIf, TableFollowsTheConditions) {
                 .find("-0.0%"),
             std::string::npos);
   EXPECT_NE(table.find("as asked"), std::string::npos);
+  // Every column has a name, and bytes three digits as everywhere.
+  const std::string one8 =
+      whatIfTable(own, {{"devices", "8", true, 0.1, 10, "1", "", 12'345'678}});
+  const std::string header = one8.substr(0, one8.find('\n'));
+  for (const char *name : {"what if", " is ", "samples/s", " change "})
+    EXPECT_NE(header.find(name), std::string::npos) << header;
+  EXPECT_NE(one8.find(" 11.8 MiB "), std::string::npos) << one8;
   EXPECT_EQ(std::count(table.begin(), table.end(), '\n'),
             static_cast<long>(rows.size()) + 2);
   EXPECT_THROW(whatIf(r, own, "weather"), Failure);
