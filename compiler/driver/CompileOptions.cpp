@@ -173,8 +173,10 @@ void check(const CompileOptions &o) {
                                      "; check the path and its permissions");
   if (targets != 1)
     throw Failure(Exit::Usage,
-                  "say for which devices to compile, with exactly one of "
-                  "--cpus NxM, --gpus NxM and --cluster FILE");
+                  std::string(targets == 0 ? "no devices are named"
+                                           : "devices are named twice") +
+                      "; say for which to compile, with exactly one of "
+                      "--cpus NxM, --gpus NxM and --cluster FILE");
   if (!o.clusterFile.empty() && !o.device.empty())
     throw Failure(Exit::Usage, "--device and --cluster exclude each other: the "
                                "cluster file says which device it has");

@@ -49,8 +49,11 @@ TEST(Options, RefuseWhatCannotBe) {
   // A model that is not there would be said first.
   const std::string model = testing::TempDir() + "there.onnx";
   std::ofstream(model) << "";
-  expectUsage({model}, "exactly one of --cpus");
-  expectUsage({model, "--cpus", "2", "--gpus", "2"}, "exactly one of");
+  expectUsage({model}, "no devices are named; say for which to compile, with "
+                       "exactly one of --cpus");
+  expectUsage({model, "--cpus", "2", "--gpus", "2"},
+              "devices are named twice; say for which to compile, with exactly "
+              "one of");
   expectUsage({"m.onnx", "--cpus", "2", "--dim", "batch"}, "NAME=VALUE");
   expectUsage({"m.onnx", "--cpus", "2", "--dim", "batch=0"}, "at least 1");
   expectUsage({"m.onnx", "--cpus", "2", "--dim", "batch=4x"}, "at least 1");
