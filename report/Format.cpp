@@ -50,9 +50,10 @@ struct Unit {
 };
 
 /// In `unit`, unless that leaves too little of the number or too much.
-std::optional<std::string> inUnit(double value, const Unit &unit) {
+std::optional<std::string> inUnit(double value, const Unit &unit,
+                                  double most = 10000) {
   const double size = std::abs(value) / unit.size;
-  if (!std::isfinite(value) || size < 0.01 || size >= 10000)
+  if (!std::isfinite(value) || size < 0.01 || size >= most)
     return std::nullopt;
   return number(value / unit.size) + " " + unit.name;
 }
@@ -94,7 +95,11 @@ std::string seconds(double s) {
 std::string seconds(double s, double beside) {
   if (std::abs(beside) >= kLong || !std::isfinite(beside))
     return seconds(s);
-  return inUnit(s, timeUnit(beside)).value_or(seconds(s));
+  // Thousands of the smallest unit nobody writes; it is that of short steps,
+  // beside which others may be much longer.
+  const Unit unit = timeUnit(beside);
+  const double most = unit.size < 1e-3 ? 999.5 : 10000;
+  return inUnit(s, unit, most).value_or(seconds(s));
 }
 
 std::string bytes(int64_t n) {

@@ -38,6 +38,9 @@ TEST(Format, NumbersOfABlockHaveOneUnit) {
   EXPECT_EQ(seconds(0, 1.02), "0 s");
   EXPECT_EQ(seconds(90, 300), "90.0 s");
   EXPECT_EQ(seconds(300, 90), "300 s");
+  EXPECT_EQ(seconds(0.000982, 0.00085), "982 us");
+  EXPECT_EQ(seconds(0.006168, 0.00085), "6.17 ms");
+  EXPECT_EQ(seconds(0.00101, 0.00085), "1.01 ms");
 }
 
 TEST(Format, Counts) {
