@@ -146,8 +146,11 @@ std::string planLine(const plan::Plan &plan) {
   std::string text = plan.strategy.name + " · " +
                      plural(static_cast<int64_t>(plan.stages.size()), "stage") +
                      " on " +
-                     plural(static_cast<int64_t>(plan.ranks.size()), "rank") +
-                     " · " + clusterText(c);
+                     plural(static_cast<int64_t>(plan.ranks.size()), "rank");
+  // Whatever the strategy is called: each rank has the whole model.
+  if (plan.stages.size() == 1 && plan.ranks.size() > 1)
+    text += " (data parallel)";
+  text += " · " + clusterText(c);
   if (plan.strategy.slices > 1)
     text += " · sequences in " + std::to_string(plan.strategy.slices) +
             " pieces, stages for each";
@@ -168,6 +171,22 @@ std::string layers(const plan::Stage &stage, int columns) {
             forLast = room - std::min(first, forFirst);
   return shorten(stage.first_name, forFirst) + " … " +
          shorten(stage.last_name, forLast);
+}
+
+std::string layers(const plan::Plan &plan, size_t stage, int columns) {
+  constexpr char kPart[] = " (part)";
+  plan::Stage named = plan.stages[stage];
+  const bool goesOn = stage > 0 && plan.stages[stage - 1].last_name ==
+                                       plan.stages[stage].first_name;
+  const bool isGoneOn =
+      stage + 1 < plan.stages.size() &&
+      plan.stages[stage + 1].first_name == plan.stages[stage].last_name;
+  const bool isOne = named.first_name == named.last_name;
+  if (goesOn || (isOne && isGoneOn))
+    named.first_name += kPart;
+  if (isGoneOn || (isOne && goesOn))
+    named.last_name += kPart;
+  return layers(named, columns);
 }
 
 std::string whatTakesMore(const plan::Plan &plan) {

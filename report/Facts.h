@@ -35,6 +35,9 @@ std::vector<std::string> frozenLines(const plan::Plan &plan, int columns);
 
 /// "first … last", in so many columns where the names are long.
 std::string layers(const plan::Stage &stage, int columns = 1 << 20);
+/// The same of a stage of a plan: an end that the next stage goes on with (one
+/// ONNX node may have become several operators) is a "(part)".
+std::string layers(const plan::Plan &plan, size_t stage, int columns = 1 << 20);
 /// What gives work to devices that have none.
 std::string whatTakesMore(const plan::Plan &plan);
 std::string shapeText(const std::vector<int64_t> &shape);

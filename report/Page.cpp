@@ -204,7 +204,7 @@ private:
     for (const plan::Stage &s : plan.stages) {
       const plan::Cost &cost = s.cost;
       std::vector<std::string> row = {std::to_string(s.id),
-                                      layers(s),
+                                      layers(plan, static_cast<size_t>(s.id)),
                                       count(s.last_node - s.first_node + 1),
                                       ranges(s.ranks),
                                       count(s.parameters),

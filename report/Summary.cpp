@@ -58,7 +58,7 @@ std::string stageTable(const plan::Plan &plan, size_t limit, int columns) {
                       (split ? 0 : stage.cost.backward_weight_s);
     std::vector<std::string> row = {
         std::to_string(stage.id),
-        layers(stage, columns - 62),
+        layers(plan, static_cast<size_t>(stage.id), columns - 62),
         count(stage.last_node - stage.first_node + 1),
         ranges(stage.ranks),
         count(stage.parameters),

@@ -27,6 +27,29 @@ TEST(Summary, IsOneScreenWithEveryPart) {
     EXPECT_THAT(text, HasSubstr(part));
 }
 
+/// Whatever the strategy is called.
+TEST(Summary, OneStageOnSeveralRanksIsDataParallel) {
+  plan::Plan plan = samplePlan({1, 8, 2, false});
+  EXPECT_THAT(planLine(plan), HasSubstr("1 stage on 2 ranks (data parallel)"));
+  plan = samplePlan({1, 8, 1, false});
+  EXPECT_THAT(planLine(plan), Not(HasSubstr("data parallel")));
+}
+
+/// One ONNX node may have become several operators, and stages meet inside it.
+TEST(Summary, ANodeInTwoStagesIsAPartOfEach) {
+  plan::Plan plan = samplePlan({3, 8, 1, false});
+  plan.stages[0].first_name = "embed";
+  plan.stages[0].last_name = plan.stages[1].first_name = "l6/gemm";
+  plan.stages[1].last_name = plan.stages[2].first_name = "l6/gemm";
+  plan.stages[2].last_name = "loss";
+  EXPECT_EQ(layers(plan, 0), "embed … l6/gemm (part)");
+  EXPECT_EQ(layers(plan, 1), "l6/gemm (part)");
+  EXPECT_EQ(layers(plan, 2), "l6/gemm (part) … loss");
+  plan.stages[2].first_name = "l7";
+  EXPECT_EQ(layers(plan, 2), "l7 … loss");
+  EXPECT_THAT(summary(plan), HasSubstr("embed … l6/gemm (part)"));
+}
+
 TEST(Summary, CutsLongNamesOfLayersOneByOne) {
   plan::Stage stage;
   stage.first_name = "encoder/layer_0/attention";
