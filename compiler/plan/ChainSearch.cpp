@@ -11,9 +11,9 @@ namespace pipec::plan {
 namespace {
 constexpr double inf = std::numeric_limits<double>::infinity();
 constexpr uint32_t none = std::numeric_limits<uint32_t>::max();
-/// Suffixes that one search looks at: a few seconds. A hundred times what 64
+/// Suffixes that one search looks at: a few seconds. Many times what 64
 /// stages need.
-constexpr int64_t kMostLooked = 30'000'000;
+constexpr int64_t kMostLooked = 10'000'000;
 } // namespace
 
 /// What each stage's place in the pipeline fixes before any cut is known.

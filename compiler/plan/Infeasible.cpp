@@ -67,7 +67,13 @@ int stagesThatFit(const PlanRequest &request, int64_t limit) {
   larger.replication = false;
   int places = static_cast<int>(legalStarts(request.graph).size());
   int chunks = std::max(1, request.strategy.chunks);
-  for (int k = request.topology.devices() + 1; k * chunks <= places;
+  // What such a strategy keeps is read off its order, one for each number of
+  // devices: of millions of actions that takes seconds.
+  constexpr int64_t kMostActions = 1'000'000;
+  const int64_t each =
+      request.strategy.replicates ? 0 : int64_t(3) * request.microbatches;
+  for (int k = request.topology.devices() + 1;
+       k * chunks <= places && each * k * chunks <= kMostActions;
        k += std::max(1, k / 4)) {
     larger.topology.levels = {{"device", k, 1e9, 0}};
     const std::vector<int> straight(static_cast<size_t>(k * chunks), 1);

@@ -281,9 +281,13 @@ Schedule repeatBlock(const ScheduleRequest &request, VBlock (*block)(int, int),
       peak = std::max(peak, held += problem.rows[problem.rowOf(t)].memory);
   }
   problem.limit.assign(p, peak);
+  // Of millions of tasks each round takes seconds, and the first is the one
+  // that matters.
+  constexpr int kManyTasks = 1'000'000;
+  const int rounds = problem.tasks() > kManyTasks ? 1 : 4;
   search::Result result;
   order = squeeze == Squeeze::Gaps
-              ? search::improve(problem, order, 4, result)
+              ? search::improve(problem, order, rounds, result)
               : weightsLast(problem, search::justify(problem, order, false));
   schedule.order = search::toSchedule(problem, order).order;
   return schedule;
