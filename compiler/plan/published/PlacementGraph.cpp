@@ -174,12 +174,40 @@ PlacementUnits Contraction::build() const {
   return units;
 }
 
+/// The only unit that a unit exchanges anything with, if the order has it next
+/// to no other: there it costs least, since what either sends to the other, or
+/// the other sends to more units, crosses no more than before. Or -1.
+int onlyPartner(const PlacementUnits &units, int v) {
+  int partner = -1;
+  auto isIt = [&](int u) {
+    partner = partner < 0 ? u : partner;
+    return u == partner;
+  };
+  for (int u : units.order.in[v])
+    if (!isIt(u))
+      return -1;
+  for (int w : units.order.out[v])
+    if (!isIt(w))
+      return -1;
+  for (int t : units.touching[v]) {
+    const Transfer &transfer = units.transfers[t];
+    const bool sends = transfer.producer == v;
+    if (sends ? transfer.consumers.size() != 1 || !isIt(transfer.consumers[0])
+              : !isIt(transfer.producer))
+      return -1;
+  }
+  return partner;
+}
+
 /// A neighbour that a free unit may as well live with, or -1.
 int companion(const PlacementUnits &units, int v, bool ordered,
               bool memoryBinds) {
   if (units.latency[v] != 0 || units.cpuLatency[v] != 0 ||
       (memoryBinds && units.bytes[v] != 0))
     return -1;
+  if (const int u = onlyPartner(units, v);
+      u >= 0 && units.onAccelerator[u] == units.onAccelerator[v])
+    return u;
   std::vector<const Transfer *> in, out;
   for (int t : units.touching[v])
     (units.transfers[t].producer == v ? out : in)

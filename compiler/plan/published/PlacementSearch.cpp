@@ -454,6 +454,55 @@ BitRows prefixes(const PlacementUnits &units, const std::vector<int> &order) {
   return sets;
 }
 
+/// All closed sets that have a unit which costs nothing wherever it is, nor
+/// anything after it does, exactly when they have all before it: of any
+/// placement it may move to the first device that the order leaves to it. Such
+/// units, outputs that nobody reads, would multiply the sets.
+bool placementSets(const PlacementUnits &units, bool memoryBinds, size_t limit,
+                   BitRows &sets) {
+  const auto n = static_cast<size_t>(units.size());
+  std::vector<char> isIdle(n, 0);
+  std::vector<int> number(n, -1);
+  int kept = 0;
+  for (size_t v = n; v-- > 0;) {
+    const auto &after = units.order.out[v];
+    isIdle[v] =
+        units.latency[v] == 0 && units.cpuLatency[v] == 0 &&
+        units.touching[v].empty() && units.onAccelerator[v] &&
+        !(memoryBinds && units.bytes[v] != 0) && !units.order.in[v].empty() &&
+        std::all_of(after.begin(), after.end(),
+                    [&](int w) { return isIdle[static_cast<size_t>(w)]; });
+  }
+  for (size_t v = 0; v < n; ++v)
+    if (!isIdle[v])
+      number[v] = kept++;
+  Dag rest(kept);
+  for (size_t v = 0; v < n; ++v)
+    for (int w : units.order.out[v])
+      if (!isIdle[static_cast<size_t>(w)])
+        rest.edge(number[v], number[static_cast<size_t>(w)]);
+  rest.finish();
+  BitRows some;
+  if (!closedSets(rest, limit, some))
+    return false;
+  sets = BitRows(std::max<size_t>(1, n));
+  for (size_t s = 0; s < some.rows(); ++s) {
+    std::vector<uint64_t> row(sets.words, 0);
+    for (size_t v = 0; v < n; ++v) {
+      const auto &before = units.order.in[v];
+      const bool isIn =
+          isIdle[v]
+              ? std::all_of(before.begin(), before.end(),
+                            [&](int u) { return BitRows::test(row.data(), u); })
+              : BitRows::test(some.row(s), number[v]);
+      if (isIn)
+        BitRows::set(row.data(), static_cast<int>(v));
+    }
+    sets.push(row.data());
+  }
+  return true;
+}
+
 } // namespace
 
 PlacementPlan searchContiguous(const PlacementUnits &units,
@@ -481,7 +530,10 @@ PlacementPlan searchContiguous(const PlacementUnits &units,
     improve(cuts);
   }
   BitRows sets;
-  bool complete = closedSets(units.order, limit, sets);
+  const double bytes =
+      std::accumulate(units.bytes.begin(), units.bytes.end(), 0.0);
+  const bool complete =
+      placementSets(units, bytes > machine.bytes, limit, sets);
   if (complete) {
     Cuts cuts = search.cutsOf(std::move(sets));
     states = cuts.size();

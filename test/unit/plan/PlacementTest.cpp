@@ -274,6 +274,44 @@ TEST(Placement, CyclesOfClassesBindContiguousPlacementsOnly) {
   EXPECT_EQ(placementUnits(graph, false).size(), 2);
 }
 
+/// A recurrent layer's last state, which nobody reads: without it the graph has
+/// as many cuts as layers, and with it twice as many for each.
+TEST(Placement, NodesThatCostNothingDoNotMultiplyCuts) {
+  PlacementGraph graph = chainOf({5, 1, 4, 2, 6, 3, 1, 5, 2, 4});
+  graph.deviceBytes = 1e9;
+  graph.accelerators = 3;
+  const int layers = static_cast<int>(graph.nodes.size());
+  for (auto &edge : graph.edges)
+    edge.cost = 0.5;
+  auto solve = [&] {
+    PlacementUnits units = placementUnits(graph);
+    PlacementMachine machine{graph.accelerators, graph.cpus, graph.deviceBytes};
+    PlacementPlan plan = searchContiguous(units, machine, 100);
+    verifyPlacement(graph, units, machine, plan, true);
+    return plan;
+  };
+  const PlacementPlan alone = solve();
+  EXPECT_TRUE(alone.exact);
+  for (int v = 0; v < layers; ++v) {
+    PlacementNode state;
+    state.id = "state" + std::to_string(v);
+    state.colorClass = 100 + v;
+    PlacementNode gradient = state;
+    gradient.id += "grad";
+    gradient.backward = true;
+    PlacementNode back = gradient;
+    back.id = "back" + std::to_string(v);
+    back.colorClass = graph.nodes[static_cast<size_t>(v)].colorClass = v;
+    const int first = static_cast<int>(graph.nodes.size());
+    graph.nodes.insert(graph.nodes.end(), {state, gradient, back});
+    graph.edges.push_back({v, first, 0.5});
+    graph.edges.push_back({first + 1, first + 2, 0.25});
+  }
+  const PlacementPlan plan = solve();
+  EXPECT_TRUE(plan.exact);
+  EXPECT_LE(plan.load, alone.load);
+}
+
 TEST(Placement, BadFilesSayWhere) {
   Random random(33);
   json good = randomInstance(random, 4, false);
