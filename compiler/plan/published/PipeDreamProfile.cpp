@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 #include <map>
+#include <set>
 #include <sstream>
 #include <string_view>
 
@@ -135,6 +136,7 @@ PipeDreamProfile parsePipeDreamProfile(const std::string &text,
   std::vector<ProfileNode> nodes;
   std::map<std::string, int> number;
   std::vector<std::pair<int, int>> edges;
+  std::set<std::pair<int, int>> known;
   std::istringstream in(text);
   for (std::string line; std::getline(in, line);) {
     ++reader.line;
@@ -167,6 +169,8 @@ PipeDreamProfile parsePipeDreamProfile(const std::string &text,
     }
     if (at[0] == at[1])
       reader.bad("node " + ends[0] + " has an edge to itself");
+    if (!known.insert({at[0], at[1]}).second)
+      reader.bad("the edge " + ends[0] + " -- " + ends[1] + " appears twice");
     edges.push_back({at[0], at[1]});
   }
   if (nodes.empty())

@@ -83,6 +83,8 @@ TEST(PipeDreamProfile, ErrorsNameTheLine) {
            "parameter_size=1\n",
            "activation_size");
   expectIn(a + a, "p.txt:2: node a appears twice");
+  expectIn(a + b + "\ta -- b\n\ta -- b\n",
+           "p.txt:4: the edge a -- b appears twice");
   expectIn(a + b + "\ta -- c\n", "p.txt:3: edge names unknown node 'c'");
   expectIn(a + b + "\ta -- a\n", "itself");
   expectIn(a + b + "\ta -- b\n\tb -- a\n", "cycle: ");
