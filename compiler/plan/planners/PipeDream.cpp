@@ -42,10 +42,11 @@ published::CutStates chainStates(const PlanRequest &request,
       seconds += layers.costs[s].seconds();
       weights += static_cast<double>(layers.costs[s].parameterBytes);
     }
-    states.above.emplace_back();
-    for (size_t t = s + 1; t <= n; ++t)
-      states.above.back().push_back(static_cast<uint32_t>(t));
   }
+  states.above = published::Supersets(n + 1);
+  for (size_t s = 0; s <= n; ++s)
+    for (size_t t = s + 1; t <= n; ++t)
+      states.above.add(s, t);
   states.complete = true;
   return states;
 }

@@ -19,7 +19,13 @@ namespace pipec::published {
 
 namespace {
 
-constexpr size_t kMostStates = 4000;
+/// Cuts that are listed, and those that are searched at a time; of several
+/// levels, and of many devices, fewer.
+constexpr size_t kMostStates = 16'000, kMostAtATime = 4000;
+/// What the proof may try that no plan is better, in entries.
+constexpr double kProof = 4e8;
+/// What the search next to a plan may try.
+constexpr double kNear = 1e8;
 /// States at a time for what only asks whether there are plans that fit.
 constexpr size_t kFewWithin = 400;
 
@@ -66,7 +72,10 @@ struct Search {
   /// and number of servers; straddling plans are tabulated for every pair of
   /// device counts.
   size_t few() const {
-    size_t most = states.complete ? kMostStates : kMostStates / 2;
+    size_t most = states.complete ? kMostAtATime : kMostAtATime / 2;
+    if (levels.size() == 1)
+      most = std::clamp<size_t>(512'000 / static_cast<size_t>(devices()), 96,
+                                most);
     if (levels.size() == 2 && devices() > 32)
       most = std::min(
           most, std::max<size_t>(38'400 / static_cast<size_t>(devices()), 96));
@@ -91,7 +100,7 @@ struct Search {
   size_t fewStraddling() const {
     return std::clamp<size_t>(
         static_cast<size_t>(4e6 / ((devices() + 1) * (devices() + 1))), 64,
-        kMostStates);
+        kMostAtATime);
   }
   bool complete(double limit) const {
     return states.complete &&
@@ -101,16 +110,19 @@ struct Search {
   /// What is found over the cuts that are looked at first, of the published
   /// space.
   PipeDreamPlan
-  nested(size_t most,
-         const std::function<PipeDreamPlan(const CutStates &)> &find) const;
+  first(size_t most,
+        const std::function<PipeDreamPlan(const CutStates &)> &find) const;
   /// Whether there are plans that fit, to stay below.
   bool findSome(double limit);
   /// What the plan of the space that is searched keeps that keeps least.
   double leastBytes() const;
-  PipeDreamPlan within(double limit);
+  /// The fastest plan of the published space, and with straddling, of which
+  /// that is never slower.
+  PipeDreamPlan nested(double limit);
+  PipeDreamPlan straddling(PipeDreamPlan plan, double limit);
 };
 
-PipeDreamPlan Search::nested(
+PipeDreamPlan Search::first(
     size_t most,
     const std::function<PipeDreamPlan(const CutStates &)> &find) const {
   std::vector<size_t> chosen(states.size());
@@ -135,7 +147,7 @@ PipeDreamPlan Search::nested(
 bool Search::findSome(double limit) {
   for (size_t most : {kFewWithin / 8, kFewWithin})
     if (someNested.stages.empty())
-      someNested = nested(most, [&](const CutStates &chosen) {
+      someNested = first(most, [&](const CutStates &chosen) {
         return planWithin(chosen, levels, limit);
       });
   if (straddles)
@@ -148,26 +160,29 @@ bool Search::findSome(double limit) {
 double Search::leastBytes() const {
   PipeDreamPlan plan = straddles
                            ? leastPlan(states, devices())
-                           : nested(kFewWithin, [&](const CutStates &chosen) {
+                           : first(kFewWithin, [&](const CutStates &chosen) {
                                return leastPlan(chosen, levels);
                              });
   return mostBytes(states, plan);
 }
 
 /// Under a limit what was found that fits is to stay below.
-PipeDreamPlan Search::within(double limit) {
-  PipeDreamPlan plan =
-      limit > 0
-          ? searchGrowing(states, someNested, effort,
-                          [&](const CutStates &some, double incumbent,
-                              SearchEffort &part) {
-                            return searchPipeDream(some, levels, limit,
-                                                   incumbent, &part);
-                          })
-          : searchThinned(states, few(), someNested,
-                          [&](const CutStates &some, double incumbent) {
-                            return searchPipeDream(some, levels, 0, incumbent);
-                          });
+PipeDreamPlan Search::nested(double limit) {
+  return limit > 0 ? searchGrowing(states, someNested, effort,
+                                   [&](const CutStates &some, double incumbent,
+                                       SearchEffort &part) {
+                                     return searchPipeDream(some, levels, limit,
+                                                            incumbent, &part);
+                                   })
+                   : searchThinned(
+                         states, few(), someNested,
+                         [&](const CutStates &some, double incumbent) {
+                           return searchPipeDream(some, levels, 0, incumbent);
+                         });
+}
+
+PipeDreamPlan Search::straddling(PipeDreamPlan plan, double limit) {
+  crosses = false;
   if (!straddles)
     return plan;
   const double nested = plan.seconds;
@@ -180,6 +195,70 @@ PipeDreamPlan Search::within(double limit) {
                     });
   crosses = plan.seconds < nested;
   return plan;
+}
+
+/// Whether it can be said in about half a second that no plan over all cuts is
+/// better; plan and states become those of one that is.
+bool proves(const PipeDreamProfile &profile, CutStates &states,
+            const std::vector<PipeDreamLevel> &levels, PipeDreamPlan &plan) {
+  const Search search(states, levels, false);
+  if (states.complete && states.size() <= search.few())
+    return true;
+  constexpr size_t kMostEntries = 6'000'000; // of the table, about 100 MB
+  const size_t most = std::min(
+      kMostStates, kMostEntries / static_cast<size_t>(search.devices()));
+  CutStates all = cutStates(profile, most);
+  if (!all.complete)
+    return false;
+  SearchEffort effort{kProof};
+  PipeDreamPlan best = searchPipeDream(all, levels, 0, plan.seconds, &effort);
+  if (best.seconds < plan.seconds) {
+    plan = std::move(best);
+    std::swap(states, all);
+  }
+  return effort.isEvery;
+}
+
+/// Where not all cuts were looked at: all of those near the plan's, in one
+/// sense of near after the other, until none betters it. Returns how many cuts
+/// these were; the states become those of the plan.
+size_t refine(CutStates &states, const std::vector<PipeDreamLevel> &levels,
+              PipeDreamPlan &plan) {
+  constexpr int kSenses = 12;
+  constexpr size_t kMostNearDeep = 1200;
+  const Search search(states, levels, false);
+  const bool isFlat = levels.size() == 1;
+  const size_t most =
+      isFlat
+          ? std::clamp<size_t>(128'000 / static_cast<size_t>(search.devices()),
+                               96, kMostAtATime)
+          : std::min(search.few(), kMostNearDeep);
+  const size_t mostLooked = most * (isFlat ? 20 : levels.size() == 2 ? 12 : 4);
+  size_t looked = 0, few = most / 4;
+  SearchEffort effort{kNear};
+  for (int round = 0, idle = 0; looked < mostLooked && effort.isEvery;
+       ++round) {
+    std::vector<size_t> cuts{0};
+    for (const PipeDreamStage &stage : plan.stages)
+      cuts.push_back(stage.after);
+    if (idle == kSenses && few == most)
+      break;
+    if (idle == kSenses || 2 * cuts.size() > few)
+      few = most, idle = 0;
+    if (2 * cuts.size() > few)
+      break;
+    CutStates near = nearStates(states, cuts, few, round);
+    looked += near.size();
+    PipeDreamPlan better =
+        searchPipeDream(near, levels, 0, plan.seconds, &effort);
+    ++idle;
+    if (better.seconds >= plan.seconds * (1 - 1e-9))
+      continue;
+    plan = std::move(better);
+    std::swap(states, near);
+    idle = 0;
+  }
+  return looked;
 }
 
 /// `enough` bytes are what the plan takes that keeps least.
@@ -262,19 +341,38 @@ Partition partitionPipeDream(const PartitionOptions &options) {
   std::vector<PipeDreamLevel> levels = levelsFor(options);
   expectSearched(options);
   const double limit = options.memoryLimit;
-  CutStates states = cutStates(profile, kMostStates);
+  CutStates states = cutStates(profile, kMostAtATime);
   Search search(states, levels, options.straddle);
-  PipeDreamPlan plan = search.within(0);
+  PipeDreamPlan plan = search.nested(0);
+  // Straddling over the cuts that are spread over the model, and over those
+  // that are near the plan that keeps to servers.
+  CutStates spreadOut = search.straddles ? states : CutStates();
+  PipeDreamPlan crossing = search.straddling(plan, 0);
+  bool crosses = search.crosses;
+  const bool isEvery = proves(profile, states, levels, plan);
+  size_t looked = states.size();
+  if (!isEvery) {
+    looked += refine(states, levels, plan);
+    plan = search.straddling(std::move(plan), 0);
+    crosses = search.crosses;
+  }
+  if (search.straddles && crossing.seconds < plan.seconds) {
+    plan = std::move(crossing);
+    states = std::move(spreadOut);
+    crosses = true;
+  }
   double searched = 0; // the limit of the search that found the plan
   if (limit > 0 && mostBytes(states, plan) > limit) {
     const Phase fitting("within the limit");
     searched = limit;
-    states = cutStates(profile, kMostStates, true);
+    states = cutStates(profile, kMostAtATime, true);
     if (!search.findSome(limit))
       doesNotFit(search, limit, search.leastBytes());
-    plan = search.within(limit);
+    plan = search.straddling(search.nested(limit), limit);
+    crosses = search.crosses;
+    looked = states.size();
   }
-  verifyPipeDream(profile, states, levels, plan, search.crosses, limit);
+  verifyPipeDream(profile, states, levels, plan, crosses, limit);
 
   Partition result;
   result.objectiveName = "pipedream";
@@ -284,8 +382,11 @@ Partition partitionPipeDream(const PartitionOptions &options) {
     result.dataParallel = dataParallelSeconds(states, levels) * 1000;
   result.bound =
       states.seconds.back() / static_cast<double>(devicesOf(options)) * 1000;
-  result.exact = search.complete(searched);
-  result.states = states.size();
+  result.exact = searched > 0
+                     ? search.complete(searched)
+                     : isEvery && !(search.straddles &&
+                                    states.size() > search.fewStraddling());
+  result.states = looked;
   addStages(result, profile, states, plan);
   addGraph(result, profile);
   return result;

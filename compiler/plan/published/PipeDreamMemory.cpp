@@ -59,10 +59,9 @@ public:
         ++least;
       if (least > most)
         continue; // or of another branch
-      const std::vector<uint32_t> &above = states.above[k];
-      auto j = std::upper_bound(above.begin(), above.end(), end);
-      while (j != above.begin() && fewest[k] > least)
-        relax(k, *--j, limit, copies, after);
+      for (size_t j = states.above.lastUpTo(k, end); j > k && fewest[k] > least;
+           j = states.above.lastUpTo(k, j - 1))
+        relax(k, j, limit, copies, after);
     }
   }
 

@@ -85,6 +85,8 @@ void Row::relax(size_t k, size_t j, double seconds, Range before, double cap) {
   From *mineFrom = &origin[index(j, 1)];
   int least = machinesFor(std::max(seconds, edges), cap);
   int most = machines_ - before.low;
+  if (effort_ && most >= least)
+    *effort_ -= (most - least + 1) * (before.high - before.low + 2);
   for (int used = least; used <= most; ++used) {
     double stage =
         (seconds + 4 * (used - 1) * weights / (bandwidth * used)) / used;
@@ -159,6 +161,8 @@ void Row::solve(size_t start, double cap, double reach,
     if (range.low > range.high || 2 * states.cut[k] / (bandwidth * left) > cap)
       continue;
     const Next next = nextAfter(k, done, range);
+    if (effort_ && (*effort_ -= static_cast<double>(states.size() - k)) < 0)
+      return;
     compute(k, compute_);
     for (uint32_t j : states.above[k]) {
       const double work = states.seconds[j] - states.seconds[k];

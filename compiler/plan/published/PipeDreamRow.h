@@ -28,6 +28,10 @@ public:
     copies_ = most, planCap_ = cap, spare_ = spare, above_ = above;
   }
 
+  /// What it may still do, in entries that it tries; it stops when that is
+  /// spent.
+  void limit(double *effort) { effort_ = effort; }
+
   /// Writes the compute seconds from k to each state above it, infinite where
   /// they exceed what is useful.
   using Compute = std::function<void(size_t k, std::vector<double> &row)>;
@@ -88,6 +92,7 @@ private:
   double least_ = 1; ///< copies, from the row's start
   double left_ = 0;  ///< to spare behind it
   const Row *above_ = nullptr;
+  double *effort_ = nullptr;
   std::vector<uint32_t> ends_; ///< that the cap leaves for intervals from start
   std::vector<char> isEnd_;
   std::vector<double> value;

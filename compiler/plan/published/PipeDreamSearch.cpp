@@ -16,10 +16,13 @@ constexpr double inf = std::numeric_limits<double>::infinity();
 /// One row a level; only the outermost starts at the model's first state alone.
 class Levels {
 public:
-  Levels(const CutStates &states, const std::vector<PipeDreamLevel> &levels)
-      : states(states), levels(levels), known(levels.size()) {
-    for (size_t l = 0; l < levels.size(); ++l)
+  Levels(const CutStates &states, const std::vector<PipeDreamLevel> &levels,
+         double *effort)
+      : states(states), levels(levels), known(levels.size()), effort(effort) {
+    for (size_t l = 0; l < levels.size(); ++l) {
       rows.emplace_back(states, levels, l);
+      rows.back().limit(effort);
+    }
   }
 
   PipeDreamPlan solve(double incumbent);
@@ -35,6 +38,7 @@ private:
   /// Of each level but the two outermost, whose rows are asked for once: a
   /// component's best from a state to every other, where it was asked for.
   std::vector<std::vector<std::vector<double>>> known;
+  double *const effort;     ///< none: it comes to its end
   std::vector<double> caps; ///< of what a component takes
   double cap = 0;
 };
@@ -98,8 +102,12 @@ PipeDreamPlan Levels::solve(double incumbent) {
   const size_t end = states.size() - 1;
   solve(levels.size() - 1, 0);
   PipeDreamPlan plan;
+  if (effort && *effort < 0)
+    return plan;
   plan.seconds = rows.back().best(end, levels.back().machines);
   if (std::isfinite(plan.seconds)) {
+    for (Row &row : rows)
+      row.limit(nullptr);
     plan.groups = unwind(levels.size() - 1, 0, end);
     flatten(plan, levels);
   }
@@ -108,8 +116,8 @@ PipeDreamPlan Levels::solve(double incumbent) {
 
 PipeDreamPlan solveLevels(const CutStates &states,
                           const std::vector<PipeDreamLevel> &levels,
-                          double incumbent) {
-  return Levels(states, levels).solve(incumbent);
+                          double incumbent, double *effort) {
+  return Levels(states, levels, effort).solve(incumbent);
 }
 
 } // namespace
@@ -142,35 +150,41 @@ double dataParallelSeconds(const CutStates &states,
 }
 
 /// A search is quick below a cap near its result. Half the states give a plan
-/// to stay below; from there caps grow from what no plan can beat.
+/// to stay below; from there caps grow from what no plan can beat. No plan
+/// where the effort is spent before.
 static PipeDreamPlan searchFreely(const CutStates &states,
                                   const std::vector<PipeDreamLevel> &levels,
-                                  double incumbent = inf) {
+                                  double incumbent, double *effort) {
   constexpr size_t few = 128;
   incumbent = std::min(incumbent, dataParallelSeconds(states, levels));
   if (states.size() <= few)
-    return solveLevels(states, levels, incumbent);
+    return solveLevels(states, levels, incumbent, effort);
   const CutStates half = states.only(spread(states, states.size() / 2));
-  incumbent =
-      std::min(incumbent, searchFreely(half, levels, incumbent).seconds);
+  incumbent = std::min(incumbent,
+                       searchFreely(half, levels, incumbent, effort).seconds);
   double least = states.seconds.back();
   for (const PipeDreamLevel &level : levels)
     least /= level.machines;
   for (double gap = 0.005; least * (1 + 2 * gap) < incumbent && gap < 1;
        gap *= 2) {
-    PipeDreamPlan plan = solveLevels(states, levels, least * (1 + gap));
-    if (std::isfinite(plan.seconds))
+    PipeDreamPlan plan = solveLevels(states, levels, least * (1 + gap), effort);
+    if (std::isfinite(plan.seconds) || (effort && *effort < 0))
       return plan;
   }
-  return solveLevels(states, levels, incumbent);
+  return solveLevels(states, levels, incumbent, effort);
 }
 
 PipeDreamPlan searchPipeDream(const CutStates &states,
                               const std::vector<PipeDreamLevel> &levels,
                               double limit, double incumbent,
                               SearchEffort *effort) {
-  if (limit <= 0)
-    return searchFreely(states, levels, incumbent);
+  if (limit <= 0) {
+    PipeDreamPlan plan = searchFreely(states, levels, incumbent,
+                                      effort ? &effort->left : nullptr);
+    if (effort && effort->left < 0)
+      effort->isEvery = false;
+    return plan;
+  }
   SearchEffort usual;
   return searchWithin(states, levels, limit, incumbent,
                       effort ? *effort : usual);

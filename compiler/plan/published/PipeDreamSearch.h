@@ -75,8 +75,9 @@ struct SearchEffort {
 
 /// The published search space and objective. With a limit above 0 the fastest
 /// plan of which every stage keeps at most so many bytes on a device
-/// (PipeDreamMemory.h); infinite seconds where there is none, or none of at
-/// most `incumbent`.
+/// (PipeDreamMemory.h); infinite seconds where there is none, none of at most
+/// `incumbent`, or the effort is spent before it is known. Without a limit and
+/// an effort it comes to its end.
 PipeDreamPlan
 searchPipeDream(const CutStates &states,
                 const std::vector<PipeDreamLevel> &levels, double limit = 0,

@@ -111,7 +111,7 @@ TEST(PipeDreamSearch, EqualsBruteForce) {
       levels = randomLevels(random, depth);
     CutStates states = cutStates(profile, 1000);
     ASSERT_TRUE(states.complete);
-    merged += states.groups.size() < profile.nodes.size();
+    merged += states.profile->members.size() < profile.nodes.size();
     PipeDreamPlan plan = searchPipeDream(states, levels);
     double want = bruteNested(profile, levels);
     ASSERT_NEAR(plan.seconds, want, 1e-9 * want) << round;
