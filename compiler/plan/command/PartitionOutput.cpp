@@ -101,14 +101,18 @@ std::string partitionJson(const Partition &p) {
   root["exact"] = p.exact;
   root["bottleneck"] = p.binding;
   root["stages"] = nlohmann::ordered_json::array();
-  for (const PartitionStage &stage : p.stages)
-    root["stages"].push_back({{"nodes", stage.nodes},
-                              {"replicas", stage.replicas},
-                              {"tensor_parallel", stage.tensorParallel},
-                              {"devices", stage.devices},
-                              {"device_kind", stage.kind},
-                              {"recomputed", stage.recomputed},
-                              {"load", stage.load}});
+  for (const PartitionStage &stage : p.stages) {
+    nlohmann::ordered_json entry{{"nodes", stage.nodes},
+                                 {"replicas", stage.replicas},
+                                 {"tensor_parallel", stage.tensorParallel},
+                                 {"devices", stage.devices},
+                                 {"device_kind", stage.kind},
+                                 {"recomputed", stage.recomputed},
+                                 {"load", stage.load}};
+    if (!stage.leftOut.empty())
+      entry["left_out"] = stage.leftOut;
+    root["stages"].push_back(entry);
+  }
   root["seconds"] = p.seconds;
   root["wall_seconds"] = p.wallSeconds;
   root["states"] = p.states;
@@ -119,8 +123,9 @@ std::string partitionJson(const Partition &p) {
 std::string partitionDot(const Partition &p) {
   std::map<std::string, int> stageOf;
   for (size_t s = 0; s < p.stages.size(); ++s)
-    for (const std::string &id : p.stages[s].nodes)
-      stageOf[id] = static_cast<int>(s);
+    for (const auto *ids : {&p.stages[s].nodes, &p.stages[s].leftOut})
+      for (const std::string &id : *ids)
+        stageOf[id] = static_cast<int>(s);
   std::vector<plan::DotNode> nodes;
   for (const auto &[id, label] : p.nodes) {
     auto it = stageOf.find(id);

@@ -36,6 +36,9 @@ struct PartitionOptions {
 
 struct PartitionStage {
   std::vector<std::string> nodes;
+  /// That the cost model leaves out, beside the first node that reads them or
+  /// the last one that they read.
+  std::vector<std::string> leftOut;
   int replicas = 1;
   int tensorParallel = 1;
   std::vector<int> devices;

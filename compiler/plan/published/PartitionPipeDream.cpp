@@ -13,6 +13,7 @@
 #include <cmath>
 #include <cstdio>
 #include <limits>
+#include <map>
 #include <numeric>
 
 namespace pipec::published {
@@ -325,6 +326,31 @@ void addStages(Partition &result, const PipeDreamProfile &profile,
   }
 }
 
+/// Where they would be, those that no stage has.
+void addLeftOut(Partition &result, const PipeDreamProfile &profile) {
+  std::vector<std::string> left = profile.inputs;
+  left.insert(left.end(), profile.unread.begin(), profile.unread.end());
+  std::map<std::string, size_t> stageOf;
+  for (size_t s = 0; s < result.stages.size(); ++s)
+    for (const std::string &id : result.stages[s].nodes)
+      stageOf[id] = s;
+  for (size_t i = 0; i < left.size(); ++i) {
+    const int beside = profile.besides[i];
+    const size_t stage =
+        beside < 0 ? 0
+                   : stageOf.at(profile.nodes[static_cast<size_t>(beside)].id);
+    result.stages[stage].leftOut.push_back(left[i]);
+    result.nodes.push_back({left[i], left[i]});
+    if (beside < 0)
+      continue;
+    const std::string &other = profile.nodes[static_cast<size_t>(beside)].id;
+    if (i < profile.inputs.size())
+      result.edges.push_back({left[i], other});
+    else
+      result.edges.push_back({other, left[i]});
+  }
+}
+
 void addGraph(Partition &result, const PipeDreamProfile &profile) {
   for (const ProfileNode &node : profile.nodes)
     result.nodes.push_back({node.id, node.description});
@@ -389,6 +415,7 @@ Partition partitionPipeDream(const PartitionOptions &options) {
   result.states = looked;
   addStages(result, profile, states, plan);
   addGraph(result, profile);
+  addLeftOut(result, profile);
   return result;
 }
 

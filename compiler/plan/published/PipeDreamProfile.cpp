@@ -201,20 +201,40 @@ PipeDreamProfile parsePipeDreamProfile(const std::string &text,
                                       " parts without an edge between them");
 
   PipeDreamProfile profile;
+  std::vector<char> isInput(nodes.size(), 0), isUnread(nodes.size(), 0);
+  for (size_t v = 0; v < nodes.size(); ++v) {
+    isInput[v] =
+        whole.in[v].empty() && nodes[v].description.rfind("Input", 0) == 0;
+    isUnread[v] = !isInput[v] && whole.out[v].empty() &&
+                  nodes[v].description.rfind("__getitem__", 0) == 0;
+  }
   std::vector<int> kept(nodes.size(), -1);
   for (size_t v = 0; v < nodes.size(); ++v) {
-    if (whole.in[v].empty() && nodes[v].description.rfind("Input", 0) == 0) {
+    if (isInput[v])
       profile.inputs.push_back(nodes[v].id);
+    else if (isUnread[v])
+      profile.unread.push_back(nodes[v].id);
+    if (isInput[v] || isUnread[v])
       continue;
-    }
     kept[v] = static_cast<int>(profile.nodes.size());
     profile.nodes.push_back(nodes[v]);
   }
+  for (const bool inputs : {true, false})
+    for (size_t v = 0; v < nodes.size(); ++v) {
+      if (!(inputs ? isInput : isUnread)[v])
+        continue;
+      int beside = -1;
+      for (int u : inputs ? whole.out[v] : whole.in[v])
+        if (const int k = kept[static_cast<size_t>(u)];
+            k >= 0 && (beside < 0 || (inputs ? k < beside : k > beside)))
+          beside = k;
+      profile.besides.push_back(beside);
+    }
   if (profile.nodes.empty())
     throw Failure(Exit::BadModel, origin + ": only inputs, nothing to place");
   profile.dag = Dag(static_cast<int>(profile.nodes.size()));
   for (auto [a, b] : edges)
-    if (kept[static_cast<size_t>(a)] >= 0)
+    if (kept[static_cast<size_t>(a)] >= 0 && kept[static_cast<size_t>(b)] >= 0)
       profile.dag.edge(kept[static_cast<size_t>(a)],
                        kept[static_cast<size_t>(b)]);
   profile.dag.finish();

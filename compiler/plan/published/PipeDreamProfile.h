@@ -25,10 +25,14 @@ struct ProfileNode {
 };
 
 struct PipeDreamProfile {
-  std::vector<ProfileNode> nodes; ///< in file order, inputs left out
+  std::vector<ProfileNode> nodes; ///< in file order, without those left out
   Dag dag;
-  /// Ids of `Input…` sources: PipeDream's optimizer does not place them.
-  std::vector<std::string> inputs;
+  /// Ids of `Input…` sources and then of `__getitem__…` sinks: PipeDream's
+  /// optimizer does not place them, whatever time they take.
+  std::vector<std::string> inputs, unread;
+  /// Of each of them, inputs first: the first node that reads it, or the last
+  /// one that it reads; -1 where that is left out as well.
+  std::vector<int> besides;
 };
 
 /// Throws Failure(Exit::BadModel) with `origin`, line and reason: a malformed

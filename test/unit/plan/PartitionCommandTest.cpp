@@ -208,6 +208,18 @@ TEST_F(PartitionCommand, SameInputSameBytes) {
   EXPECT_EQ(strip(run(free)), strip(run(free)));
 }
 
+TEST_F(PartitionCommand, InputsAndUnreadItemsHaveAStage) {
+  write("items.txt", std::string(profile) +
+                         profileLine("n5", "__getitem__(0)", 40, 8, 0) +
+                         "\tn4 -- n5\n");
+  std::vector<std::string> args{
+      path("items.txt"), "--devices", "1", "--bandwidth", "1e9",
+      "--format",        "json"};
+  json r = json::parse(run(args));
+  EXPECT_DOUBLE_EQ(r["objective"].get<double>(), 24);
+  EXPECT_EQ(r["stages"][0]["left_out"], (json{"n0", "n5"})) << r;
+}
+
 /// Branches of layers that differ, from one layer to another.
 static std::string branches(int count, int layers, uint64_t seed) {
   Random random(seed);

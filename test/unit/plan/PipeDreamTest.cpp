@@ -39,12 +39,14 @@ TEST(PipeDreamProfile, ReadsTheFormat) {
                             "activation_size=100.0, parameter_size=0\n"
                             "\tnode1 -- node2\n\tnode2 -- node3\n",
                             "p.txt");
-  ASSERT_EQ(p.nodes.size(), 2u);
+  ASSERT_EQ(p.nodes.size(), 1u);
   EXPECT_EQ(p.inputs, std::vector<std::string>{"node1"});
+  EXPECT_EQ(p.unread, std::vector<std::string>{"node3"});
+  EXPECT_EQ(p.besides, (std::vector<int>{0, 0}));
   EXPECT_EQ(p.nodes[0].description, "LSTM(2, 3)");
   EXPECT_DOUBLE_EQ(p.nodes[0].milliseconds(), 4.0);
   EXPECT_DOUBLE_EQ(p.nodes[0].activationBytes, 123.0);
-  EXPECT_EQ(p.dag.out[0], std::vector<int>{1});
+  EXPECT_TRUE(p.dag.out[0].empty());
 }
 
 TEST(PipeDreamProfile, ErrorsNameTheLine) {
