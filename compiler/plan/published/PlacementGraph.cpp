@@ -4,6 +4,7 @@
 #include "support/Failure.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <numeric>
 #include <set>
@@ -49,6 +50,7 @@ PlacementGraph parsePlacementGraph(const std::string &text,
     bytes += node.bytes;
   if (bytes > mostBytesOfGraph)
     input.bad("the nodes' sizes add up to more than 1e18 bytes");
+  std::map<int, double> costs; // of each node's output
   for (const auto &entry : input.list(root, "edges")) {
     std::string where = "edge " + std::to_string(graph.edges.size());
     int ends[2];
@@ -64,8 +66,15 @@ PlacementGraph parsePlacementGraph(const std::string &text,
       input.bad(where + " joins node " +
                     graph.nodes[static_cast<size_t>(ends[0])].id + " to itself",
                 &entry);
-    graph.edges.push_back(
-        {ends[0], ends[1], input.number(entry, "cost", where)});
+    const double cost = input.number(entry, "cost", where);
+    const auto [known, fresh] = costs.emplace(ends[0], cost);
+    constexpr double kNear = 1e-6; // the files round
+    if (!fresh && std::abs(cost - known->second) > kNear * known->second)
+      input.bad(where + " has another cost than the edges before it of node " +
+                    graph.nodes[static_cast<size_t>(ends[0])].id +
+                    ": it is what moving that node's output takes",
+                &entry);
+    graph.edges.push_back({ends[0], ends[1], cost});
   }
   Dag dag(static_cast<int>(graph.nodes.size()));
   for (const auto &edge : graph.edges)

@@ -332,6 +332,11 @@ TEST(Placement, BadFilesSayWhere) {
   };
   has(message([](json &b) { b.erase("nodes"); }), "\"nodes\"");
   has(message([](json &b) { b["nodes"][1].erase("fpgaLatency"); }), "node 1");
+  has(message([](json &b) {
+        b["edges"].push_back(b["edges"][0]);
+        b["edges"].back()["cost"] = 77;
+      }),
+      "has another cost than the edges before it of node");
   has(message([](json &b) { b["nodes"][1]["cpuLatency"] = -1; }),
       "between 0 and 1e15");
   has(message([](json &b) { b["nodes"][1]["cpuLatency"] = 1e300; }),
@@ -346,8 +351,9 @@ TEST(Placement, BadFilesSayWhere) {
   has(message([](json &b) { b["maxFPGAs"] = 1.5; }), "whole number");
   has(message([](json &b) {
         b["edges"].push_back({{"sourceId", b["edges"][0]["destId"]},
-                              {"destId", b["edges"][0]["sourceId"]},
-                              {"cost", 1}});
+                              {"destId", b["edges"][0]["sourceId"]}});
+        for (json &edge : b["edges"])
+          edge["cost"] = 1;
       }),
       "cycle");
   has(message([](json &b) {
