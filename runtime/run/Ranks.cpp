@@ -76,8 +76,11 @@ void tellEnd(const Failure &agreed) {
 void complainOnce(const Failure &failure) {
   for (const char *name : {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID",
                            "SLURM_LOCALID", "LOCAL_RANK"})
-    if (integerVariable(name).value_or(0) != 0)
+    if (integerVariable(name).value_or(0) != 0) {
+      // mpirun kills all others once one has left: the one that says it, too.
+      usleep(500'000);
       return;
+    }
   complain(failure);
 }
 

@@ -4,6 +4,7 @@
 #include "compiler/plan/published/PipeDreamMemory.h"
 #include "compiler/plan/published/PipeDreamRow.h"
 #include "compiler/plan/published/PipeDreamWithin.h"
+#include "compiler/plan/published/PlanBound.h"
 #include "compiler/plan/published/PublishedVerifier.h"
 #include "compiler/plan/published/StraddleSearch.h"
 #include "support/Failure.h"
@@ -414,6 +415,8 @@ Partition partitionPipeDream(const PartitionOptions &options) {
                                     states.size() > search.fewStraddling());
   result.states = looked;
   addStages(result, profile, states, plan);
+  if (!crosses) // else stages have links of several levels
+    result.binding = boundOf(states, levels, plan);
   addGraph(result, profile);
   addLeftOut(result, profile);
   return result;
