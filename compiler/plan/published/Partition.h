@@ -27,8 +27,8 @@ struct PartitionOptions {
   std::vector<int> devices;
   /// bytes/s, outermost first; empty: the file's, or none given
   std::vector<double> bandwidths;
-  double memoryLimit = 0;    ///< bytes; 0: the file's
-  int microbatches = 0;      ///< 0: the file's
+  double memoryLimit = 0; ///< bytes; 0: the file's
+  int microbatches = 0;   ///< 0: the file's
   bool contiguous = true;
   bool straddle = false;
   std::string strategy; ///< for Objective::Step; empty: 1f1b
