@@ -88,7 +88,7 @@ class LaunchTest(PipelineTest):
 
     # All is done, only the launcher does not end.
     def test_a_launcher_that_stops_holds_up_nobody(self):
-        code, errors = self.with_launcher(20000, signal.SIGSTOP, "--timeout", "1")
+        code, errors = self.with_launcher(20000, signal.SIGSTOP, "--timeout", "4")
         self.assertEqual((code, errors), (0, ""))
 
     def test_ranks_of_a_launcher_say_once_what_all_find_wrong(self):
