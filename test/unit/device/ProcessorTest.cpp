@@ -1,7 +1,9 @@
 #include "runtime/device/Device.h"
+#include "support/Clock.h"
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <thread>
 
 using namespace pipec;
@@ -37,7 +39,43 @@ std::pair<Tiny, Tiny> computeOn(const plan::Plan &plan) {
   return tiny;
 }
 
+int teamSize = 1;       ///< what the kernels say
+int64_t sharedFrom = 0; ///< what they were told last
+
+/// Of loops that are faster in one thread.
+void ofShortLoops(PipecFrame *) {
+  const double end = pipec::now() + (sharedFrom == 1 ? 1e-3 : 1e-4);
+  while (pipec::now() < end)
+    ;
+}
+
+/// What the last of some calls of a task was told, in a thread of their own.
+int64_t toldBy(int threads) {
+  teamSize = threads;
+  sharedFrom = 0;
+  std::thread([] {
+    const plan::Plan plan = planOf("B");
+    auto device = openDevice({plan, 0});
+    PipecFrame frame{};
+    for (int call = 0; call < 40; ++call)
+      device->run(ofShortLoops, frame);
+  }).join();
+  return sharedFrom;
+}
+
 } // namespace
+
+// In place of the kernels, which a program finds among its own symbols.
+extern "C" int pipec_threads(void) { return teamSize; }
+extern "C" void pipec_share_from(int64_t times) { sharedFrom = times; }
+
+TEST(Processor, TasksOfThreadsAreTriedWithLoopsNotShared) {
+  EXPECT_GT(toldBy(2), 1);
+  EXPECT_EQ(toldBy(1), 0); // has nobody to share with
+  setenv("PIPEC_LOOPS", "shared", 1);
+  EXPECT_EQ(toldBy(2), 0);
+  unsetenv("PIPEC_LOOPS");
+}
 
 TEST(Processor, TrainingTakesTinyNumbersForZero) {
   auto [own, started] = computeOn(planOf("B"));
