@@ -262,6 +262,9 @@ def PlanMemory : Pass<"pipe-plan-memory", "::mlir::ModuleOp"> {
     pipe.stash %h in "stash" 0                 ->  pipe.store %h, "stash" [0]
     ```
 
+    What goes from one stage to another lies side by side at both ends where the
+    stage does not keep it anyway, and travels as one message.
+
     With `even-rows` (GPUs) matrices whose rows have no whole 16 bytes are kept
     with a gap behind each row: `pipe.store %logits, "stash" [0] pitch 50304`.
   }];

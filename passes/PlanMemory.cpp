@@ -32,7 +32,7 @@ struct Place {
 struct Edge {
   int64_t id = 0, bytes = 0, from = 0, to = 0;
   bool backward = false;
-  std::string value;
+  SmallVector<std::string> values;
   Place source, target;
 };
 
@@ -68,10 +68,12 @@ public:
     }
     SmallVector<Operation *> ops;
     stage.walk([&](Operation *op) { ops.push_back(op); });
+    placeRecvs();
     // Stashes first: a tensor that is kept is sent from where it is kept.
-    for (Operation *op : ops)
-      if (auto stash = dyn_cast<pipe::StashOp>(op))
-        placeStash(stash);
+    for (pipe::StashOp stash : byReceivers<pipe::StashOp>())
+      placeStash(stash);
+    for (pipe::SendOp send : byReceivers<pipe::SendOp>())
+      placeSend(send);
     for (Operation *op : ops)
       rewrite(op);
     writeAttributes();
@@ -164,15 +166,49 @@ private:
     return place;
   }
 
-  Place placeRecv(pipe::RecvOp op) {
+  /// What goes to the same stages is to lie side by side at both ends: it then
+  /// travels as one message (`joined`). Of the two the later stage to be placed
+  /// follows the order of the other.
+  template <typename Op> SmallVector<Op> byReceivers() {
+    using Key = std::tuple<std::vector<std::pair<uint64_t, int64_t>>, size_t>;
+    SmallVector<std::pair<Key, Op>> keyed;
+    stage.walk([&](Op op) {
+      std::vector<std::pair<uint64_t, int64_t>> receivers;
+      for (Operation *user : op.getX().getUsers())
+        if (auto send = dyn_cast<pipe::SendOp>(user)) {
+          auto known = edges.find(send.getEdge());
+          receivers.push_back(
+              {send.getTo(),
+               known == edges.end() ? -1 : known->second.target.offset});
+        }
+      llvm::sort(receivers);
+      keyed.push_back({{std::move(receivers), keyed.size()}, op});
+    });
+    llvm::sort(keyed, [](auto &x, auto &y) { return x.first < y.first; });
+    return llvm::map_to_vector(keyed, [](auto &of) { return of.second; });
+  }
+
+  void placeRecvs() {
+    using Key = std::tuple<uint64_t, StringRef, int64_t, size_t>;
+    SmallVector<std::pair<Key, pipe::RecvOp>> keyed;
+    stage.walk([&](pipe::RecvOp op) {
+      const Place &source = edges[op.getEdge()].source;
+      keyed.push_back(
+          {{op.getFrom(), source.region, source.offset, keyed.size()}, op});
+    });
+    llvm::sort(keyed, [](auto &x, auto &y) { return x.first < y.first; });
+    for (auto &[key, op] : keyed)
+      placeRecv(op);
+  }
+
+  void placeRecv(pipe::RecvOp op) {
     Edge &edge = edges[op.getEdge()];
-    if (edge.target.offset < 0) {
-      // A forward edge read by the backward task alone still arrives before it.
-      edge.backward = op.getFrom() > static_cast<uint64_t>(id);
-      edge.target =
-          take(edge.backward ? "grad_in" : "in", byteSize(op.getY().getType()));
-    }
-    return edge.target;
+    if (edge.target.offset >= 0) // another task of the stage reads it, too
+      return;
+    // A forward edge read by the backward task alone still arrives before it.
+    edge.backward = op.getFrom() > static_cast<uint64_t>(id);
+    edge.target =
+        take(edge.backward ? "grad_in" : "in", byteSize(op.getY().getType()));
   }
 
   Place placeInput(StringRef name, Type type) {
@@ -206,7 +242,7 @@ private:
     else if (auto input = dyn_cast<pipe::InputOp>(op))
       load(op, placeInput(input.getInput(), input.getY().getType()));
     else if (auto recv = dyn_cast<pipe::RecvOp>(op))
-      load(op, placeRecv(recv));
+      load(op, edges[recv.getEdge()].target);
     else if (auto unstash = dyn_cast<pipe::UnstashOp>(op))
       load(op, stashPlaces.at({unstash.getKind(), unstash.getSlot()}));
     else if (auto stash = dyn_cast<pipe::StashOp>(op))
@@ -242,8 +278,9 @@ private:
     edge.to = op.getTo();
     edge.backward = edge.to < edge.from;
     edge.bytes = byteSize(op.getX().getType());
-    edge.value = op.getX().getDefiningOp() ? nodeName(op.getX().getDefiningOp())
-                                           : "input";
+    edge.values = {op.getX().getDefiningOp()
+                       ? nodeName(op.getX().getDefiningOp())
+                       : "input"};
     edge.source = placeSend(op);
     if (needsStore.erase(op.getX()))
       store(op, op.getX(), edge.source);
@@ -326,6 +363,35 @@ private:
   SmallVector<Attribute> trackers, outputs;
 };
 
+/// Edges between the same regions of the same stages whose tensors lie side by
+/// side at both ends are one, which carries what lies between them as well.
+std::vector<Edge> joined(const std::map<int64_t, Edge> &edges) {
+  std::vector<Edge> sorted;
+  for (const auto &[id, edge] : edges)
+    sorted.push_back(edge);
+  const auto ends = [](const Edge &e) {
+    return std::tuple(e.from, e.to, e.source.region, e.target.region);
+  };
+  llvm::sort(sorted, [&](const Edge &x, const Edge &y) {
+    return std::tuple(ends(x), x.source.offset, x.id) <
+           std::tuple(ends(y), y.source.offset, y.id);
+  });
+  std::vector<Edge> result;
+  for (const Edge &edge : sorted) {
+    Edge *last = result.empty() ? nullptr : &result.back();
+    if (last && ends(*last) == ends(edge) &&
+        edge.source.offset == last->source.offset + aligned(last->bytes) &&
+        edge.target.offset == last->target.offset + aligned(last->bytes)) {
+      last->bytes = aligned(last->bytes) + edge.bytes;
+      last->values.append(edge.values);
+    } else {
+      result.push_back(edge);
+    }
+  }
+  llvm::sort(result, [](const Edge &x, const Edge &y) { return x.id < y.id; });
+  return result;
+}
+
 struct PlanMemoryPass : public pipec::impl::PlanMemoryBase<PlanMemoryPass> {
   using PlanMemoryBase::PlanMemoryBase;
   void runOnOperation() override {
@@ -360,9 +426,9 @@ struct PlanMemoryPass : public pipec::impl::PlanMemoryBase<PlanMemoryPass> {
       return b.getNamedAttr(name, b.getStringAttr(value));
     };
     SmallVector<Attribute> list;
-    for (auto &[id, edge] : edges)
+    for (const Edge &edge : joined(edges))
       list.push_back(b.getDictionaryAttr(
-          {number("id", id), text("value", edge.value),
+          {number("id", edge.id), text("value", nameOf(edge.values)),
            b.getNamedAttr("backward", b.getBoolAttr(edge.backward)),
            number("bytes", edge.bytes), number("from", edge.from),
            text("from_region", edge.source.region),
@@ -373,6 +439,12 @@ struct PlanMemoryPass : public pipec::impl::PlanMemoryBase<PlanMemoryPass> {
     for (auto stage : module.getOps<ModuleOp>())
       if (auto number = stage->getAttrOfType<IntegerAttr>(pipe::kStageAttr))
         markSent(stage, number.getInt(), edges);
+  }
+
+  static std::string nameOf(ArrayRef<std::string> values) {
+    return values.size() == 1 ? values.front()
+                              : values.front() + " and " +
+                                    std::to_string(values.size() - 1) + " more";
   }
 
   /// What is kept and sent, too: its elements stay in the order of its type.

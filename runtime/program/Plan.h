@@ -149,7 +149,8 @@ struct Stage {
   std::vector<StageWeight> weights;
 };
 
-/// One tensor that travels for every microbatch from a stage to a stage.
+/// One message that travels for every microbatch from a stage to a stage: a
+/// tensor, or several that lie side by side, 64 bytes aligned.
 struct Edge {
   int id = 0;
   std::string value;
