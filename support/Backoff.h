@@ -20,13 +20,13 @@ inline void nap(long nanoseconds) {
 /// Between two looks of a rank for a message.
 inline constexpr long kLookNanoseconds = 20000;
 
-/// How long a rank looks without a sleep that has a core to itself: to be woken
-/// behind that, some 20 us, is 2 % of the wait.
+/// How long a rank looks without a sleep: to be woken behind that, some 20 us, is
+/// 2 % of the wait.
 inline constexpr double kEagerSeconds = 1e-3;
 
-/// Between two looks. A rank with a core to itself looks again at once, since
-/// who sleeps takes some 20 us to be awake; where others want the core, who
-/// waits sleeps.
+/// Between two looks. A rank looks again at once, since who sleeps takes some
+/// 20 us to be awake, and first lets others have its core, whose tasks are soon
+/// done where they are ranks of the same job; who waits longer sleeps.
 class Backoff {
 public:
   /// `heard`: the bell's rings before the last look.
@@ -34,10 +34,8 @@ public:
     const long look =
         ++looks < 20000 ? kLookNanoseconds : 10 * kLookNanoseconds;
     if (eager) {
-      const double begin = now();
       sched_yield();
-      const double end = now();
-      eager = end - begin < kOthers && end - start < kEagerSeconds;
+      eager = now() - start < kEagerSeconds;
     } else if (!bell) {
       nap(look);
     } else {
@@ -47,8 +45,6 @@ public:
   }
 
 private:
-  /// A core that was given up and came back later than that was somebody's.
-  static constexpr double kOthers = 5e-6;
   /// Some messages take steps of both sides of which nobody tells.
   static constexpr long kLongest = 500'000;
   const double start = now();

@@ -1,7 +1,6 @@
 //===- CalibrateCommand.cpp - `pipec calibrate` ---------------------------===//
 #include "compiler/driver/CalibrateCommand.h"
 
-#include "compiler/driver/MeasureCrowd.h"
 #include "compiler/driver/MeasureGenerated.h"
 #include "compiler/driver/MeasureKernels.h"
 #include "compiler/driver/MeasureMessages.h"
@@ -98,13 +97,11 @@ class Rounds {
 public:
   /// One thread's costs while as many run as the machine's ranks will have,
   /// with operands that are in a core's own cache and that are not; `ranks` of
-  /// `threads` threads each, of `all` that take turns.
-  Rounds(int all, int ranks, int threads, int64_t own,
-         const plan::DeviceModel &device) {
+  /// `threads` threads each.
+  Rounds(int ranks, int threads, int64_t own, const plan::DeviceModel &device) {
     constexpr int kRounds = 3, kNarrow = 16, kWide = 16, kKernels = 100;
     const GeneratedKernels kernels(kKernels);
     const MeasuredPrograms programs(kNarrow, kWide);
-    std::vector<std::vector<plan::CrowdSample>> crowds;
     std::vector<std::vector<plan::KernelSample>> fars, nears, togethers;
     std::vector<std::vector<plan::TaskSample>> tasks, divided;
     auto routines = [&](const Workers &workers, int share) {
@@ -123,12 +120,7 @@ public:
         togethers.push_back(routines({ranks, threads, own / 4}, 3));
         divided.push_back(programs.measure({ranks, threads}, device));
       }
-      if (all > ranks) {
-        crowds.push_back(measureCrowd(programs, all, ranks));
-      }
     }
-    if (all > ranks)
-      crowd = of(crowds, median);
     unsteady = plan::unsteadyNote(nears);
     near = of(nears, median), far = of(fars, median);
     whole = of(tasks, trimmedMean);
@@ -139,11 +131,9 @@ public:
 
   std::vector<plan::KernelSample> near, far, together;
   std::vector<plan::TaskSample> whole, wholeTogether;
-  std::vector<plan::CrowdSample> crowd; ///< of more ranks than cores
-  std::string unsteady;                 ///< what to say of rounds that differ
+  std::string unsteady; ///< what to say of rounds that differ
 
 private:
-  static double &timeOf(plan::CrowdSample &sample) { return sample.step; }
   static double &timeOf(auto &sample) { return sample.seconds; }
   template <typename Sample>
   static std::vector<Sample> of(std::vector<std::vector<Sample>> &rounds,
@@ -171,6 +161,14 @@ void timeMessages(plan::Topology &topology) try {
   topology.device.noteSeconds = times.note.takeSeconds;
   topology.device.seenSeconds = times.note.seenSeconds;
   topology.levels.back().bandwidth = cost.bandwidth;
+  if (topology.serverSize() > topology.cores) {
+    plan::Topology server = topology;
+    server.levels = {topology.levels.back()};
+    const plan::Crowd crowd =
+        plan::fitCrowd(measureCrowd(topology.serverSize()), server);
+    topology.device.crowdTurnSeconds = crowd.turnSeconds;
+    topology.device.crowdSeenSeconds = crowd.seenSeconds;
+  }
 } catch (const Failure &failure) {
   std::cerr << "pipec: note: messages between ranks are not timed, the file "
                "has a common machine's bandwidth and nothing for their fixed "
@@ -219,8 +217,7 @@ int calibrateCommand(int argc, char **argv) {
   topology.device = plan::fitDevice(topology.device, samples);
   topology.device.tile = productTile();
   topology.device.ownCacheBytes = static_cast<double>(own);
-  const Rounds timed(topology.serverSize(), ranks, threads, own,
-                     topology.device);
+  const Rounds timed(ranks, threads, own, topology.device);
   plan::DeviceModel away = topology.device;
   plan::fitKernels(away, timed.far, {});
   plan::fitKernels(topology.device, timed.near, timed.together);
@@ -233,14 +230,6 @@ int calibrateCommand(int argc, char **argv) {
   const plan::KernelError after = plan::taskErrors(topology.device, programs);
   topology.device.turnSeconds = measureTurn();
   topology.levels.back().latency = topology.device.ringSeconds = measureRing();
-  if (!timed.crowd.empty()) {
-    const plan::Crowd crowd =
-        plan::fitCrowd(timed.crowd, topology.serverSize(), ranks,
-                       kCrowdMicrobatches, topology.device.turnSeconds);
-    topology.device.crowdFactor = crowd.factor;
-    topology.device.ringSeconds = std::max(crowd.ringSeconds, 1e-6);
-    topology.device.crowdSeenSeconds = crowd.seenSeconds;
-  }
   timeMessages(topology);
   tellOfOthers(begin);
   if (!timed.unsteady.empty())

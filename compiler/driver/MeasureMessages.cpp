@@ -1,209 +1,99 @@
 //===- MeasureMessages.cpp - times of messages between ranks --------------===//
 #include "compiler/driver/MeasureMessages.h"
 
+#include "compiler/driver/ChainPipeline.h"
+#include "compiler/plan/Profile.h"
 #include "support/Failure.h"
-#include "support/OutputFile.h"
 #include "support/Phase.h"
-#include "support/ReadFile.h"
-#include "support/ScratchFolder.h"
 
 #include <nlohmann/json.hpp>
-#include <onnx/onnx_pb.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
-#include <fcntl.h>
-#include <filesystem>
-#include <spawn.h>
-#include <string_view>
-#include <sys/wait.h>
-#include <unistd.h>
+#include <utility>
 
 namespace pipec {
-
-namespace fs = std::filesystem;
-
 namespace {
 
-constexpr int kWidth = 64, kLayers = 16, kMicrobatches = 8;
-/// Rows of a microbatch: 16, 64 and 256 KiB between the stages; and a step in
-/// which little is computed, of which the end can be seen.
+/// Rows of a microbatch: a step in which little is computed, of which the end
+/// can be seen, and 16, 64 and 256 KiB between the stages.
 constexpr std::array kRows = {1, 64, 256, 1024};
+/// Of ranks that share cores, products and rows: tasks of one to some tens of
+/// microseconds.
+constexpr std::array kCrowd = {std::pair(1, 1), std::pair(2, 1),
+                               std::pair(4, 1), std::pair(4, 16),
+                               std::pair(4, 64)};
 
 /// Short ones more often: what disturbs a core does so for milliseconds.
 int stepsOf(int rows) { return std::max(40, 400 / std::max(1, rows / 32)); }
 
-/// Without what a launcher has told us of a job: these are jobs of their own.
-class OwnEnvironment {
-public:
-  OwnEnvironment() {
-    for (char **word = environ; *word; ++word)
-      if (!isOfAJob(*word))
-        words.push_back(*word);
-    words.push_back(nullptr);
-  }
-  std::vector<char *> words;
+using Bytes = std::vector<int64_t>;
 
-private:
-  static bool isOfAJob(std::string_view word) {
-    for (std::string_view front :
-         {"OMPI_", "PMIX_", "PMI_", "PRTE_", "MPI_", "MPIEXEC_", "HYDRA_",
-          "SLURM_", "PIPEC_", "RANK=", "WORLD_SIZE=", "LOCAL_RANK=",
-          "LOCAL_WORLD_SIZE=", "GROUP_RANK=", "MASTER_ADDR=", "MASTER_PORT=",
-          "TORCHELASTIC_", "OMP_NUM_THREADS="})
-      if (word.substr(0, front.size()) == front)
-        return true;
-    return false;
-  }
-};
-
-/// Waits for a program; what it says of a failure becomes ours.
-void call(std::vector<std::string> words, const ScratchFolder &scratch) {
-  const std::string said = scratch / "said";
-  std::vector<char *> arguments;
-  for (std::string &word : words)
-    arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  posix_spawn_file_actions_t files;
-  posix_spawn_file_actions_init(&files);
-  posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, said.c_str(),
-                                   O_WRONLY | O_CREAT | O_TRUNC, 0600);
-  posix_spawn_file_actions_adddup2(&files, STDOUT_FILENO, STDERR_FILENO);
-  pid_t child = 0;
-  OwnEnvironment environment;
-  int status = posix_spawn(&child, arguments[0], &files, nullptr,
-                           arguments.data(), environment.words.data());
-  posix_spawn_file_actions_destroy(&files);
-  if (status != 0)
-    throw Failure(Exit::Unavailable, words[0] + ": " + std::strerror(status));
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR)
-    ;
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
-    return;
-  std::string why = readFile(said, "what a program said");
-  const size_t error = why.find("error: ");
-  why.erase(0, error == std::string::npos ? 0 : error + strlen("error: "));
-  throw Failure(Exit::Unavailable,
-                fs::path(words[0]).filename().string() +
-                    " failed: " + why.substr(0, why.find('\n')));
-}
-
-/// A chain of products, each with a relu, of which all tensors are alike.
-void writeModel(const std::string &path, int rows) {
-  onnx::ModelProto model;
-  model.set_ir_version(8);
-  model.add_opset_import()->set_version(17);
-  onnx::GraphProto &graph = *model.mutable_graph();
-  graph.set_name("messages");
-  auto declare = [&](onnx::ValueInfoProto &value, const char *name) {
-    value.set_name(name);
-    auto *type = value.mutable_type()->mutable_tensor_type();
-    type->set_elem_type(onnx::TensorProto::FLOAT);
-    for (int size : {rows, kWidth})
-      type->mutable_shape()->add_dim()->set_dim_value(size);
-  };
-  declare(*graph.add_input(), "input");
-  declare(*graph.add_output(), "logits");
-  auto add = [&](const char *kind, std::vector<std::string> from,
-                 const std::string &to) {
-    onnx::NodeProto &node = *graph.add_node();
-    node.set_op_type(kind), node.set_name(to);
-    for (const std::string &name : from)
-      node.add_input(name);
-    node.add_output(to);
-  };
-  std::string last = "input";
-  for (int layer = 0; layer < kLayers; ++layer) {
-    const std::string number = std::to_string(layer);
-    onnx::TensorProto &weight = *graph.add_initializer();
-    weight.set_name("weight" + number);
-    weight.set_data_type(onnx::TensorProto::FLOAT);
-    weight.add_dims(kWidth), weight.add_dims(kWidth);
-    for (int i = 0; i < kWidth * kWidth; ++i)
-      weight.add_float_data(static_cast<float>((7 * i + layer) % 13 - 6) / 64);
-    add("MatMul", {last, weight.name()}, "product" + number);
-    last = layer + 1 < kLayers ? "relu" + number : "logits";
-    add("Relu", {"product" + number}, last);
-  }
-  writeFile(path, model.SerializeAsString());
-}
-
-/// Numbers of a row-major array in numpy's format.
-template <typename T>
-void writeArray(const std::string &path, const char *kind,
-                const std::string &shape, size_t count) {
-  std::string header = std::string("{'descr': '") + kind +
-                       "', 'fortran_order': False, 'shape': " + shape + ", }";
-  header.resize((header.size() + 11 + 63) / 64 * 64 - 11, ' ');
-  header += '\n';
-  std::string bytes = std::string("\x93NUMPY\x01\0", 8);
-  bytes += static_cast<char>(header.size() % 256);
-  bytes += static_cast<char>(header.size() / 256);
-  bytes += header;
-  std::vector<T> values(count);
-  for (size_t i = 0; i < count; ++i)
-    values[i] = static_cast<T>(i % 7);
-  bytes.append(reinterpret_cast<const char *>(values.data()),
-               count * sizeof(T));
-  writeFile(path, bytes);
-}
-
-/// What a plan sends in a microbatch: forward, backward.
-std::array<int64_t, 2> bytesOf(const std::string &plan) {
-  std::array<int64_t, 2> bytes = {0, 0};
+/// What a plan's stages take of others in a microbatch: forward and backward.
+std::array<Bytes, 2> bytesOf(const std::string &plan) {
+  std::array<Bytes, 2> bytes;
   const nlohmann::json json = nlohmann::json::parse(plan);
-  for (const auto &edge : json.at("edges"))
-    bytes[edge.at("backward").get<bool>()] += edge.at("bytes").get<int64_t>();
+  for (const auto &edge : json.at("edges")) {
+    Bytes &into = bytes[edge.at("backward").get<bool>()];
+    const auto stage = edge.at("to_stage").get<size_t>();
+    into.resize(std::max(into.size(), stage + 1));
+    into[stage] += edge.at("bytes").get<int64_t>();
+  }
   return bytes;
 }
 
 } // namespace
 
 MessageTimes measureMessages(double turnSeconds) try {
-  const fs::path self = fs::read_symlink("/proc/self/exe");
-  const std::string runtime = self.parent_path() / "pipec-run";
-  const ScratchFolder scratch(fs::temp_directory_path().string(),
-                              "pipec-calibrate");
-  const std::string model = scratch / "model.onnx", plan = scratch / "plan",
-                    input = scratch / "input.npy",
-                    labels = scratch / "labels.npy",
-                    trace = scratch / "trace.json";
+  const ChainPipeline chain;
   MessageTimes times;
   Phase timing("messages, size", std::ssize(kRows));
   for (int rows : kRows) {
     timing.next();
-    const auto samples = static_cast<size_t>(rows * kMicrobatches);
-    writeModel(model, rows);
-    writeArray<float>(input, "<f4",
-                      "(" + std::to_string(samples) + ", " +
-                          std::to_string(kWidth) + ")",
-                      samples * kWidth);
-    writeArray<int64_t>(labels, "<i8", "(" + std::to_string(samples) + ",)",
-                        samples);
-    call({self, model, "--cpus", "1x2", "--stages", "2", "--strategy", "1f1b",
-          "--microbatches", std::to_string(kMicrobatches), "--loss",
-          "cross-entropy", "--quiet", "-o", plan},
-         scratch);
-    call({runtime, plan, "--data", "input=" + input, "--data",
-          "labels=" + labels, "--steps", std::to_string(stepsOf(rows)),
-          "--timeout", "20", "--threads", "1", "--trace", trace, "--quiet"},
-         scratch);
+    const ChainPipeline::Run run = chain.run({2, 8, rows}, stepsOf(rows));
     if (rows == 1) {
-      const std::string text = readFile(trace, "trace");
-      times.stepEnd = plan::stepEnd(text);
-      times.note = plan::noteCost(text, turnSeconds);
+      times.stepEnd = plan::stepEnd(run.trace);
+      times.note = plan::noteCost(run.trace, turnSeconds);
       continue;
     }
-    const auto bytes = bytesOf(readFile(plan + "/plan.json", "plan"));
+    const auto bytes = bytesOf(run.plan);
     for (const plan::MessageGap &gap :
-         plan::messageGaps(readFile(trace, "trace"), bytes[0], bytes[1]))
+         plan::messageGaps(run.trace, bytes[0].at(1), bytes[1].at(0)))
       times.gaps.push_back(gap);
   }
   return times;
-} catch (const fs::filesystem_error &error) {
+} catch (const nlohmann::json::exception &error) {
   throw Failure(Exit::Unavailable, error.what());
+}
+
+std::vector<plan::CrowdSample> measureCrowd(int ranks) try {
+  const ChainPipeline chain;
+  std::vector<plan::CrowdSample> samples;
+  Phase timing("ranks that share cores, size", std::ssize(kCrowd));
+  for (auto [products, rows] : kCrowd) {
+    timing.next();
+    const ChainPipeline::Run run =
+        chain.run({ranks, products, rows}, stepsOf(rows));
+    const plan::Profile profile = plan::parseProfile(run.profile, "a profile");
+    auto [forward, backward] = bytesOf(run.plan);
+    forward.resize(profile.stages.size()), backward.resize(forward.size() + 1);
+    plan::CrowdSample sample;
+    for (size_t s = 0; s < profile.stages.size(); ++s) {
+      const plan::MeasuredStage &of = profile.stages[s];
+      plan::StagePlan &stage = sample.stages.emplace_back();
+      stage.devices = {static_cast<int>(s)};
+      stage.forwardSeconds = of.times.forwardSeconds;
+      stage.backwardInputSeconds = of.times.backwardInputSeconds;
+      stage.backwardWeightSeconds = of.times.backwardWeightSeconds;
+      stage.receiveBytes = forward[s];
+      stage.receiveGradientBytes = s > 0 ? backward[s - 1] : 0;
+      sample.updates.push_back(of.updateSeconds);
+    }
+    sample.microbatches = ChainPipeline::kMicrobatches;
+    sample.step = profile.step.value().seconds;
+    samples.push_back(std::move(sample));
+  }
+  return samples;
 } catch (const nlohmann::json::exception &error) {
   throw Failure(Exit::Unavailable, error.what());
 }

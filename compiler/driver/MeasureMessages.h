@@ -1,6 +1,7 @@
-//===- MeasureMessages.h - times of messages between ranks ------*- C++ -*-===//
+//===- MeasureMessages.h - what ranks cost each other -----------*- C++ -*-===//
 #pragma once
 
+#include "compiler/plan/FitCrowd.h"
 #include "compiler/plan/FitMessages.h"
 
 namespace pipec {
@@ -16,5 +17,9 @@ struct MessageTimes {
 /// `turnSeconds` is what lies between any two tasks. Takes some seconds.
 /// Failure(Exit::Unavailable) says what cannot be run here.
 MessageTimes measureMessages(double turnSeconds);
+
+/// The same for more ranks than there are cores: their tasks and steps, by
+/// their profiles.
+std::vector<plan::CrowdSample> measureCrowd(int ranks);
 
 } // namespace pipec

@@ -187,7 +187,7 @@ double mean(const std::vector<double> &times) {
 } // namespace
 
 /// What one worker runs the program in.
-class MeasuredPrograms::Program::Rank : public Worker {
+class MeasuredPrograms::Program::Rank {
 public:
   Rank(const Program &program, int threads)
       : program(program), threads(threads) {
@@ -208,14 +208,16 @@ public:
 
   /// One step: two forwards, then backward and forward in turn.
   void step() {
-    begin();
+    std::memset(base(PIPEC_GRADIENTS, 0), 0,
+                static_cast<size_t>(program.bytes[PIPEC_GRADIENTS]));
     for (int i = 0; i < kMicrobatches + kKept - 1; ++i) {
       if (i < kMicrobatches)
-        forward(i);
+        call("forward", i);
       if (i >= kKept - 1)
-        backward(i - kKept + 1);
+        call("backward", i - kKept + 1);
     }
-    end();
+    call("update", 0);
+    ++update;
   }
 
   /// Steps until it is known which loops are to be shared, as it is of most
@@ -230,19 +232,6 @@ public:
       step();
     times.clear();
   }
-
-  void begin() override {
-    std::memset(base(PIPEC_GRADIENTS, 0), 0,
-                static_cast<size_t>(program.bytes[PIPEC_GRADIENTS]));
-  }
-  void forward(int microbatch) override { call("forward", microbatch); }
-  void backward(int microbatch) override { call("backward", microbatch); }
-  void end() override {
-    call("update", 0);
-    ++update;
-  }
-
-  double usual(const std::string &task) override { return mean(times[task]); }
 
   std::map<std::string, std::vector<double>> times;
 
@@ -313,7 +302,7 @@ private:
   int64_t update = 0;
 };
 
-MeasuredPrograms::MeasuredPrograms(int narrow, int wide) : narrow(narrow) {
+MeasuredPrograms::MeasuredPrograms(int narrow, int wide) {
   MLIRContext context;
   context.disableMultithreading();
   native::registerLoweringDialects(context);
@@ -365,12 +354,6 @@ MeasuredPrograms::measure(const Workers &workers,
     }
   }
   return samples;
-}
-
-std::unique_ptr<MeasuredPrograms::Worker>
-MeasuredPrograms::worker(int number) const {
-  return std::make_unique<Program::Rank>(*programs[static_cast<size_t>(number)],
-                                         1);
 }
 
 } // namespace pipec

@@ -23,21 +23,6 @@ public:
   std::vector<plan::TaskSample> measure(const Workers &workers,
                                         const plan::DeviceModel &device) const;
 
-  /// What a thread runs steps of a program in, one task after the other. Of
-  /// microbatches two are kept.
-  class Worker {
-  public:
-    virtual ~Worker() = default;
-    virtual void begin() = 0; ///< of a step
-    virtual void forward(int microbatch) = 0;
-    virtual void backward(int microbatch) = 0;
-    virtual void end() = 0; ///< with the update
-    /// Core seconds of its "forward", "backward" or "update": the mean of most.
-    virtual double usual(const std::string &task) = 0;
-  };
-  std::unique_ptr<Worker> worker(int number) const;
-  const int narrow; ///< the numbers of narrow ones are below
-
 private:
   class Program;
   std::vector<std::unique_ptr<Program>> programs;

@@ -636,7 +636,6 @@ void applyProfileFile(const CompileOptions &o, ModelFacts &facts,
     asked.modelSha256 = sha256OfFile(o.model);
   for (const std::string &remark : plan::applyProfile(profile, asked, graph))
     facts.notes.push_back(remark);
-  facts.topology.device.crowdFactor = 1; // its times are of tasks as they run
   if (profile.step)
     fitToStep(o, profile, graph, facts);
 }

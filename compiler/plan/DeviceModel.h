@@ -66,9 +66,8 @@ struct DeviceModel {
   /// routines, the cost of starting one, and what share of the threads' time is
   /// not lost.
   double wakeSeconds = 0, forkSeconds = 0, forkEfficiency = 1;
-  /// From the message that wakes a sleeping rank until it computes again, where
-  /// ranks outnumber the cores; s. Calibrated CPUs alone: there who receives
-  /// copies, too.
+  /// From the message that wakes a sleeping rank until it computes again, s.
+  /// Calibrated CPUs alone: there who receives copies, too.
   double ringSeconds = 0;
   /// From a message until a rank computes that looks for it: with a core to
   /// itself, and where ranks outnumber the cores and let each other look; s.
@@ -81,9 +80,9 @@ struct DeviceModel {
   double takeSeconds = 0;
   /// The same of a few bytes, which come with their announcement.
   double noteSeconds = 0;
-  /// How much longer tasks take where ranks outnumber the cores and are changed
-  /// for each other.
-  double crowdFactor = 1;
+  /// What lies between two tasks besides where ranks outnumber the cores: they
+  /// are changed for each other, and those that wait look for messages; s.
+  double crowdTurnSeconds = 0;
   /// How much longer tasks take than was measured of them: what a profile's
   /// step says of cores that others had (no member of cluster files).
   double stretchFactor = 1;

@@ -96,8 +96,9 @@ private:
 constexpr int64_t kWarm = 4;  // steps in which memory is touched first
 constexpr size_t kFewest = 5; // gaps
 
-/// Between a task and one whose message was sent `earlier`, us, than that had
-/// ended; by direction, us.
+/// Between a task and one whose message was sent during it, and `earlier`, us,
+/// than that had ended; by direction, us. One that was sent before may have
+/// been taken before.
 std::array<std::vector<double>, 2> gapsBehind(const Steps &steps,
                                               double earlier) {
   const Sent sent(steps);
@@ -105,7 +106,8 @@ std::array<std::vector<double>, 2> gapsBehind(const Steps &steps,
   for (const auto &[where, tasks] : steps)
     for (size_t i = 1; i < tasks.size(); ++i) {
       const std::optional<double> at = sent.before(where.first, tasks[i]);
-      if (where.first >= kWarm && at && *at + earlier < tasks[i - 1].end)
+      if (where.first >= kWarm && at && *at >= tasks[i - 1].begin &&
+          *at + earlier < tasks[i - 1].end)
         gaps[tasks[i].forward].push_back(tasks[i].begin - tasks[i - 1].end);
     }
   return gaps;

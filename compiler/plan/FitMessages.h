@@ -35,7 +35,8 @@ MessageCost fitMessages(const std::vector<MessageGap> &gaps,
 
 /// The gaps in a trace of pipec-run (--trace) before tasks of a two-stage
 /// pipeline that take `forwardBytes` from the first stage or `backwardBytes`
-/// from the second: those alone whose message was sent long enough before.
+/// from the second: those alone whose message was sent during the task before,
+/// and long enough before its end.
 /// The middle of each direction; none where there are few.
 /// Failure(Exit::BadModel) for what is no such trace.
 std::vector<MessageGap> messageGaps(const std::string &trace,

@@ -22,6 +22,7 @@ Topology withMessages(Topology topology, double share) {
   topology.device.noteSeconds *= share;
   topology.device.seenSeconds *= share;
   topology.device.crowdSeenSeconds *= share;
+  topology.device.crowdTurnSeconds *= share;
   for (Level &level : topology.levels) {
     level.latency *= share;
     level.bandwidth /= share;

@@ -1,7 +1,6 @@
 #include "compiler/plan/ScheduleCosts.h"
 
 #include "compiler/plan/Collective.h"
-#include "compiler/plan/FitCrowd.h"
 #include "compiler/plan/RankCores.h"
 #include "support/Backoff.h"
 
@@ -20,18 +19,12 @@ static double longestTask(std::span<const StagePlan> stages) {
   return longest;
 }
 
-double slownessOf(const Topology &topology,
-                  const std::vector<StagePlan> &stages) {
-  return topology.device.stretchFactor * (rankCores(topology, stages).isScarce()
-                                              ? topology.device.crowdFactor
-                                              : 1);
-}
-
 double receiveSeconds(const Topology &topology,
                       const std::vector<StagePlan> &stages, size_t s,
-                      bool backward) {
+                      bool backward, double sharers) {
   constexpr int64_t kAtOnce = 4096; // bytes that come with their announcement
-  const double turn = topology.device.turnSeconds;
+  const double turn = topology.device.turnSeconds +
+                      (sharers > 0 ? topology.device.crowdTurnSeconds : 0);
   if (backward ? s + 1 == stages.size() : s == 0)
     return turn;
   const size_t from = backward ? s + 1 : s - 1;
@@ -48,26 +41,27 @@ double receiveSeconds(const Topology &topology,
          static_cast<double>(bytes) / link.bandwidth;
 }
 
-/// How long a few bytes take to the next stage. A rank with a core of its own
-/// first looks for messages without a sleep: what comes soon, as between stages
-/// of small tasks, is seen at once. Others sleep until they are woken.
+/// How long a few bytes take to the next stage. A rank first looks for messages
+/// without a sleep, as its core's others let it: what comes soon, as between
+/// stages of small tasks, is seen at once. Who waits longer is woken.
 static double latencyBefore(const Topology &topology,
                             const std::vector<StagePlan> &stages, size_t s,
                             const Link &link, double sharers) {
   const bool between =
       link.level + 1 < static_cast<int>(topology.levels.size());
   const DeviceModel &device = topology.device;
-  const double woken =
-      sharers > 0 ? crowdedHop(device.ringSeconds, device.crowdSeenSeconds,
-                               longestTask(stages), sharers)
-                  : 0;
+  const double wait =
+      sharers > 0 ? sharers * longestTask(stages)
+                  : longestTask({&stages[s - 1], 2}); // neighbours alone
+  const double asleep = std::max(0.0, wait - kEagerSeconds);
   if (between) // servers
-    return link.latency + woken;
+    return link.latency +
+           (sharers > 0
+                ? std::min(device.ringSeconds, device.crowdSeenSeconds + asleep)
+                : 0);
   if (sharers > 0)
-    return woken;
-  const double wait = longestTask({&stages[s - 1], 2});
-  return std::min(link.latency,
-                  device.seenSeconds + std::max(0.0, wait - kEagerSeconds));
+    return std::min(device.ringSeconds, device.crowdSeenSeconds + asleep);
+  return std::min(link.latency, device.seenSeconds + asleep);
 }
 
 double hopSeconds(const Topology &topology,
@@ -82,14 +76,15 @@ schedule::Costs scheduleCosts(const Topology &topology,
                               const std::vector<StagePlan> &stages,
                               int slices) {
   schedule::Costs costs;
-  const double slower = slownessOf(topology, stages),
-               sharers = rankCores(topology, stages).ranksPerCore;
-  const double piece = slower / slices;
+  const double sharers = rankCores(topology, stages).ranksPerCore,
+               piece = topology.device.stretchFactor / slices;
   for (size_t s = 0; s < stages.size(); ++s) {
-    costs.forward.push_back(piece * stages[s].forwardSeconds +
-                            receiveSeconds(topology, stages, s, false));
-    costs.backwardInput.push_back(piece * stages[s].backwardInputSeconds +
-                                  receiveSeconds(topology, stages, s, true));
+    costs.forward.push_back(
+        piece * stages[s].forwardSeconds +
+        receiveSeconds(topology, stages, s, false, sharers));
+    costs.backwardInput.push_back(
+        piece * stages[s].backwardInputSeconds +
+        receiveSeconds(topology, stages, s, true, sharers));
     costs.backwardWeight.push_back(piece * stages[s].backwardWeightSeconds);
     if (s > 0) {
       Link link =

@@ -11,21 +11,16 @@
 
 namespace pipec::plan {
 
-/// How much longer tasks take than their costs: a profile's stretch, and ranks
-/// that take turns.
-double slownessOf(const Topology &topology,
-                  const std::vector<StagePlan> &stages);
-
 /// Seconds between two tasks, and that stage `s` takes and copies what it gets
 /// forward (or, `backward`, the gradient of what it sends) where receivers do
 /// (DeviceModel::ringSeconds); a few bytes come with their announcement.
+/// `sharers` are RankCores::ranksPerCore.
 double receiveSeconds(const Topology &topology,
                       const std::vector<StagePlan> &stages, size_t s,
-                      bool backward);
+                      bool backward, double sharers);
 
 /// What a boundary's message is under way before its receiver can take it:
 /// where that copies the bytes itself, only until it has heard of them.
-/// `sharers` are RankCores::ranksPerCore.
 double hopSeconds(const Topology &topology,
                   const std::vector<StagePlan> &stages, size_t s,
                   const Link &link, int64_t bytes, double sharers);

@@ -427,13 +427,14 @@ double StepModel::steadyPeriod(const std::vector<StagePlan> &stages) const {
   double period = 0, roundTrip = 0;
   const RankCores cores = rankCores(asked.topology, stages);
   std::map<int, double> onCores; ///< work of a microbatch, by group
-  const double slower = slownessOf(asked.topology, stages);
+  const double slower = asked.topology.device.stretchFactor;
   for (size_t s = stages.size(); s-- > 0;) {
     const StagePlan &stage = stages[s];
-    double load = slower * stageSeconds(stage) + stage.allReduceSeconds +
-                  updateSeconds(stage.parameterBytes) +
-                  receiveSeconds(asked.topology, stages, s, false) +
-                  receiveSeconds(asked.topology, stages, s, true);
+    double load =
+        slower * stageSeconds(stage) + stage.allReduceSeconds +
+        updateSeconds(stage.parameterBytes) +
+        receiveSeconds(asked.topology, stages, s, false, cores.ranksPerCore) +
+        receiveSeconds(asked.topology, stages, s, true, cores.ranksPerCore);
     roundTrip += load;
     if (cores.isScarce())
       for (int device : stage.devices)

@@ -82,51 +82,46 @@ bool outnumber(const PlanRequest &request, const PlanResult &result) {
   return cores > 0 && ranksOnAServer(request, result) > cores;
 }
 
-double slownessOf(const PlanRequest &request, const PlanResult &result) {
-  const DeviceModel &device = request.topology.device;
-  return outnumber(request, result) ? device.stretchFactor * device.crowdFactor
-                                    : device.stretchFactor;
-}
-
 /// On CPUs that were timed the receiver copies what it takes. It looks for it
-/// as long as 1 ms without a sleep, or sleeps where others want its core.
+/// as long as 1 ms without a sleep, beside others where they share its core.
 double hopOf(const PlanRequest &request, const PlanResult &result, size_t s,
              const Link &link, int64_t bytes) {
   if (bytes == 0)
     return 0;
-  const double ring = request.topology.device.ringSeconds;
-  if (ring <= 0)
+  const DeviceModel &device = request.topology.device;
+  if (device.ringSeconds <= 0)
     return link.latency + static_cast<double>(bytes) / link.bandwidth;
-  double awake = 0;
-  if (outnumber(request, result)) {
-    double task = 0;
-    for (const StagePlan &stage : result.stages)
+  const bool crowded = outnumber(request, result);
+  double task = 0;
+  for (size_t side = 0; side < result.stages.size(); ++side) {
+    const StagePlan &stage = result.stages[side];
+    if (crowded || side + 1 == s || side == s)
       task =
           std::max({task, stage.forwardSeconds,
                     stage.backwardInputSeconds + stage.backwardWeightSeconds});
-    awake = std::min(ring, request.topology.device.crowdSeenSeconds +
-                               task * ranksOnAServer(request, result) /
-                                   request.topology.cores);
   }
+  if (crowded)
+    task *= static_cast<double>(ranksOnAServer(request, result)) /
+            request.topology.cores;
+  const double slept = std::max(task, 1e-3) - 1e-3;
+  const double woken =
+      std::min(device.ringSeconds, slept + device.crowdSeenSeconds);
   if (link.level < static_cast<int>(request.topology.levels.size()) - 1)
-    return link.latency + awake;
-  if (awake > 0)
-    return awake;
-  double longest = 1e-3;
-  for (size_t side : {s - 1, s}) {
-    const StagePlan &stage = result.stages[side];
-    longest =
-        std::max({longest, stage.forwardSeconds,
-                  stage.backwardInputSeconds + stage.backwardWeightSeconds});
-  }
-  return std::min(link.latency,
-                  longest - 1e-3 + request.topology.device.seenSeconds);
+    return link.latency + (crowded ? woken : 0);
+  return crowded ? woken : std::min(link.latency, slept + device.seenSeconds);
 }
 
-/// What a stage does for a message of stage `from` before its task.
+/// What lies between two tasks of a rank.
+double turnOf(const PlanRequest &request, const PlanResult &result) {
+  const DeviceModel &device = request.topology.device;
+  return device.turnSeconds +
+         (outnumber(request, result) ? device.crowdTurnSeconds : 0);
+}
+
+/// What a stage does for a message of stage `from` before its task, `turn`
+/// included.
 double takingOf(const PlanRequest &request, const PlanResult &result, int stage,
-                int from) {
-  const double turn = request.topology.device.turnSeconds;
+                int from, double turn) {
   if (from < 0 || from >= static_cast<int>(result.stages.size()))
     return turn;
   const StagePlan &mine = result.stages[static_cast<size_t>(stage)],
@@ -154,7 +149,8 @@ public:
         devices(order.order.size()), after(devices, 0),
         hops(result.stages.size() + 1, 0),
         ahead(schedule::forwardsAhead(order)) {
-    slower = slownessOf(request, result);
+    slower = request.topology.device.stretchFactor;
+    turn = turnOf(request, result);
     for (size_t s = 1; s < result.stages.size(); ++s) {
       const Link link = linkInto(request.topology, result, s);
       hops[s] = hopOf(request, result, s, link,
@@ -181,6 +177,7 @@ public:
 
   double latency = 0; ///< the longest between neighbours
   double slower = 1;  ///< tasks, as they would be alone
+  double turn = 0;    ///< between two tasks
 
 private:
   double &at(std::vector<double> &list, int stage, int microbatch) {
@@ -244,7 +241,7 @@ private:
     }
     double seconds = forward ? stage.forwardSeconds : 0, taken = 0;
     if (a.kind != schedule::Kind::W)
-      taken = takingOf(request, result, a.stage, from);
+      taken = takingOf(request, result, a.stage, from, turn);
     if (a.kind == schedule::Kind::B || a.kind == schedule::Kind::I)
       seconds += stage.backwardInputSeconds;
     if (a.kind == schedule::Kind::B || a.kind == schedule::Kind::W)
@@ -398,7 +395,8 @@ double leastOnCores(const PlanRequest &request, const PlanResult &result) {
   double work = 0;
   std::set<int> servers;
   for (const StagePlan &stage : result.stages) {
-    work += slownessOf(request, result) * workOf(stage) * request.microbatches;
+    work += request.topology.device.stretchFactor * workOf(stage) *
+            request.microbatches;
     for (int device : stage.devices)
       servers.insert(request.topology.server(device));
   }
@@ -461,7 +459,8 @@ void checkPeriod(const PlanRequest &request, const PlanResult &result) {
   const Topology &topology = request.topology;
   std::vector<double> lower; // of the period
   std::map<std::pair<int, int>, double> onCores;
-  const double slower = slownessOf(request, result);
+  const double slower = request.topology.device.stretchFactor,
+               turn = turnOf(request, result);
   const size_t count = result.stages.size();
   std::vector<double> there(count, 0), back(count, 0); // into a stage, and back
   for (size_t s = 1; s < count; ++s) {
@@ -476,8 +475,9 @@ void checkPeriod(const PlanRequest &request, const PlanResult &result) {
       const StagePlan &one = result.stages[of];
       const int at = static_cast<int>(of);
       return slower * workOf(one) + one.allReduceSeconds +
-             updateOf(request, one) + takingOf(request, result, at, at - 1) +
-             takingOf(request, result, at, at + 1);
+             updateOf(request, one) +
+             takingOf(request, result, at, at - 1, turn) +
+             takingOf(request, result, at, at + 1, turn);
     };
     lower.push_back(load(s) / stage.replicas);
     if (outnumber(request, result))

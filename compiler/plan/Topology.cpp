@@ -221,11 +221,9 @@ DeviceModel customDevice(const Json &device, const std::string &origin) {
     d.takeSeconds = number(device, "take_us", origin, "\"device\"") * 1e-6;
   if (device.contains("note_us"))
     d.noteSeconds = number(device, "note_us", origin, "\"device\"") * 1e-6;
-  if (device.contains("crowd")) {
-    d.crowdFactor = number(device, "crowd", origin, "\"device\"");
-    if (d.crowdFactor < 1)
-      bad(origin, "\"device\": \"crowd\" is a factor, at least 1");
-  }
+  if (device.contains("crowd_turn_us"))
+    d.crowdTurnSeconds =
+        number(device, "crowd_turn_us", origin, "\"device\"") * 1e-6;
   if (device.contains("task_us"))
     d.taskSeconds = number(device, "task_us", origin, "\"device\"") * 1e-6;
   if (device.contains("turn_us"))
@@ -284,7 +282,7 @@ void refuseUnknownMembers(const ParsedJson &file) {
   const Ordered *device = member(file.root, "device");
   if (!device || !device->is_object())
     return;
-  for (const char *old : {"receive_us", "look_share"})
+  for (const char *old : {"receive_us", "look_share", "crowd"})
     if (const Ordered *value = member(*device, old))
       refuseOlder(file, *value, "\"" + std::string(old) + "\"");
   refuse(*device,
@@ -305,7 +303,7 @@ void refuseUnknownMembers(const ParsedJson &file) {
           "step_us",
           "take_us",
           "note_us",
-          "crowd",
+          "crowd_turn_us",
           "threads",
           "wake_us",
           "fork_us",
@@ -509,8 +507,8 @@ std::string writeTopology(const Topology &topology) {
     root["device"]["take_us"] = d.takeSeconds * 1e6;
   if (d.noteSeconds > 0)
     root["device"]["note_us"] = d.noteSeconds * 1e6;
-  if (d.crowdFactor > 1)
-    root["device"]["crowd"] = d.crowdFactor;
+  if (d.crowdTurnSeconds > 0)
+    root["device"]["crowd_turn_us"] = d.crowdTurnSeconds * 1e6;
   if (!d.farKernels.empty()) {
     root["device"]["own_cache_KiB"] = d.ownCacheBytes / 1024;
     root["device"]["far_kernels_ns"] = kernelsOf(d.farKernels);

@@ -6,73 +6,76 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numeric>
 
 namespace pipec::plan {
 namespace {
 
-/// Steps that the simulator says with some factor, ring and looks, of tasks
-/// between a microsecond and a few milliseconds.
-std::vector<CrowdSample> samplesWith(const Crowd &crowd, int ranks, int cores) {
+Topology serverOf(int ranks, int cores) {
+  Topology topology;
+  topology.levels = {{"cpu", ranks, 1e10, 20e-6}};
+  topology.cores = cores;
+  DeviceModel &device = topology.device;
+  device.kind = "cpu";
+  device.ringSeconds = 20e-6, device.turnSeconds = 1e-6;
+  device.noteSeconds = 0.25e-6, device.stepSeconds = 5e-6;
+  return topology;
+}
+
+/// Steps that the simulator says with some turns and looks, of tasks between a
+/// microsecond and some thirty.
+std::vector<CrowdSample> samplesWith(const Crowd &crowd,
+                                     const Topology &topology) {
   std::vector<CrowdSample> samples;
-  for (int i = 0; i < 20; ++i) {
-    const double size = 2e-6 * std::exp2(i / 2.);
-    CrowdSample s{size, 1.5 * size, 0.2 * size, 0};
-    s.step = crowdStep(s, crowd, ranks, cores, 8, 1e-6);
-    s.slower = crowd.factor;
-    samples.push_back(s);
+  for (int i = 0; i < 6; ++i) {
+    CrowdSample sample;
+    for (int rank = 0; rank < topology.serverSize(); ++rank) {
+      StagePlan &stage = sample.stages.emplace_back();
+      stage.devices = {rank};
+      stage.forwardSeconds = 1e-6 * std::exp2(i);
+      stage.backwardInputSeconds = 1.5 * stage.forwardSeconds;
+      stage.receiveBytes = stage.receiveGradientBytes = rank > 0 ? 256 << i : 0;
+    }
+    sample.updates.assign(sample.stages.size(), 1e-6);
+    sample.microbatches = 8;
+    sample.step = crowdStep(sample, topology, crowd);
+    samples.push_back(std::move(sample));
   }
   return samples;
 }
 
 TEST(FitCrowd, FindsWhatTheStepsWereMadeWith) {
   for (const Crowd &truth :
-       {Crowd{1, 0, 3e-6}, Crowd{1.2, 24e-6, 12e-6}, Crowd{1.5, 6e-6, 1e-6}})
+       {Crowd{0, 0}, Crowd{2.2e-6, 1e-6}, Crowd{5e-6, 8e-6}})
     for (auto [ranks, cores] : {std::pair(4, 2), std::pair(3, 2)}) {
-      const auto samples = samplesWith(truth, ranks, cores);
-      const Crowd found = fitCrowd(samples, ranks, cores, 8, 1e-6);
-      EXPECT_EQ(found.factor, truth.factor);
-      EXPECT_NEAR(found.ringSeconds, truth.ringSeconds, 2.1e-6);
-      // Beyond the ring nobody looks.
-      if (truth.seenSeconds + 6e-6 < truth.ringSeconds)
-        EXPECT_NEAR(found.seenSeconds, truth.seenSeconds, 1.1e-6);
+      const Topology topology = serverOf(ranks, cores);
+      const Crowd found = fitCrowd(samplesWith(truth, topology), topology);
+      EXPECT_NEAR(found.turnSeconds, truth.turnSeconds, 0.21e-6);
+      EXPECT_NEAR(found.seenSeconds, truth.seenSeconds, 0.51e-6);
     }
 }
 
-/// A few steps during which something else ran change nothing.
+/// A step during which something else ran changes nothing.
 TEST(FitCrowd, DisturbedStepsSayLittle) {
-  const Crowd truth{1.2, 24e-6, 5e-6};
-  auto samples = samplesWith(truth, 4, 2);
-  samples[3].step *= 3, samples[8].step *= 2;
-  samples[3].slower = 9, samples[8].slower = 0.1;
-  const Crowd found = fitCrowd(samples, 4, 2, 8, 1e-6);
-  EXPECT_NEAR(found.factor, truth.factor, 0.05);
-  EXPECT_NEAR(found.ringSeconds, truth.ringSeconds, 5e-6);
-}
-
-/// Turns do not make tasks faster.
-TEST(FitCrowd, FactorsAreAtLeastOne) {
-  auto samples = samplesWith({1, 24e-6, 5e-6}, 4, 2);
-  for (CrowdSample &sample : samples)
-    sample.slower = 0.97;
-  EXPECT_EQ(fitCrowd(samples, 4, 2, 8, 1e-6).factor, 1);
-}
-
-TEST(FitCrowd, WhoWaitsForAShortTaskDoesNotSleep) {
-  EXPECT_EQ(crowdedHop(30e-6, 3e-6, 1e-3, 2), 30e-6);
-  EXPECT_NEAR(crowdedHop(30e-6, 3e-6, 2e-6, 2), 7e-6, 1e-12);
-  EXPECT_NEAR(crowdedHop(30e-6, 9e-6, 2e-6, 2), 13e-6, 1e-12);
-  EXPECT_EQ(crowdedHop(1e-6, 3e-6, 2e-6, 2), 1e-6);
+  const Crowd truth{2.2e-6, 3e-6};
+  const Topology topology = serverOf(4, 2);
+  auto samples = samplesWith(truth, topology);
+  samples[3].step *= 3;
+  const Crowd found = fitCrowd(samples, topology);
+  EXPECT_NEAR(found.turnSeconds, truth.turnSeconds, 0.5e-6);
+  EXPECT_NEAR(found.seenSeconds, truth.seenSeconds, 1.5e-6);
 }
 
 TEST(FitCrowd, TimesAreAboveZero) {
-  for (const CrowdSample &bad :
-       {CrowdSample{0, 1, 0, 1}, CrowdSample{1, 1, 0, 0}})
-    try {
-      fitCrowd({bad}, 4, 2, 8, 0);
-      FAIL();
-    } catch (const Failure &failure) {
-      EXPECT_EQ(failure.code, Exit::BadModel);
-    }
+  const Topology topology = serverOf(4, 2);
+  auto samples = samplesWith({1e-6, 1e-6}, topology);
+  samples[1].step = 0;
+  try {
+    fitCrowd(samples, topology);
+    FAIL();
+  } catch (const Failure &failure) {
+    EXPECT_EQ(failure.code, Exit::BadModel);
+  }
 }
 
 } // namespace

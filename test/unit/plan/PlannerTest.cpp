@@ -290,9 +290,9 @@ TEST(Planner, RanksCopyWhatTheyReceive) {
   }
 }
 
-/// Of four ranks on two cores some sleep, and are woken by their messages, and
-/// tasks take longer than on cores of their own.
-TEST(Planner, RanksThatOutnumberCoresAreWokenUp) {
+/// Four ranks on two cores are changed for each other between tasks, and see
+/// their messages some time after they came.
+TEST(Planner, RanksThatOutnumberCoresTakeTurns) {
   for (const char *strategy : {"1f1b", "gpipe", "zb-h1", "pipedream"}) {
     PlanRequest r = requestFor(uniformChain(8, 1e-3, 1'000, 0), strategy, 4,
                                std::string(strategy) == "pipedream" ? 1 : 2);
@@ -301,16 +301,15 @@ TEST(Planner, RanksThatOutnumberCoresAreWokenUp) {
     r.stages = 4;
     r.topology.device.ringSeconds = 1e-9;
     const double awake = makePlan(r).stepSeconds;
-    r.topology.device.crowdFactor = 1.5;
-    const PlanResult slower = makePlan(r);
-    verifyPlan(r, slower);
-    EXPECT_NEAR(slower.stepSeconds, 1.5 * awake, 0.01 * awake) << strategy;
-    // Costs of the stages are those of their work.
-    double forward = 0;
-    for (const StagePlan &stage : slower.stages)
-      forward += stage.forwardSeconds;
-    EXPECT_NEAR(forward, 8e-3, 1e-9);
-    r.topology.device.crowdFactor = 1;
+    r.topology.device.crowdTurnSeconds = 0.5e-3;
+    const PlanResult changed = makePlan(r);
+    verifyPlan(r, changed);
+    // Two ranks a core, two tasks of each for a microbatch.
+    EXPECT_NEAR(changed.stepSeconds, awake + 2e-3 * r.microbatches,
+                r.strategy.synchronous ? 1.1e-3 : 1e-6)
+        << strategy;
+    r.topology.device.crowdTurnSeconds = 0;
+    r.topology.device.crowdSeenSeconds = 1e-3;
     r.topology.device.ringSeconds = 1e-3;
     const PlanResult sleepy = makePlan(r);
     verifyPlan(r, sleepy);
@@ -364,16 +363,28 @@ TEST(Planner, MessagesBetweenServersTakeTheirTime) {
   }
 }
 
+/// Who waits for tasks of more than a millisecond, one after the other on its
+/// core, sleeps.
 TEST(Planner, RanksThatTakeShortTurnsDoNotSleep) {
-  PlanRequest r = requestFor(uniformChain(8, 1e-6, 1'000, 0), "1f1b", 4, 2);
-  r.topology = oneServer(4, 1e15, 0);
-  r.topology.cores = 2;
-  r.topology.device.kind = "cpu";
-  r.stages = 4;
-  r.topology.device.ringSeconds = 1e-3;
-  const PlanResult plan = makePlan(r);
-  verifyPlan(r, plan);
-  EXPECT_LT(plan.stepSeconds, 1e-3);
+  auto hops = [](double seconds, int cores) {
+    PlanRequest r =
+        requestFor(uniformChain(8, seconds, 1'000, 0), "1f1b", 4, 2);
+    r.topology = oneServer(4, 1e15, 0);
+    r.topology.cores = cores;
+    r.topology.device.kind = "cpu";
+    r.stages = 4;
+    r.topology.device.crowdSeenSeconds = r.topology.device.seenSeconds = 1e-7;
+    r.topology.device.ringSeconds = 1e-9;
+    const double awake = makePlan(r).stepSeconds;
+    r.topology.device.ringSeconds = r.topology.levels.back().latency = 1e-3;
+    const PlanResult plan = makePlan(r);
+    verifyPlan(r, plan);
+    return plan.stepSeconds - awake;
+  };
+  EXPECT_LT(hops(1e-6, 2), 1e-5);
+  EXPECT_LT(hops(0.12e-3, 2), 1e-5);  // 0.48 ms for a backward, two of a core
+  EXPECT_GT(hops(0.3e-3, 2), 0.4e-3); // 1.2 ms
+  EXPECT_LT(hops(0.2e-3, 4), 1e-5);   // 0.8 ms
 }
 
 TEST(Planner, TheEndOfAStepIsCounted) {

@@ -135,8 +135,7 @@ TEST(Topology, FileRoundTrip) {
   EXPECT_EQ(again.device.ownCacheBytes, 1 << 20);
 }
 
-/// What calibration found of messages, also of ranks that share cores at no
-/// cost to their tasks.
+/// What calibration found of messages, also of ranks that share cores.
 TEST(Topology, MessagesRoundTrip) {
   Topology t = parseTopology(R"({"levels": [
       {"name": "cpu", "count": 4, "bandwidth_GBps": 5}],
@@ -148,6 +147,7 @@ TEST(Topology, MessagesRoundTrip) {
   DeviceModel &d = t.device;
   d.ringSeconds = 20e-6, d.seenSeconds = 0, d.crowdSeenSeconds = 14e-6;
   d.takeSeconds = 2e-6, d.noteSeconds = 0.25e-6, d.stepSeconds = 5e-6;
+  d.crowdTurnSeconds = 1.5e-6;
   const DeviceModel again = parseTopology(writeTopology(t), "again").device;
   EXPECT_DOUBLE_EQ(again.ringSeconds, 20e-6);
   EXPECT_DOUBLE_EQ(again.seenSeconds, 0);
@@ -155,7 +155,7 @@ TEST(Topology, MessagesRoundTrip) {
   EXPECT_DOUBLE_EQ(again.takeSeconds, 2e-6);
   EXPECT_DOUBLE_EQ(again.noteSeconds, 0.25e-6);
   EXPECT_DOUBLE_EQ(again.stepSeconds, 5e-6);
-  EXPECT_EQ(again.crowdFactor, 1);
+  EXPECT_DOUBLE_EQ(again.crowdTurnSeconds, 1.5e-6);
 }
 
 TEST(Topology, BadFilesSayWhere) {
@@ -218,7 +218,7 @@ TEST(Topology, BadFilesSayWhere) {
            std::pair(R"("memory_GiB":1,"kernels_ns":{"product":7},)",
                      "\"product\" is not an object"),
            std::pair(R"("memory_GiB":1,"crowd":0.5,)",
-                     "\"crowd\" is a factor, at least 1"),
+                     "\"crowd\" is what an older pipec measured"),
            std::pair(R"("memory_GiB":1,"fork_efficiency":0,)",
                      "\"fork_efficiency\""),
            std::pair(R"("memory_GiB":1,"tile":8,)", "\"tile\" is not"),
