@@ -161,6 +161,8 @@ void ControlServer::handle(Client &client, const std::string &line) {
     views[rank].connected = true;
     if (first && announced)
       client.socket.send("lost " + first->message);
+    if (stopSent) // asked for before this rank had come
+      client.socket.send("stop");
     return;
   }
   auto rest = [&] {

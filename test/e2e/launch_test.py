@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -123,8 +124,22 @@ class LaunchTest(PipelineTest):
                         self.assertEqual(len(own) > 0, kept > 0)
                         self.assertEqual(set().union(*own), cores if kept else set())
 
+    def test_a_stop_before_the_ranks_have_come(self):
+        data = [word for name, file in self.golden.data.items() for word in ("--data", f"{name}={file}")]
+        job = subprocess.Popen([BIN / "pipec-run", self.plan, *data, "--steps", "100000000", "--quiet",
+                                "--transport", "mpi"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(job.kill)
+        status, caught = pathlib.Path(f"/proc/{job.pid}/status"), 0
+        while not caught >> (signal.SIGTERM - 1) & 1:
+            caught = int(re.search(r"SigCgt:\s*(\w+)", status.read_text())[1], 16)
+        job.terminate()
+        errors = job.communicate(timeout=60)[1]
+        self.assertEqual(job.returncode, 75, errors)
+        self.assertRegex(errors, "stopped on request after step [0-9]+;")
+
     def masks_of_ranks(self, transport, wish, cores, kept):
         """Of the threads of pipec-run, while it trains."""
+        (self.folder / "metrics.jsonl").unlink(missing_ok=True)
         flags = [word for name, file in self.golden.data.items() for word in ("--data", f"{name}={file}")]
         job = subprocess.Popen([BIN / "pipec-run", self.plan, *flags, "--steps", "1000000", "--quiet", "--transport",
                                 transport, "--metrics", self.folder / "metrics.jsonl"],
