@@ -47,6 +47,7 @@ public:
   void push(const uint64_t *from) {
     data.insert(data.end(), from, from + words);
   }
+  void reserve(size_t rows) { data.reserve(rows * words); }
   static bool test(const uint64_t *row, int bit) {
     return row[bit >> 6] >> (bit & 63) & 1;
   }
