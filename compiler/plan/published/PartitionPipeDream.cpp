@@ -24,8 +24,11 @@ namespace {
 /// Cuts that are listed, and those that are searched at a time; of several
 /// levels, and of many devices, fewer.
 constexpr size_t kMostStates = 16'000, kMostAtATime = 4000;
-/// What the proof may try that no plan is better, in entries.
-constexpr double kProof = 4e8;
+/// What the proof may try that no plan is better, in entries; what is asked of
+/// two levels of many devices before, and of two levels for the proof.
+constexpr double kProof = 4e8, kAsked = 5e7, kAskedProof = 1e8;
+/// More bytes than there are.
+constexpr double kNoLimit = 1e40;
 /// What the search next to a plan may try.
 constexpr double kNear = 1e8;
 /// States at a time for what only asks whether there are plans that fit.
@@ -54,22 +57,28 @@ std::vector<PipeDreamLevel> levelsFor(const PartitionOptions &options) {
 struct Search {
   const CutStates &states;
   const std::vector<PipeDreamLevel> &levels;
-  bool straddles;       ///< else replicas keep to servers or take whole ones
-  bool crosses = false; ///< the plan that was found
-  SearchEffort effort;
+  bool straddles;        ///< else replicas keep to servers or take whole ones
+  bool isListed;         ///< all cuts can be searched together
+  bool crosses = false;  ///< the plan that was found
+  SearchEffort effort;   ///< under a limit
+  bool askedAll = false; ///< without one, where it asks
   /// Plans that fit: of the published space, of the one with straddling.
   PipeDreamPlan someNested, someStraddling;
 
   Search(const CutStates &states, const std::vector<PipeDreamLevel> &levels,
-         bool straddles)
+         bool straddles, bool isListed)
       : states(states), levels(levels),
-        straddles(straddles && levels.size() > 1) {
+        straddles(straddles && levels.size() > 1), isListed(isListed) {
     constexpr double kAll = 1e18;
     if (levels.size() == 1)
       effort.left = kAll;
   }
 
   int devices() const { return devicesBelow(levels, levels.size()); }
+  /// Of two levels of many devices it is quicker to ask how few devices reach a
+  /// time, as under a limit, than to tabulate times for all numbers of
+  /// machines.
+  bool asks() const { return levels.size() == 2 && devices() > 32 && isListed; }
   /// States at a time without a limit. Two levels are solved once for every cut
   /// and number of servers; straddling plans are tabulated for every pair of
   /// device counts.
@@ -104,9 +113,13 @@ struct Search {
         static_cast<size_t>(4e6 / ((devices() + 1) * (devices() + 1))), 64,
         kMostAtATime);
   }
+  bool completeNested(double limit) const {
+    return states.complete && (limit > 0 ? effort.isEvery
+                               : asks()  ? askedAll
+                                         : states.size() <= few());
+  }
   bool complete(double limit) const {
-    return states.complete &&
-           (limit > 0 ? effort.isEvery : states.size() <= few()) &&
+    return completeNested(limit) &&
            (!straddles || states.size() <= fewStraddling());
   }
   /// What is found over the cuts that are looked at first, of the published
@@ -121,6 +134,7 @@ struct Search {
   /// The fastest plan of the published space, and with straddling, of which
   /// that is never slower.
   PipeDreamPlan nested(double limit);
+  PipeDreamPlan ask(double limit, SearchEffort &most) const;
   PipeDreamPlan straddling(PipeDreamPlan plan, double limit);
 };
 
@@ -168,19 +182,28 @@ double Search::leastBytes() const {
   return mostBytes(states, plan);
 }
 
+PipeDreamPlan Search::ask(double limit, SearchEffort &most) const {
+  return searchGrowing(
+      states, someNested, most,
+      [&](const CutStates &some, double incumbent, SearchEffort &part) {
+        return searchPipeDream(some, levels, limit, incumbent, &part);
+      });
+}
+
 /// Under a limit what was found that fits is to stay below.
 PipeDreamPlan Search::nested(double limit) {
-  return limit > 0 ? searchGrowing(states, someNested, effort,
-                                   [&](const CutStates &some, double incumbent,
-                                       SearchEffort &part) {
-                                     return searchPipeDream(some, levels, limit,
-                                                            incumbent, &part);
-                                   })
-                   : searchThinned(
-                         states, few(), someNested,
-                         [&](const CutStates &some, double incumbent) {
-                           return searchPipeDream(some, levels, 0, incumbent);
-                         });
+  if (limit > 0)
+    return ask(limit, effort);
+  if (asks()) {
+    SearchEffort asking{kAsked};
+    PipeDreamPlan plan = ask(kNoLimit, asking);
+    askedAll = asking.isEvery;
+    return plan;
+  }
+  return searchThinned(states, few(), someNested,
+                       [&](const CutStates &some, double incumbent) {
+                         return searchPipeDream(some, levels, 0, incumbent);
+                       });
 }
 
 PipeDreamPlan Search::straddling(PipeDreamPlan plan, double limit) {
@@ -199,26 +222,41 @@ PipeDreamPlan Search::straddling(PipeDreamPlan plan, double limit) {
   return plan;
 }
 
+/// All cuts of the profile, where they are no more than what is searched
+/// together; else fewer, or none.
+CutStates allStates(const PipeDreamProfile &profile, int devices) {
+  constexpr size_t kMostEntries = 6'000'000; // of the table, about 100 MB
+  return cutStates(
+      profile,
+      std::min(kMostStates, kMostEntries / static_cast<size_t>(devices)));
+}
+
 /// Whether it can be said in about half a second that no plan over all cuts is
 /// better; plan and states become those of one that is.
-bool proves(const PipeDreamProfile &profile, CutStates &states,
-            const std::vector<PipeDreamLevel> &levels, PipeDreamPlan &plan) {
-  const Search search(states, levels, false);
-  if (states.complete && states.size() <= search.few())
+bool proves(const Search &search, CutStates &all, CutStates &states,
+            PipeDreamPlan &plan) {
+  if (search.completeNested(0))
     return true;
-  constexpr size_t kMostEntries = 6'000'000; // of the table, about 100 MB
-  const size_t most = std::min(
-      kMostStates, kMostEntries / static_cast<size_t>(search.devices()));
-  CutStates all = cutStates(profile, most);
-  if (!all.complete)
+  if (!search.isListed)
     return false;
-  SearchEffort effort{kProof};
-  PipeDreamPlan best = searchPipeDream(all, levels, 0, plan.seconds, &effort);
-  if (best.seconds < plan.seconds) {
-    plan = std::move(best);
-    std::swap(states, all);
-  }
-  return effort.isEvery;
+  const bool isOther = !states.complete;
+  bool isEvery = false;
+  auto look = [&](double entries, double limit) {
+    SearchEffort effort{entries, true, true};
+    PipeDreamPlan better = searchPipeDream(
+        isOther ? all : states, search.levels, limit, plan.seconds, &effort);
+    isEvery = effort.isEvery;
+    if (better.seconds >= plan.seconds)
+      return;
+    plan = std::move(better);
+    if (isOther)
+      states = all;
+  };
+  if (search.levels.size() == 2)
+    look(kAskedProof, kNoLimit);
+  if (!isEvery && !search.asks())
+    look(kProof, 0);
+  return isEvery;
 }
 
 /// Where not all cuts were looked at: all of those near the plan's, in one
@@ -228,7 +266,7 @@ size_t refine(CutStates &states, const std::vector<PipeDreamLevel> &levels,
               PipeDreamPlan &plan) {
   constexpr int kSenses = 12;
   constexpr size_t kMostNearDeep = 1200;
-  const Search search(states, levels, false);
+  const Search search(states, levels, false, false);
   const bool isFlat = levels.size() == 1;
   const size_t most =
       isFlat
@@ -369,17 +407,23 @@ Partition partitionPipeDream(const PartitionOptions &options) {
   expectSearched(options);
   const double limit = options.memoryLimit;
   CutStates states = cutStates(profile, kMostAtATime);
-  Search search(states, levels, options.straddle);
+  CutStates all; // where these are not
+  if (!states.complete)
+    all = allStates(profile, devicesBelow(levels, levels.size()));
+  Search search(states, levels, options.straddle,
+                states.complete || all.complete);
   PipeDreamPlan plan = search.nested(0);
   // Straddling over the cuts that are spread over the model, and over those
   // that are near the plan that keeps to servers.
   CutStates spreadOut = search.straddles ? states : CutStates();
   PipeDreamPlan crossing = search.straddling(plan, 0);
   bool crosses = search.crosses;
-  const bool isEvery = proves(profile, states, levels, plan);
+  const double before = plan.seconds;
+  const bool isEvery = proves(search, all, states, plan);
   size_t looked = states.size();
-  if (!isEvery) {
+  if (!isEvery)
     looked += refine(states, levels, plan);
+  if (!isEvery || plan.seconds < before) {
     plan = search.straddling(std::move(plan), 0);
     crosses = search.crosses;
   }

@@ -168,6 +168,25 @@ TEST(PipeDreamSearch, EqualsBruteForceUnderALimit) {
   EXPECT_GT(none, 30);
 }
 
+/// Of many devices it is asked how few reach a time, without a limit too.
+TEST(PipeDreamSearch, WithoutALimitAskingEqualsTheTables) {
+  Random random(43);
+  constexpr double noLimit = 1e40;
+  for (int round = 0; round < rounds(100); ++round) {
+    const CutStates states =
+        cutStates(randomProfile(random, random.between(4, 14)), 4000);
+    const std::vector<PipeDreamLevel> levels{
+        {random.between(2, 8), random.real(1e8, 1e9)},
+        {random.between(2, 8), random.real(1e7, 3e8)}};
+    const double tables = searchPipeDream(states, levels).seconds;
+    SearchEffort effort{1e9};
+    ASSERT_NEAR(searchPipeDream(states, levels, noLimit, inf, &effort).seconds,
+                tables, 1e-9 * tables)
+        << round;
+    EXPECT_TRUE(effort.isEvery);
+  }
+}
+
 /// A plan may leave the devices that are more idle, of each level.
 TEST(PipeDreamSearch, MoreDevicesAreNeverSlower) {
   Random random(29);
