@@ -27,6 +27,8 @@ constexpr size_t kMostStates = 16'000, kMostAtATime = 4000;
 /// What the proof may try that no plan is better, in entries; what is asked of
 /// two levels of many devices before, and of two levels for the proof.
 constexpr double kProof = 4e8, kAsked = 5e7, kAskedProof = 1e8;
+/// Devices of one level, and of two, that times are tabulated for.
+constexpr int kTabulated[] = {64, 32};
 /// More bytes than there are.
 constexpr double kNoLimit = 1e40;
 /// What the search next to a plan may try.
@@ -75,10 +77,12 @@ struct Search {
   }
 
   int devices() const { return devicesBelow(levels, levels.size()); }
-  /// Of two levels of many devices it is quicker to ask how few devices reach a
-  /// time, as under a limit, than to tabulate times for all numbers of
-  /// machines.
-  bool asks() const { return levels.size() == 2 && devices() > 32 && isListed; }
+  /// Of many devices it is quicker to ask how few reach a time, as under a
+  /// limit, than to tabulate times for all numbers of machines.
+  bool asks() const {
+    return isListed && levels.size() <= 2 &&
+           devices() > kTabulated[levels.size() - 1];
+  }
   /// States at a time without a limit. Two levels are solved once for every cut
   /// and number of servers; straddling plans are tabulated for every pair of
   /// device counts.
@@ -252,7 +256,7 @@ bool proves(const Search &search, CutStates &all, CutStates &states,
     if (isOther)
       states = all;
   };
-  if (search.levels.size() == 2)
+  if (search.asks() || search.levels.size() == 2)
     look(kAskedProof, kNoLimit);
   if (!isEvery && !search.asks())
     look(kProof, 0);
@@ -275,7 +279,9 @@ size_t refine(CutStates &states, const std::vector<PipeDreamLevel> &levels,
           : std::min(search.few(), kMostNearDeep);
   const size_t mostLooked = most * (isFlat ? 20 : levels.size() == 2 ? 12 : 4);
   size_t looked = 0, few = most / 4;
-  SearchEffort effort{kNear};
+  SearchEffort effort{kNear, true, true};
+  const double limit =
+      isFlat && search.devices() > kTabulated[0] ? kNoLimit : 0;
   for (int round = 0, idle = 0; looked < mostLooked && effort.isEvery;
        ++round) {
     std::vector<size_t> cuts{0};
@@ -290,7 +296,7 @@ size_t refine(CutStates &states, const std::vector<PipeDreamLevel> &levels,
     CutStates near = nearStates(states, cuts, few, round);
     looked += near.size();
     PipeDreamPlan better =
-        searchPipeDream(near, levels, 0, plan.seconds, &effort);
+        searchPipeDream(near, levels, limit, plan.seconds, &effort);
     ++idle;
     if (better.seconds >= plan.seconds * (1 - 1e-9))
       continue;

@@ -2,6 +2,7 @@
 #include "compiler/plan/published/PipeDreamWithin.h"
 
 #include "compiler/plan/published/EveryPlan.h"
+#include "compiler/plan/published/FewestDevices.h"
 #include "compiler/plan/published/FlatPlan.h"
 
 #include <algorithm>
@@ -101,6 +102,10 @@ PipeDreamPlan searchWithin(const CutStates &states,
                            double limit, double incumbent,
                            SearchEffort &effort) {
   const double most = std::min(incumbent, slowest(states, levels));
+  const bool binds = states.kept.back() * devicesBelow(levels, levels.size()) >
+                     limit * (1 - near);
+  if (levels.size() == 1 && !binds && states.seconds.back() > 0)
+    return searchFewest(states, levels[0], most, effort);
   Bracket bracket(states, levels, limit, most, effort);
   PipeDreamPlan plan = bracket.solve();
   effort.isEvery = bracket.effort() >= 0;

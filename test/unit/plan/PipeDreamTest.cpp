@@ -172,12 +172,15 @@ TEST(PipeDreamSearch, EqualsBruteForceUnderALimit) {
 TEST(PipeDreamSearch, WithoutALimitAskingEqualsTheTables) {
   Random random(43);
   constexpr double noLimit = 1e40;
-  for (int round = 0; round < rounds(100); ++round) {
+  for (int round = 0; round < rounds(200); ++round) {
     const CutStates states =
         cutStates(randomProfile(random, random.between(4, 14)), 4000);
-    const std::vector<PipeDreamLevel> levels{
-        {random.between(2, 8), random.real(1e8, 1e9)},
-        {random.between(2, 8), random.real(1e7, 3e8)}};
+    std::vector<PipeDreamLevel> levels{
+        {random.between(2, 8), random.real(1e8, 1e9)}};
+    if (round % 2)
+      levels.push_back({random.between(2, 8), random.real(1e7, 3e8)});
+    else
+      levels[0].machines *= random.between(1, 20);
     const double tables = searchPipeDream(states, levels).seconds;
     SearchEffort effort{1e9};
     ASSERT_NEAR(searchPipeDream(states, levels, noLimit, inf, &effort).seconds,
