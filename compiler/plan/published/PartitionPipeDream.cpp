@@ -139,7 +139,10 @@ struct Search {
   /// that is never slower.
   PipeDreamPlan nested(double limit);
   PipeDreamPlan ask(double limit, SearchEffort &most) const;
-  PipeDreamPlan straddling(PipeDreamPlan plan, double limit);
+  /// `known`: seconds of a plan that is known, over whatever cuts.
+  PipeDreamPlan
+  straddling(PipeDreamPlan plan, double limit,
+             double known = std::numeric_limits<double>::infinity());
 };
 
 PipeDreamPlan Search::first(
@@ -210,18 +213,19 @@ PipeDreamPlan Search::nested(double limit) {
                        });
 }
 
-PipeDreamPlan Search::straddling(PipeDreamPlan plan, double limit) {
+PipeDreamPlan Search::straddling(PipeDreamPlan plan, double limit,
+                                 double known) {
   crosses = false;
   if (!straddles)
     return plan;
   const double nested = plan.seconds;
   if (someStraddling.seconds < nested)
     plan = someStraddling;
-  plan =
-      searchThinned(states, fewStraddling(), plan,
-                    [&](const CutStates &some, double incumbent) {
-                      return searchStraddling(some, levels, incumbent, limit);
-                    });
+  plan = searchThinned(states, fewStraddling(), plan,
+                       [&](const CutStates &some, double incumbent) {
+                         return searchStraddling(
+                             some, levels, std::min(incumbent, known), limit);
+                       });
   crosses = plan.seconds < nested;
   return plan;
 }
@@ -430,7 +434,7 @@ Partition partitionPipeDream(const PartitionOptions &options) {
   if (!isEvery)
     looked += refine(states, levels, plan);
   if (!isEvery || plan.seconds < before) {
-    plan = search.straddling(std::move(plan), 0);
+    plan = search.straddling(std::move(plan), 0, crossing.seconds);
     crosses = search.crosses;
   }
   if (search.straddles && crossing.seconds < plan.seconds) {
