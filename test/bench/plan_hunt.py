@@ -114,7 +114,7 @@ def pipedream_text(rng, nodes, edges):
     for a, b in [("in", v) for v in range(len(nodes)) if v not in {b for _, b in edges}] + edges:
         lines.append(f"\t{name(a)} -- {name(b)}")
         if rng.random() < 0.05:
-            lines += ["", lines[-1]]
+            lines.append("")
     return newline.join(lines) + rng.choice(["", newline]), name
 
 
