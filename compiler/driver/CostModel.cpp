@@ -109,6 +109,12 @@ plan::KernelWork workOf(Operation *op, const plan::ProductTile &tile) {
   return {};
 }
 
+/// Bytes of a tensor where it is kept, received or sent (PlanMemory).
+int64_t placedBytes(Type type) {
+  return static_cast<int64_t>(
+      llvm::alignTo(static_cast<uint64_t>(byteSize(type)), 64));
+}
+
 class GraphBuilder {
 public:
   GraphBuilder(ModuleOp module, const CostRequest &request,
@@ -124,7 +130,7 @@ public:
       return failure();
     nodes = modelNodes(main);
     addNodes(main);
-    addValues(main);
+    addValues(*copy, main);
     addWeights(*copy, main);
     addStashes(main);
     addInputs(main);
@@ -327,16 +333,37 @@ private:
     }
   }
 
-  void addValues(func::FuncOp main) {
+  /// What a gradient comes back for: it depends on a trained weight.
+  llvm::DenseSet<Value> activeValues(ModuleOp copy, func::FuncOp main) {
+    SymbolTable parameters(copy);
+    llvm::DenseSet<Value> active;
+    for (Operation &op : main.front()) {
+      if (isBackward(&op))
+        continue;
+      auto weight = dyn_cast<WeightOp>(op);
+      const bool on =
+          weight ? parameters.lookup<ParameterOp>(weight.getParameter())
+                       .isTrained()
+                 : llvm::any_of(op.getOperands(),
+                                [&](Value v) { return active.contains(v); });
+      for (Value v : op.getResults())
+        if (on && isFloat(v))
+          active.insert(v);
+    }
+    return active;
+  }
+
+  void addValues(ModuleOp copy, func::FuncOp main) {
+    const llvm::DenseSet<Value> active = activeValues(copy, main);
     for (auto [i, op] : llvm::enumerate(nodes))
       for (Value v : op->getResults()) {
-        plan::CostValue value{i, byteSize(v.getType()), 0, {}};
+        plan::CostValue value{i, placedBytes(v.getType()), 0, {}};
         std::set<size_t> readers;
         for (Operation *user : v.getUsers())
           if (!isBackward(user) && nodeOf(user) > static_cast<int64_t>(i))
             readers.insert(nodeOf(user));
         value.consumers.assign(readers.begin(), readers.end());
-        if (trains && isFloat(v))
+        if (trains && active.contains(v))
           value.gradientBytes = value.bytes;
         for (size_t reader : gradientReaders(v))
           if (reader >= i)
@@ -373,7 +400,7 @@ private:
     for (auto &[name, users] : readers) {
       auto parameter = parameters.lookup<ParameterOp>(name);
       graph.weights.push_back({name.str(),
-                               byteSize(parameter.getType()),
+                               placedBytes(parameter.getType()),
                                {users.begin(), users.end()},
                                parameter.isTrained()});
     }
@@ -387,7 +414,7 @@ private:
         const std::set<size_t> users = gradientReaders(v);
         if (users.empty())
           continue;
-        graph.stashes.push_back({byteSize(v.getType()),
+        graph.stashes.push_back({placedBytes(v.getType()),
                                  {users.begin(), users.end()},
                                  static_cast<size_t>(nodeOf(op))});
       }
@@ -402,7 +429,7 @@ private:
           users.insert(nodeOf(user));
       if (!users.empty())
         graph.inputs.push_back(
-            {byteSize(input.getType()), {users.begin(), users.end()}});
+            {placedBytes(input.getType()), {users.begin(), users.end()}});
     }
   }
 
@@ -446,7 +473,7 @@ private:
           graph.handovers.push_back(
               {static_cast<size_t>(std::min(nearest, maker)),
                static_cast<size_t>(std::max(nearest, maker)),
-               byteSize(v.getType())});
+               placedBytes(v.getType())});
       }
     }
   }
@@ -460,12 +487,16 @@ private:
           add && firstReader(add) >= 0)
         uses[add.getParameter()][add.getUse()] = {
             static_cast<size_t>(firstReader(add)),
-            byteSize(add.getGradient().getType())};
+            placedBytes(add.getGradient().getType())};
     for (auto &[name, byUse] : uses) {
       std::vector<std::pair<size_t, int64_t>> at;
       for (auto &[use, place] : byUse)
         at.push_back(place);
       llvm::sort(at);
+      for (plan::CostWeight &weight : graph.weights)
+        if (weight.name == name && at.size() > 1)
+          for (auto &[node, bytes] : at)
+            weight.uses.push_back(node);
       for (size_t i = 1; i < at.size(); ++i)
         graph.furtherUses.push_back(
             {at[i - 1].first, at[i].first, at[i].second});

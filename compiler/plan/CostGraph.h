@@ -63,6 +63,9 @@ struct CostWeight {
   int64_t bytes = 0;
   std::vector<size_t> users;
   bool trainable = true;
+  /// The nodes of which each adds a gradient of its own, all of which are
+  /// summed; none: the users.
+  std::vector<size_t> uses{};
 };
 
 /// A tensor kept from forward to backward by every stage with a user; but for

@@ -5,8 +5,8 @@
 
 namespace pipec::plan {
 
-/// Largest bytes on any device: all of its stages, and one workspace, since one
-/// of them works at a time.
+/// Largest bytes on any device: all of its stages, and one workspace and one
+/// place for sums of gradients, since one of them works at a time.
 int64_t peakBytes(const std::vector<StagePlan> &stages);
 
 } // namespace pipec::plan

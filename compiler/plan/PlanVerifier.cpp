@@ -3,7 +3,9 @@
 #include "compiler/plan/Expect.h"
 #include "compiler/plan/StepVerifier.h"
 #include "compiler/plan/intraop/ShardingVerifier.h"
+#include "compiler/schedule/SpareSlots.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -171,21 +173,102 @@ void shard(const PlanRequest &request, const StagePlan &stage, Totals &t) {
 
 /// Bytes of messages, data and sums of gradients, in slots.
 int64_t messageBytes(const PlanRequest &request, const StagePosition &p,
-                     const Totals &t, int between) {
+                     const Totals &t, int between, int spare) {
   const int64_t share = (p.microbatches - 1) / p.replicas + 1;
   const auto slotsOf = [&](int64_t wanted) {
     return request.strategy.synchronous ? std::min(share, wanted) : wanted;
   };
   const int64_t wanted = request.strategy.inFlight(p);
-  const int64_t in = slotsOf(p.stage > 0 ? wanted + 1 : wanted);
-  const int64_t back = slotsOf(between + (p.stage + 1 < p.stages ? 1 : 0));
+  const int64_t in = slotsOf((p.stage > 0 ? wanted + 1 : wanted) + spare);
+  const int64_t back =
+      slotsOf(between + (p.stage + 1 < p.stages ? 1 : 0) + spare);
+  return in * t.receive + in * t.input + back * t.sendGradient +
+         slotsOf(2) * t.send + slotsOf(2) * t.receiveGradient;
+}
+
+/// Of the gradients of `others` a slice each, where `holders` share the sum.
+int64_t slices(const PlanRequest &request, int64_t gradients, size_t holders,
+               size_t others) {
   const int64_t piece = request.topology.device.kind == "cpu"
                             ? int64_t(1) << 20
                             : int64_t(16) << 20;
-  const int64_t slice = (t.parameters - 1 + p.replicas) / p.replicas;
-  return in * t.receive + in * t.input + back * t.sendGradient +
-         slotsOf(2) * t.send + slotsOf(2) * t.receiveGradient +
-         std::min(slice, piece) * (p.replicas - 1);
+  const auto count = static_cast<int64_t>(holders);
+  const int64_t lines = ((gradients - 1 + count) / count + 63) / 64;
+  return std::min(64 * lines, piece) * static_cast<int64_t>(others);
+}
+
+int64_t gradientBytes(const PlanRequest &request, const Totals &t) {
+  return static_cast<int64_t>(request.strategy.gradientCopies *
+                              static_cast<double>(t.parameters + t.uses));
+}
+
+/// What each stage's devices sum others' gradients in: of its own weights, and
+/// of those that other stages have as well.
+std::vector<int64_t> sumsOf(const PlanRequest &request,
+                            const std::vector<StagePlan> &stages,
+                            const std::vector<Totals> &totals) {
+  std::vector<int64_t> sums;
+  for (size_t s = 0; s < stages.size(); ++s) {
+    const size_t holders = stages[s].devices.size();
+    sums.push_back(slices(request, gradientBytes(request, totals[s]), holders,
+                          holders - 1));
+  }
+  for (const CostWeight &w : request.graph.weights) {
+    std::vector<std::pair<size_t, int>> uses; // stage and its first device
+    std::set<int> leads;
+    for (const size_t node : w.uses.empty() ? w.users : w.uses)
+      for (size_t s = 0; s < stages.size(); ++s)
+        if (stages[s].firstNode <= node && node <= stages[s].lastNode) {
+          uses.emplace_back(s, stages[s].devices[0]);
+          leads.insert(stages[s].devices[0]);
+        }
+    if (!w.trainable || leads.size() == 1)
+      continue;
+    for (const auto &use : uses) {
+      const auto others = static_cast<size_t>(
+          std::count_if(uses.begin(), uses.end(), [&](const auto &other) {
+            return other.second != use.second;
+          }));
+      sums[use.first] = std::max(
+          sums[use.first], slices(request, w.bytes, leads.size(), others));
+    }
+  }
+  return sums;
+}
+
+/// From whom to whom messages go: values from the stage that makes them to all
+/// that read them, unless it keeps them, and gradients from reader to reader,
+/// towards the maker.
+schedule::Sends sendsBetween(const CostGraph &graph,
+                             const std::vector<StagePlan> &stages) {
+  std::vector<std::set<int>> values(stages.size()), gradients(stages.size());
+  const auto stageOf = [&](size_t node) {
+    int stage = 0;
+    while (stages[stage].lastNode < node)
+      ++stage;
+    return stage;
+  };
+  for (const CostValue &v : graph.values) {
+    const int from = stageOf(v.producer);
+    std::set<int> along;
+    for (const size_t reader : v.consumers)
+      along.insert(stageOf(reader));
+    along.erase(from);
+    int before = from;
+    for (const int to : along) {
+      if (stages[from].recompute || v.keptFrom > stages[from].lastNode)
+        values[from].insert(to);
+      if (v.gradientBytes != 0)
+        gradients[to].insert(before);
+      before = to;
+    }
+  }
+  schedule::Sends sends;
+  for (size_t s = 0; s < stages.size(); ++s) {
+    sends.values.push_back({values[s].begin(), values[s].end()});
+    sends.gradients.push_back({gradients[s].begin(), gradients[s].end()});
+  }
+  return sends;
 }
 
 int usedDevices(const PlanResult &result) {
@@ -218,7 +301,7 @@ int64_t workBytes(const StagePlan &stage, const Totals &t) {
 /// All that a device of the stage has to hold for it. `undoes`: it updates
 /// before the norm of all gradients is known.
 int64_t stageBytes(const PlanRequest &request, const StagePlan &stage,
-                   const StagePosition &position, const Totals &t,
+                   const StagePosition &position, const Totals &t, int spare,
                    bool undoes) {
   const StrategyFacts &strategy = request.strategy;
   const auto optimizer =
@@ -232,10 +315,9 @@ int64_t stageBytes(const PlanRequest &request, const StagePlan &stage,
           ? std::min(halves, (request.microbatches - 1) / stage.replicas + 1)
           : halves;
   return t.parameters * strategy.versions(position) + t.state +
-         workBytes(stage, t) + messageBytes(request, position, t, halves) +
-         (isHalved ? t.handover * between : 0) +
-         static_cast<int64_t>(strategy.gradientCopies *
-                              static_cast<double>(t.parameters + t.uses)) +
+         workBytes(stage, t) +
+         messageBytes(request, position, t, halves, spare) +
+         (isHalved ? t.handover * between : 0) + gradientBytes(request, t) +
          optimizer +
          (stage.recompute ? 0 : t.stash * strategy.inFlight(position)) +
          (undoes ? t.parameters + optimizer : 0);
@@ -246,13 +328,15 @@ class DeviceMemory {
 public:
   explicit DeviceMemory(int64_t limit) : limit(limit) {}
 
-  /// Of `bytes`, one stage of a device works in `works` at a time.
-  void add(const StagePlan &stage, int64_t bytes, int64_t works) {
+  /// Of `bytes`, one stage of a device works in `works` at a time, and sums in
+  /// `sums`.
+  void add(const StagePlan &stage, int64_t bytes, int64_t works, int64_t sums) {
     for (int leader : stage.devices)
       for (int d = leader; d < leader + stage.sharding.degree; ++d) {
-        onDevice[d] += bytes - works;
+        onDevice[d] += bytes - works - sums;
         worksOn[d] = std::max(worksOn[d], works);
-        const int64_t sum = onDevice[d] + worksOn[d];
+        sumsOn[d] = std::max(sumsOn[d], sums);
+        const int64_t sum = onDevice[d] + worksOn[d] + sumsOn[d];
         expect(sum <= limit, "device " + std::to_string(d) + " needs " +
                                  std::to_string(sum) + " bytes of " +
                                  std::to_string(limit));
@@ -261,7 +345,7 @@ public:
 
 private:
   const int64_t limit;
-  std::map<int, int64_t> onDevice, worksOn;
+  std::map<int, int64_t> onDevice, worksOn, sumsOn;
 };
 
 void checkStages(const PlanRequest &request, const PlanResult &result) {
@@ -269,12 +353,15 @@ void checkStages(const PlanRequest &request, const PlanResult &result) {
   int devicesFromHere = 0;
   const int used = usedDevices(result);
   std::vector<Totals> totals = addUp(request.graph, result.stages);
+  for (size_t s = 0; s < totals.size(); ++s)
+    if (result.stages[s].sharding.isSharded())
+      shard(request, result.stages[s], totals[s]);
+  const std::vector<int64_t> sums = sumsOf(request, result.stages, totals);
+  const schedule::Sends sends = sendsBetween(request.graph, result.stages);
   for (size_t s = result.stages.size(); s-- > 0;) {
     const StagePlan &stage = result.stages[s];
     const std::string name = "stage " + std::to_string(s) + "'s ";
     Totals &t = totals[s];
-    if (stage.sharding.isSharded())
-      shard(request, stage, t);
     checkTasks(stage, t, name);
     devicesFromHere += stage.replicas;
     const StagePosition position{
@@ -285,12 +372,16 @@ void checkStages(const PlanRequest &request, const PlanResult &result) {
            name + "in-flight microbatches or weight versions");
     const bool undoes = !request.strategy.barrier && request.clips &&
                         stage.devices[0] + 1 != used;
-    const int64_t bytes = stageBytes(request, stage, position, t, undoes);
+    const int spare = request.strategy.spareSlots
+                          ? request.strategy.spareSlots(position, sends)
+                          : 0;
+    const int64_t bytes =
+        stageBytes(request, stage, position, t, spare, undoes) + sums[s];
     expect(bytes == stage.memory.total(),
            name + "memory is " + std::to_string(stage.memory.total()) +
                " bytes in the plan and " + std::to_string(bytes) +
                " when recomputed");
-    devices.add(stage, bytes, workBytes(stage, t));
+    devices.add(stage, bytes, workBytes(stage, t), sums[s]);
   }
 }
 

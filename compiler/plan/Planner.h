@@ -73,13 +73,14 @@ struct MemoryParts {
   int64_t optimizer = 0;
   int64_t stash = 0;    ///< in-flight microbatches' activations
   int64_t handover = 0; ///< from input to weight gradients
-  int64_t messages = 0; ///< received, to be sent, data, and in all-reduces
+  int64_t messages = 0; ///< received, to be sent, and data
   int64_t workspace = 0;
+  int64_t sums = 0; ///< others' gradients while they are summed
   int64_t undo = 0; ///< weights and optimizer state from before an update that
                     ///< may not stand
   int64_t total() const {
     return weights + state + gradients + optimizer + stash + handover +
-           messages + workspace + undo;
+           messages + workspace + sums + undo;
   }
 };
 

@@ -77,7 +77,11 @@ std::vector<std::vector<int>> assignDevices(const StrategyFacts &facts,
 }
 
 StepModel::StepModel(const PlanRequest &request, const IntervalCosts &costs)
-    : asked(request), costs(costs), memoryLimit(memoryLimitOf(request)) {}
+    : asked(request), costs(costs), memoryLimit(memoryLimitOf(request)) {
+  for (const CostWeight &weight : request.graph.weights)
+    if (weight.trainable && weight.users.size() > 1)
+      copied.push_back(&weight);
+}
 
 double updateSecondsPerByte(const PlanRequest &request) {
   if (request.graph.updateSecondsPerByte > 0)
@@ -104,6 +108,12 @@ static bool onLastDevice(const StrategyFacts &facts,
 }
 
 Keeps keepsAt(const PlanRequest &request, const StagePosition &position) {
+  return keepsAt(request, position,
+                 {{}, {}, request.recompute != Recompute::Full});
+}
+
+Keeps keepsAt(const PlanRequest &request, const StagePosition &position,
+              const schedule::Sends &sends) {
   const StrategyFacts &facts = request.strategy;
   Keeps keeps{facts.inFlight(position), facts.versions(position),
               !facts.barrier && request.clips &&
@@ -112,14 +122,17 @@ Keeps keepsAt(const PlanRequest &request, const StagePosition &position) {
   const int share =
       (position.microbatches + position.replicas - 1) / position.replicas;
   const int most = facts.synchronous ? share : std::numeric_limits<int>::max();
-  // One more where messages come, so that the next finds room.
+  // One more where messages come, so that the next finds room, or as many more
+  // as the order needs.
+  const int spare = facts.spareSlots ? facts.spareSlots(position, sends) : 0;
   const bool isFirst = position.stage == 0,
              isLast = position.stage + 1 == position.stages;
   keeps.betweenHalves = std::min(most, between);
-  keeps.received = std::min(most, keeps.inFlight + !isFirst);
-  keeps.receivedBack = std::min(most, between + !isLast);
+  keeps.received = std::min(most, keeps.inFlight + !isFirst + spare);
+  keeps.receivedBack = std::min(most, between + !isLast + spare);
   keeps.sent = std::min(most, 2);
-  keeps.replicas = position.replicas;
+  keeps.holders = facts.order ? facts.order->replicas(position.stage)
+                              : position.replicas * std::max(1, facts.copies);
   return keeps;
 }
 
@@ -146,9 +159,9 @@ MemoryParts StepModel::memory(const StageCost &cost, const Keeps &keeps,
   m.handover = handoverBytes(asked.strategy, cost) * keeps.betweenHalves;
   m.messages = (cost.receiveBytes + cost.inputBytes) * keeps.received +
                cost.sendGradientBytes * keeps.receivedBack +
-               (cost.sendBytes + cost.receiveGradientBytes) * keeps.sent +
-               ByteRates::scratch(cost.parameterBytes, keeps.replicas,
-                                  reducedAtOnce(asked.topology.device));
+               (cost.sendBytes + cost.receiveGradientBytes) * keeps.sent;
+  m.sums = ByteRates::sums(m.gradients, keeps.holders,
+                           reducedAtOnce(asked.topology.device));
   // When the forward runs again, with one microbatch's activations.
   m.workspace = recompute ? cost.againBytes : cost.workspaceBytes;
   m.undo = keeps.undo ? cost.parameterBytes + m.optimizer : 0;
@@ -169,7 +182,9 @@ ByteRates StepModel::byteRates(const StageCost &cost) const {
   rates.perHalf = handoverBytes(asked.strategy, cost);
   rates.perSent = cost.sendBytes + cost.receiveGradientBytes;
   rates.leaves = cost.sendBytes;
+  rates.gradients = none.gradients;
   rates.piece = reducedAtOnce(asked.topology.device);
+  rates.stages = static_cast<int>(stages);
   return rates;
 }
 
@@ -192,7 +207,6 @@ std::vector<StagePlan> StepModel::layOut(const Split &split) const {
           ? assignDevices(asked.strategy, split.replicas, split.pipelinesInside)
           : split.devices;
   std::vector<StagePlan> stages(count);
-  int fromHere = 0;
   for (size_t s = count; s-- > 0;) {
     StagePlan &stage = stages[s];
     stage.firstNode = split.starts[s];
@@ -213,15 +227,8 @@ std::vector<StagePlan> StepModel::layOut(const Split &split) const {
     stage.receiveGradientBytes = cost.receiveGradientBytes;
     stage.allReduceSeconds =
         allReduceSeconds(asked.topology, stage.devices, cost.parameterBytes);
-    fromHere += stage.replicas;
-    StagePosition position{static_cast<int>(s), static_cast<int>(count),
-                           stage.replicas, fromHere, asked.microbatches};
-    Keeps keeps = keepsAt(asked, position);
-    stage.inFlight = keeps.inFlight;
-    stage.versions = keeps.versions;
-    stage.betweenHalves = keeps.betweenHalves;
-    stage.memory = memory(cost, keeps, stage.recompute);
   }
+  addMemory(split, stages);
   return stages;
 }
 

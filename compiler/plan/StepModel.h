@@ -11,6 +11,7 @@
 #include "compiler/plan/IntervalCosts.h"
 #include "compiler/plan/Planner.h"
 #include "compiler/schedule/Schedule.h"
+#include "compiler/schedule/SpareSlots.h"
 
 namespace pipec::plan {
 
@@ -41,9 +42,15 @@ struct Keeps {
   int receivedBack = 1;  ///< gradients from behind
   int betweenHalves = 1; ///< handed from input to weight gradients
   int sent = 2;          ///< of each direction, on their way
-  int replicas = 1;      ///< which sum their gradients
+  int holders = 1;       ///< of its weights, which sum their gradients
 };
+Keeps keepsAt(const PlanRequest &request, const StagePosition &position,
+              const schedule::Sends &sends);
+/// Where it is not known what the stages send.
 Keeps keepsAt(const PlanRequest &request, const StagePosition &position);
+
+/// Of gradients that so many sum, what each sums.
+int64_t sliceOf(int64_t gradients, int holders);
 
 /// Bytes of a candidate stage as a function of what it keeps: searches ask for
 /// many positions of one interval.
@@ -52,24 +59,26 @@ struct ByteRates {
   int64_t again = 0; ///< in place of perFlight where all is computed again
   int64_t undo = 0;  ///< where an update may not stand
   int64_t perReceived = 0, perReceivedBack = 0, perHalf = 0, perSent = 0;
-  int64_t leaves = 0; ///< of perSent what longer stages may not send
-  int64_t piece = 0;  ///< of gradients that replicas sum at a time
+  int64_t gradients = 0; ///< of fixed what holders of the weights sum
+  int64_t leaves = 0;    ///< of perSent what longer stages may not send
+  int64_t piece = 0;     ///< of gradients that are summed at a time
+  int stages = 1;        ///< of a device, which sum one after the other
   int64_t total(const Keeps &keeps, bool recompute) const {
     return fixed + (recompute ? again : perFlight * keeps.inFlight) +
            perVersion * keeps.versions + (keeps.undo ? undo : 0) +
            perReceived * keeps.received + perReceivedBack * keeps.receivedBack +
            perHalf * keeps.betweenHalves + perSent * keeps.sent +
-           scratch(perVersion, keeps.replicas, piece);
+           (keeps.holders > 1 ? sums(gradients, keeps.holders, piece) / stages
+                              : 0);
   }
   /// Of the same stage with more nodes behind at least.
   int64_t least(const Keeps &keeps, bool recompute) const {
     return total(keeps, recompute) - perReceivedBack * keeps.receivedBack -
            leaves * keeps.sent;
   }
-  /// Of the slices that a replica gets of the others.
-  static int64_t scratch(int64_t gradients, int replicas, int64_t piece) {
-    return (replicas - 1) *
-           std::min(piece, (gradients + replicas - 1) / replicas);
+  /// Of the slices that one holder gets of the others.
+  static int64_t sums(int64_t gradients, int holders, int64_t piece) {
+    return (holders - 1) * std::min(piece, sliceOf(gradients, holders));
   }
 };
 
@@ -112,6 +121,7 @@ private:
   struct Timing {
     double step = 0, bubble = 0;
   };
+  schedule::Sends sendsOf(const std::vector<StagePlan> &stages) const;
   std::vector<StagePlan> layOut(const Split &split) const;
   Timing simulateStep(const std::vector<StagePlan> &stages) const;
   Timing synchronousStep(const std::vector<StagePlan> &stages) const;
@@ -126,9 +136,13 @@ private:
   mutable std::vector<int> cachedReplicas;
   mutable schedule::Schedule cached;
 
+  void addMemory(const Split &split, std::vector<StagePlan> &stages) const;
+  void addSumsOfCopies(std::vector<StagePlan> &stages) const;
+
   const PlanRequest &asked;
   const IntervalCosts &costs;
   int64_t memoryLimit;
+  std::vector<const CostWeight *> copied; ///< that several stages may hold
 };
 
 /// Devices of every stage: neighbours stage by stage, or, with `inside` and

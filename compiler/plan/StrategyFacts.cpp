@@ -2,6 +2,7 @@
 
 #include "compiler/plan/EqualOrders.h"
 #include "compiler/schedule/Generator.h"
+#include "compiler/schedule/SpareSlots.h"
 #include "support/Failure.h"
 
 #include <algorithm>
@@ -54,6 +55,7 @@ const std::vector<StrategyFacts> &rows() {
 /// What an order keeps, per stage.
 struct Kept {
   std::vector<int> inFlight, betweenHalves;
+  std::map<schedule::Sends, int> spare; ///< what was asked for
 
   explicit Kept(const schedule::Schedule &order) {
     const auto microbatches = [&](int pieces) {
@@ -69,6 +71,17 @@ struct Kept {
       betweenHalves.push_back(microbatches(between));
     }
   }
+
+  /// `order` gives the order again.
+  int spareSlots(const schedule::Sends &sends,
+                 const std::function<schedule::Schedule()> &order) {
+    constexpr size_t kMost = 256; // a search mostly moves cuts back and forth
+    if (const auto it = spare.find(sends); it != spare.end())
+      return it->second;
+    if (spare.size() == kMost)
+      spare.clear();
+    return spare[sends] = schedule::spareSlots(order(), sends);
+  }
 };
 
 /// What a schedule's own order keeps; generated once for each size.
@@ -76,20 +89,27 @@ class OrderFacts {
 public:
   OrderFacts(std::string schedule, int chunks, int slices)
       : schedule(std::move(schedule)), chunks(chunks), slices(slices) {}
-  const Kept &keptAt(const StagePosition &p) {
+  Kept &keptAt(const StagePosition &p) {
     std::optional<Kept> &known = bySize[{p.stages, share(p)}];
-    if (!known) {
-      schedule::ScheduleRequest request;
-      request.devices = p.stages / chunks;
-      request.chunks = chunks > 1 ? chunks : 0;
-      request.microbatches = share(p);
-      request.slices = slices;
-      known.emplace(equalOrder(schedule, request));
-    }
+    if (!known)
+      known.emplace(orderAt(p));
     return *known;
   }
 
+  int spareAt(const StagePosition &p, const schedule::Sends &sends) {
+    return keptAt(p).spareSlots(sends, [&] { return orderAt(p); });
+  }
+
 private:
+  schedule::Schedule orderAt(const StagePosition &p) const {
+    schedule::ScheduleRequest request;
+    request.devices = p.stages / chunks;
+    request.chunks = chunks > 1 ? chunks : 0;
+    request.microbatches = share(p);
+    request.slices = slices;
+    return equalOrder(schedule, request);
+  }
+
   std::string schedule;
   int chunks, slices;
   std::map<std::pair<int, int>, std::optional<Kept>> bySize;
@@ -116,6 +136,12 @@ StrategyFacts factsOfSchedule(const schedule::ScheduleRow &row, int chunks,
   facts.betweenHalves = [order](const StagePosition &p) {
     return order->keptAt(p).betweenHalves.at(static_cast<size_t>(p.stage));
   };
+  // What keys and values of a sequence's pieces need is not known.
+  if (row.synchronous && row.extra != schedule::Extra::Slices)
+    facts.spareSlots = [order](const StagePosition &p,
+                               const schedule::Sends &sends) {
+      return order->spareAt(p, sends);
+    };
   facts.versions = [](const StagePosition &) { return 1; };
   return facts;
 }
@@ -150,13 +176,18 @@ StrategyFacts factsOfOrder(schedule::Schedule fixed) {
       facts.splitBackward |= action.kind == schedule::Kind::W;
   }
   facts.replicates = false;
-  const auto kept = std::make_shared<const Kept>(*order);
+  const auto kept = std::make_shared<Kept>(*order);
   facts.inFlight = [kept](const StagePosition &p) {
     return kept->inFlight.at(static_cast<size_t>(p.stage));
   };
   facts.betweenHalves = [kept](const StagePosition &p) {
     return kept->betweenHalves.at(static_cast<size_t>(p.stage));
   };
+  if (order->slices == 1)
+    facts.spareSlots = [kept, order](const StagePosition &,
+                                     const schedule::Sends &sends) {
+      return kept->spareSlots(sends, [&] { return *order; });
+    };
   facts.versions = [](const StagePosition &) { return 1; };
   return facts;
 }

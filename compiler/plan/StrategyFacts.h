@@ -15,7 +15,8 @@
 
 namespace pipec::schedule {
 struct Schedule;
-}
+struct Sends;
+} // namespace pipec::schedule
 
 namespace pipec::plan {
 
@@ -68,6 +69,9 @@ struct StrategyFacts {
   /// Of those the ones whose input gradient is computed and whose weight
   /// gradient is not, 1 where one task computes both; none: 1.
   std::function<int(const StagePosition &)> betweenHalves;
+  /// Slots for messages that come early, beside the one that all stages have,
+  /// where stages send to each other like this; none: 0.
+  std::function<int(const StagePosition &, const schedule::Sends &)> spareSlots;
   /// Weight versions one replica holds at the peak, the live one included.
   std::function<int(const StagePosition &)> versions;
   /// The schedule takes replicated stages.

@@ -141,3 +141,23 @@ TEST(Estimate, IsNearThePlanThatIsBuilt) {
   std::sort(off.begin(), off.end());
   EXPECT_LT(off[off.size() / 2], 0.03);
 }
+
+/// Of every kind of order: what is sent early, what is in flight, both copies'
+/// gradients.
+TEST(Estimate, KnowsTheSlotsOfEveryOrder) {
+  for (const Model &model : {kModels[0], kModels[1]})
+    for (const char *strategy :
+         {"interleaved-1f1b", "looped-bfs", "zb-h2", "zb-v", "v-half", "v-min",
+          "chimera", "gems", "dualpipe", "dualpipe-v"})
+      for (const char *devices : {"2", "4"})
+        for (const char *microbatches : {"8", "16"}) {
+          std::vector<std::string> flags = processors(devices, devices);
+          for (const char *flag :
+               {"--strategy", strategy, "--microbatches", microbatches,
+                "--recompute", "none", "--optimizer", "adamw"})
+            flags.push_back(flag);
+          EXPECT_NEAR(ratioOf(optionsOf(model, flags)), 1, 0.01)
+              << model.name << " " << strategy << " " << devices << " "
+              << microbatches;
+        }
+}
