@@ -48,8 +48,18 @@ struct Place {
   int position = 0;        ///< in its device's list
 };
 
+/// What is left of neighbouring places of a list: so many at once are passed by
+/// who looks far ahead.
+struct Stretch {
+  static constexpr int kPlaces = 64;
+  double sum = 0, peak = 0; ///< of memory, of all and of some first ones
+  int last = -1;            ///< place
+  bool isKnown = false;     ///< until one of them is taken
+};
+
 struct Device {
   int links = 0, size = 0; ///< of its list; the last link is the list's head
+  int stretches = 0;       ///< the first one of its list
   double freeAt = 0, held = 0, first = 0;
 };
 
@@ -62,6 +72,7 @@ struct Buffers {
   std::vector<Device> devices;
   std::vector<Head> heads;
   std::vector<Link> links;
+  std::vector<Stretch> stretches;
 };
 
 class Pass {
@@ -71,9 +82,9 @@ public:
       : p(problem), rows(backwards ? p.mirror : p.rows), backwards(backwards),
         shake(shake), times(times), order(order), result(p.devices),
         offset(buffers.offset), devices(buffers.devices), heads(buffers.heads),
-        links(buffers.links), headOf(buffers.headOf),
-        firstHead(buffers.firstHead), places(buffers.places),
-        agenda(p.devices) {}
+        links(buffers.links), stretches(buffers.stretches),
+        headOf(buffers.headOf), firstHead(buffers.firstHead),
+        places(buffers.places), agenda(p.devices) {}
   Order run(Result *result);
 
 private:
@@ -95,7 +106,8 @@ private:
     h.ready = h.waits ? place.arrival : 0;
   }
   void decide(int d, double now);
-  bool roomToPull(int d, int position, double change) const;
+  const Stretch &stretchFrom(int d, int place);
+  bool roomToPull(int d, int position, double change);
   double latest(const Head &h, Task t) const {
     return times->end - times->starts[t] - h.time;
   }
@@ -115,6 +127,7 @@ private:
   std::vector<Device> &devices;
   std::vector<Head> &heads;
   std::vector<Link> &links;
+  std::vector<Stretch> &stretches;
   std::vector<int> &headOf;
   std::vector<int> &firstHead;
   std::vector<Place> &places;
@@ -174,11 +187,14 @@ void Pass::prepareLinks() {
   for (const auto &list : order)
     all += list.size() + 1;
   links.resize(all);
+  stretches.clear();
   Link *link = links.data();
   for (int d = 0; d < p.devices; ++d) {
     const int n = static_cast<int>(order[d].size());
     devices[d].links = static_cast<int>(link - links.data());
     devices[d].size = n;
+    devices[d].stretches = static_cast<int>(stretches.size());
+    stretches.resize(stretches.size() + n / Stretch::kPlaces + 1);
     for (int i = 0; i <= n; ++i, ++link) {
       const int after = i == n ? 0 : i + 1, before = i == 0 ? n : i - 1;
       link->next = backwards ? before : after;
@@ -293,18 +309,43 @@ int Pass::anyReady(int d, double now) {
   return picked;
 }
 
+/// The rest of a stretch whose first place that is left is `place`.
+const Stretch &Pass::stretchFrom(int d, int place) {
+  const Link *list = &links[devices[d].links];
+  const int number = place / Stretch::kPlaces;
+  Stretch &stretch = stretches[devices[d].stretches + number];
+  if (stretch.isKnown)
+    return stretch;
+  stretch = {0, -kNever, place, true};
+  for (int at = place; at < devices[d].size && at / Stretch::kPlaces == number;
+       at = list[at].next) {
+    stretch.peak = std::max(stretch.peak, stretch.sum += list[at].memory);
+    stretch.last = at;
+  }
+  return stretch;
+}
+
 /// Whether the device has room for `change` more until `position` comes up.
-bool Pass::roomToPull(int d, int position, double change) const {
+bool Pass::roomToPull(int d, int position, double change) {
   const Device &dev = devices[d];
   if (p.limit[d] == kNever)
     return true;
   const Link *list = &links[dev.links];
   const double most = p.limit[d] + p.slack;
   double held = dev.held + change;
-  for (int at = list[dev.size].next; held <= most; at = list[at].next) {
+  for (int at = list[dev.size].next; held <= most;) {
     if (at == position)
       return true;
-    held += list[at].memory;
+    if (at / Stretch::kPlaces == position / Stretch::kPlaces) {
+      held += list[at].memory;
+      at = list[at].next;
+      continue;
+    }
+    const Stretch &stretch = stretchFrom(d, at);
+    if (held + stretch.peak > most)
+      return false;
+    held += stretch.sum;
+    at = list[stretch.last].next;
   }
   return false;
 }
@@ -316,6 +357,7 @@ void Pass::take(int d, int position, double now) {
   const Task t = link.task;
   list[link.previous].next = link.next;
   list[link.next].previous = link.previous;
+  stretches[dev.stretches + position / Stretch::kPlaces].isKnown = false;
   Head &own = heads[link.head];
   if (result[d].empty())
     dev.first = now;

@@ -19,6 +19,10 @@ namespace pipec::schedule::search {
 namespace {
 
 constexpr double kMostTasks = 4e6;
+/// Of so many each pass takes the better part of a second.
+constexpr double kManyTasks = 1e6;
+
+using Pattern = VBlock (*)(int, int);
 
 struct Candidate {
   int problem = 0;
@@ -41,6 +45,7 @@ private:
     Family family;
     Problem problem;
     double bound = 0;
+    std::vector<Pattern> squeezed = {vMinBlock, vHalfBlock};
   };
 
   double cost(const Candidate &c) const {
@@ -57,18 +62,19 @@ private:
   }
 
   void seeds();
-  void publishedSeed(int index, const std::string &name,
-                     const std::string &variant,
-                     const std::function<std::optional<Schedule>()> &make);
+  double publishedSeed(int index, const std::string &name,
+                       const std::string &variant,
+                       const std::function<std::optional<Schedule>()> &make);
   void publishedSeeds(int index);
   void zigzagSeeds(int index);
-  void patternSeed(int index, VBlock (*block)(int, int), Squeeze squeeze);
+  double patternSeed(int index, Pattern block, Squeeze squeeze);
+  void patternSeeds(int index);
   void patterns();
   void policySeeds(int from, int to);
   void blockSeeds(int index);
   Order once(int index, const std::string &name, bool limited,
              const std::function<Order()> &make) const;
-  void add(int index, Order order, const std::string &origin);
+  double add(int index, Order order, const std::string &origin);
   void sort();
   void spread(std::size_t keep);
   void refine(std::size_t keep, int rounds);
@@ -125,29 +131,32 @@ Order Search::once(int index, const std::string &name, bool limited,
   return known ? known->order(p, name, limited, make) : make();
 }
 
-void Search::add(int index, Order order, const std::string &origin) {
+/// The order's cost; of what does not fit none.
+double Search::add(int index, Order order, const std::string &origin) {
   const Problem &p = instances[index].problem;
   charge(p, 1);
   if (order.empty())
-    return;
+    return kNever;
   Candidate c{index, created++, std::move(order), {}, origin};
   c.result = evaluate(p, c.order);
   if (!c.result.fits)
-    return;
-  least = std::min(least, cost(c));
+    return kNever;
+  const double own = cost(c);
+  least = std::min(least, own);
   pool.push_back(std::move(c));
+  return own;
 }
 
-void Search::publishedSeed(
-    int index, const std::string &name, const std::string &variant,
-    const std::function<std::optional<Schedule>()> &make) {
+double
+Search::publishedSeed(int index, const std::string &name,
+                      const std::string &variant,
+                      const std::function<std::optional<Schedule>()> &make) {
   const Instance &instance = instances[index];
   Order order = once(index, name + variant, false, [&] {
     const std::optional<Schedule> schedule = make();
     return schedule ? toOrder(instance.problem, *schedule) : Order();
   });
-  if (!order.empty())
-    add(index, std::move(order), name);
+  return order.empty() ? kNever : add(index, std::move(order), name);
 }
 
 void Search::publishedSeeds(int index) {
@@ -176,16 +185,34 @@ void Search::zigzagSeeds(int index) {
                   [&] { return wholeBackwardsV(request, variant); });
   publishedSeed(index, "zb-v", " for equal times",
                 [&] { return zbVClosedForm(request); });
-  for (auto block : {vMinBlock, vHalfBlock})
-    for (auto squeeze : {Squeeze::None, Squeeze::Gaps})
-      patternSeed(index, block, squeeze);
+  patternSeeds(index);
 }
 
-void Search::patternSeed(int index, VBlock (*block)(int, int),
-                         Squeeze squeeze) {
-  publishedSeed(index, block == vMinBlock ? "v-min" : "v-half",
-                " squeezed " + std::to_string(static_cast<int>(squeeze)),
-                [&] { return repeatBlock(request, block, squeeze); });
+double Search::patternSeed(int index, Pattern block, Squeeze squeeze) {
+  return publishedSeed(index, block == vMinBlock ? "v-min" : "v-half",
+                       " squeezed " + std::to_string(static_cast<int>(squeeze)),
+                       [&] { return repeatBlock(request, block, squeeze); });
+}
+
+/// As published and squeezed. Of many tasks only that is squeezed, which takes
+/// seconds, which is the shortest as published.
+void Search::patternSeeds(int index) {
+  Instance &instance = instances[index];
+  if (instance.problem.tasks() <= kManyTasks) {
+    for (Pattern block : instance.squeezed)
+      for (Squeeze squeeze : {Squeeze::None, Squeeze::Gaps})
+        patternSeed(index, block, squeeze);
+    return;
+  }
+  double shortest = kNever;
+  std::vector<Pattern> worthIt;
+  for (Pattern block : instance.squeezed)
+    if (double own = patternSeed(index, block, Squeeze::None); own < shortest)
+      shortest = own, worthIt = {block};
+  instance.squeezed = std::move(worthIt);
+  for (Pattern block : instance.squeezed)
+    if (!hopeless(index))
+      patternSeed(index, block, Squeeze::Gaps);
 }
 
 /// The published patterns at their best. As seeds they would mislead more often
@@ -195,8 +222,9 @@ void Search::patterns() {
   for (std::size_t i = 0; i < instances.size(); ++i)
     if (const Family &f = instances[i].family;
         f.layout == Layout::Zigzag && f.chunks == 2)
-      for (auto block : {vMinBlock, vHalfBlock})
-        patternSeed(static_cast<int>(i), block, Squeeze::WeightsLast);
+      for (Pattern block : instances[i].squeezed)
+        if (!hopeless(static_cast<int>(i)))
+          patternSeed(static_cast<int>(i), block, Squeeze::WeightsLast);
   if (pool.size() > before)
     sort();
 }

@@ -7,6 +7,8 @@
 #include "compiler/schedule/generators/Published.h"
 #include "compiler/schedule/search/Bounds.h"
 #include "compiler/schedule/search/Exact.h"
+#include "compiler/schedule/search/Greedy.h"
+#include "compiler/schedule/search/Justify.h"
 #include "support/Failure.h"
 
 #include <gtest/gtest.h>
@@ -297,6 +299,46 @@ TEST(Search, PatternsReachThePublishedFigures) {
   };
   EXPECT_LE(bubble(vHalfBlock), 0.1701);
   EXPECT_LE(bubble(vMinBlock), 0.3353);
+}
+
+/// Looking far ahead takes more than one stretch of the list at a time: what is
+/// pulled forward over hundreds of tasks keeps to the limit.
+TEST(Search, LongListsKeepToTheirLimit) {
+  Numbers numbers(7);
+  for (int round = 0; round < 12; ++round) {
+    ScheduleRequest request = randomRequest(numbers, 3, 150);
+    request.costs.limit = {numbers.between(3, 60) + 0.5,
+                           numbers.between(3, 60) + 0.5,
+                           numbers.between(3, 60) + 0.5};
+    const Problem p = makeProblem(request, zigzagPlacement(3, 2));
+    Order order = greedy(p, policies()[0]);
+    ASSERT_FALSE(order.empty()) << round;
+    const double before = evaluate(p, order).makespan;
+    Shake shake;
+    shake.rate = 0.3;
+    for (bool backwards : {true, false, true, false}) {
+      order = justify(p, order, backwards, nullptr, &shake);
+      ASSERT_FALSE(order.empty()) << round;
+      EXPECT_TRUE(fits(p, order)) << round;
+    }
+    Result result;
+    order = improve(p, order, 4, result);
+    EXPECT_TRUE(result.fits) << round;
+    EXPECT_LT(result.makespan, 1.2 * before) << round;
+  }
+}
+
+/// Of more than a million tasks only the pattern that is ahead as published is
+/// squeezed: here that leaves nothing to gain.
+TEST(Search, ManyTasksReachTheBoundOfV) {
+  ScheduleRequest request;
+  request.devices = 600;
+  request.microbatches = 300;
+  const Problem p = makeProblem(request, zigzagPlacement(600, 2));
+  ASSERT_GT(p.tasks(), 1'000'000);
+  const Schedule schedule = generate("v-half", request);
+  const Timeline line = simulate(schedule, costsFor(schedule, request));
+  EXPECT_LE(line.makespan, lowerBound(p) * (1 + 1e-12));
 }
 
 TEST(Search, SmallProblemsEndOptimal) {
