@@ -139,14 +139,14 @@ double takingOf(const PlanRequest &request, const PlanResult &result, int stage,
          static_cast<double>(bytes) / link.bandwidth;
 }
 
-/// Longest paths through list order and data dependencies: walks along every
-/// device's list as far as data allows, until nothing moves.
+/// Longest paths through list order and data dependencies: walks along a
+/// device's list as far as data allows, then along those that wait for it.
 class Paths {
 public:
   Paths(const schedule::Schedule &order, const PlanRequest &request,
         const PlanResult &result)
       : order(order), request(request), result(result),
-        devices(order.order.size()), after(devices, 0),
+        devices(order.order.size()), after(devices, 0), backward(devices),
         hops(result.stages.size() + 1, 0),
         ahead(schedule::forwardsAhead(order)) {
     slower = request.topology.device.stretchFactor;
@@ -180,6 +180,12 @@ public:
   double turn = 0;    ///< between two tasks
 
 private:
+  /// Of a stage's last backward: when its gradients begin to be complete, and
+  /// when all are.
+  struct Ending {
+    double begin = 0, end = 0;
+  };
+
   double &at(std::vector<double> &list, int stage, int microbatch) {
     return list[static_cast<size_t>(stage) * order.microbatches + microbatch];
   }
@@ -193,26 +199,23 @@ private:
     next.assign(devices, 0);
     verdict.assign(devices, 0);
     settled.assign(devices, !follows);
-    for (bool moved = true; moved;) {
-      moved = false;
-      for (size_t d = 0; d < devices; ++d)
-        moved |= walk(d);
+    for (size_t d = devices; d-- > 0;)
+      waiting.push_back(d);
+    while (!waiting.empty()) {
+      const size_t d = waiting.back();
+      waiting.pop_back();
+      walk(d);
     }
     return update();
   }
 
-  /// As far as it goes; whether that is any further, or settles something.
-  bool walk(size_t d) {
-    bool moved = false;
-    for (; next[d] < order.order[d].size(); ++next[d], moved = true) {
+  /// As far as it goes.
+  void walk(size_t d) {
+    for (; next[d] < order.order[d].size(); ++next[d]) {
       const bool asks = static_cast<int>(next[d]) == ahead[d] && !settled[d];
-      if (asks && !settle(d))
-        break;
-      moved |= asks;
-      if (!advance(d, order.order[d][next[d]]))
-        break;
+      if ((asks && !settle(d)) || !advance(d, order.order[d][next[d]]))
+        return;
     }
-    return moved;
   }
 
   /// The verdict on the step before arrives from the devices behind.
@@ -223,6 +226,8 @@ private:
       clock[d] = std::max(clock[d], verdict[d + 1] + latency);
     }
     verdict[d] = clock[d];
+    if (d > 0)
+      waiting.push_back(d - 1);
     return settled[d] = true;
   }
 
@@ -250,11 +255,33 @@ private:
     clock[d] = start + taken + slower * seconds / order.slices;
     if (!forward) {
       const bool keepsAll = a.stage == 0 || a.kind == schedule::Kind::W;
-      backward[{a.stage, d}] = {keepsAll ? start : clock[d], clock[d]};
+      lastBackward(d, a.stage) = {keepsAll ? start : clock[d], clock[d]};
     }
-    if (a.kind != schedule::Kind::W)
-      at(forward ? forwards : backwards, a.stage, a.microbatch) = clock[d];
+    if (a.kind == schedule::Kind::W)
+      return true;
+    at(forward ? forwards : backwards, a.stage, a.microbatch) = clock[d];
+    const int to = forward ? a.stage + 1 : a.stage - 1;
+    if (to >= 0 && to < order.stages)
+      if (const auto e = static_cast<size_t>(order.deviceOf(to, a.microbatch));
+          e != d && isNextOf(e, to, a.microbatch))
+        waiting.push_back(e);
     return true;
+  }
+
+  /// Whether the device is at a task of the stage and microbatch.
+  bool isNextOf(size_t d, int stage, int microbatch) const {
+    if (next[d] == order.order[d].size())
+      return false;
+    const schedule::Action &a = order.order[d][next[d]];
+    return a.stage == stage && a.microbatch == microbatch;
+  }
+
+  /// Of the few stages of a device.
+  Ending &lastBackward(size_t d, int stage) {
+    for (auto &[known, ending] : backward[d])
+      if (known == stage)
+        return ending;
+    return backward[d].emplace_back(stage, Ending()).second;
   }
 
   /// Ends the step; without a barrier a device waits for the norm of those
@@ -305,12 +332,11 @@ private:
     for (size_t s = 0; s < result.stages.size(); ++s) {
       double begin = 0, end = 0;
       for (int d : order.placement[s])
-        if (auto last =
-                backward.find({static_cast<int>(s), static_cast<size_t>(d)});
-            last != backward.end()) {
-          begin = std::max(begin, last->second.first);
-          end = std::max(end, last->second.second);
-        }
+        for (const auto &[stage, ending] : backward[d])
+          if (stage == static_cast<int>(s)) {
+            begin = std::max(begin, ending.begin);
+            end = std::max(end, ending.end);
+          }
       if (result.stages[s].allReduceSeconds > 0)
         begins[{end, s}] = begin;
     }
@@ -339,15 +365,14 @@ private:
   const size_t devices;
   std::vector<double> after;  ///< what each device does after its last action
   std::vector<double> summed; ///< and before that
-  /// Of a stage on a device: when gradients of its last backward begin to be
-  /// complete, and when all are.
-  std::map<std::pair<int, size_t>, std::pair<double, double>> backward;
+  std::vector<std::vector<std::pair<int, Ending>>> backward; ///< by device
   std::vector<double> hops; ///< into a stage from the one before, either way
   const std::vector<int> ahead; ///< forwards before another step's verdict
   std::vector<double> forwards, backwards;      ///< when they end; -1: not yet
   std::vector<double> clock, released, verdict; ///< by device
   std::vector<size_t> next;
   std::vector<char> settled;
+  std::vector<size_t> waiting; ///< devices that may be able to go on
 };
 
 /// Ranks on the fullest server, of all that the plan uses.
