@@ -10,12 +10,30 @@ using namespace pipec;
 using namespace pipec::nn;
 
 const Literal &KnownValues::of(Operation *op) {
+  const bool isKnown = op->getNumResults() == 1 && sources.contains(op);
+  if (isKnown)
+    op = firstLike(op);
   if (auto it = literals.find(op); it != literals.end())
     return *it->second;
-  auto value = std::make_unique<Literal>(
-      op->getNumResults() == 1 && sources.contains(op) ? compute(op)
-                                                       : Literal());
+  auto value = std::make_unique<Literal>(isKnown ? compute(op) : Literal());
   return *(literals[op] = std::move(value));
+}
+
+/// The first source that was asked for and has the same value as `op`.
+Operation *KnownValues::firstLike(Operation *op) {
+  if (auto it = firsts.find(op); it != firsts.end())
+    return it->second;
+  Operation *first = op;
+  if (op->getNumResults() == 1 && op->getNumRegions() == 0) {
+    std::vector<const void *> key{
+        op->getName().getAsOpaquePointer(),
+        op->getAttrDictionary().getAsOpaquePointer(),
+        op->getResult(0).getType().getAsOpaquePointer()};
+    for (Value v : op->getOperands())
+      key.push_back(firstLike(v.getDefiningOp()));
+    first = alike.try_emplace(std::move(key), op).first->second;
+  }
+  return firsts[op] = first;
 }
 
 Literal KnownValues::compute(Operation *op) {

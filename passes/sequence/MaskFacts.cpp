@@ -131,7 +131,7 @@ Later MaskFacts::derive(Operation *op, int64_t query, int64_t key) {
       fact = Later::Zero;
   }
   if (fact == Later::Unknown && sources.contains(op))
-    fact = read(op, query, key);
+    fact = valuesOf(op, query, key);
   return fact;
 }
 
@@ -139,15 +139,12 @@ Later MaskFacts::derive(Operation *op, int64_t query, int64_t key) {
 // What the values say
 //===----------------------------------------------------------------------===//
 
-Later MaskFacts::read(Operation *op, int64_t query, int64_t key) {
-  auto weight = dyn_cast<WeightOp>(op);
-  if (!weight)
-    return check(values.of(op), query, key);
-  // Every layer reads the same mask.
-  auto [it, isNew] = ofParameters.insert(
-      {{weight.getParameter().str(), {query, key}}, Later::Unknown});
+Later MaskFacts::valuesOf(Operation *op, int64_t query, int64_t key) {
+  const Literal &literal = values.of(op);
+  // Every layer has the same mask.
+  auto [it, isNew] = read.insert({{&literal, {query, key}}, Later::Unknown});
   if (isNew)
-    it->second = check(values.of(op), query, key);
+    it->second = check(literal, query, key);
   return it->second;
 }
 
@@ -165,14 +162,14 @@ Later MaskFacts::check(const Literal &literal, int64_t query,
                   [&](ArrayRef<int64_t> at) { bases.push_back(at[0]); });
   const int64_t stepQuery = moves[0] ? literal.getStrides()[query] : 0;
   const int64_t stepKey = moves[1] ? literal.getStrides()[key] : 0;
+  const bool isFloat = literal.isFloat();
   bool low = true, zero = true, set = true, any = false;
   for (int64_t base : bases)
     for (int64_t q = 0; q < pieces.length; ++q)
       for (int64_t k = pieces.end(pieces.pieceAt(q)); k < pieces.length; ++k) {
         const int64_t at = base + q * stepQuery + k * stepKey;
-        const double x = literal.isFloat()
-                             ? literal.doubleAt(at)
-                             : static_cast<double>(literal.intAt(at));
+        const double x = isFloat ? literal.doubleAt(at)
+                                 : static_cast<double>(literal.intAt(at));
         low = low && x <= kLow;
         zero = zero && x == 0;
         set = set && x != 0;
@@ -182,9 +179,7 @@ Later MaskFacts::check(const Literal &literal, int64_t query,
     return Later::Unknown;
   if (literal.getElementType().isInteger(1))
     return zero ? Later::False : set ? Later::True : Later::Unknown;
-  return zero                       ? Later::Zero
-         : low && literal.isFloat() ? Later::Low
-                                    : Later::Unknown;
+  return zero ? Later::Zero : low && isFloat ? Later::Low : Later::Unknown;
 }
 
 } // namespace pipec::sequence

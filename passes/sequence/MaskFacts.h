@@ -42,14 +42,14 @@ private:
   using Pair = std::pair<int64_t, int64_t>;
   Later derive(mlir::Operation *op, int64_t query, int64_t key);
   Later elementwise(mlir::Operation *op, int64_t query, int64_t key);
-  Later read(mlir::Operation *op, int64_t query, int64_t key);
+  Later valuesOf(mlir::Operation *op, int64_t query, int64_t key);
   Later check(const nn::Literal &literal, int64_t query, int64_t key) const;
 
   const Pieces &pieces;
   Sources sources;
   KnownValues values;
   llvm::DenseMap<mlir::Value, std::map<Pair, Later>> facts;
-  std::map<std::pair<std::string, Pair>, Later> ofParameters;
+  std::map<std::pair<const nn::Literal *, Pair>, Later> read;
 };
 
 } // namespace pipec::sequence
