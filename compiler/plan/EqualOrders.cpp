@@ -40,7 +40,7 @@ schedule::Schedule equalOrder(const std::string &schedule,
          size.warmup.empty() && size.groupSize == 0 && size.effort == 1);
   // Enough for one of 1,024 devices, two stages each and 512 microbatches: it
   // takes seconds, and is asked for many times.
-  constexpr size_t kMostActions = size_t(1) << 22;
+  constexpr size_t kMostActions = size_t(1) << 23;
   Key key{schedule,    size.devices, size.microbatches,
           size.chunks, size.slices,  size.replicas};
   Kept &known = kept();
