@@ -19,7 +19,11 @@
 
 #include <algorithm>
 #include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
 #include <numeric>
+#include <tuple>
 
 namespace pipec::schedule {
 
@@ -261,17 +265,17 @@ static search::Order weightsLast(const search::Problem &p,
   return result;
 }
 
-Schedule repeatBlock(const ScheduleRequest &request, VBlock (*block)(int, int),
-                     Squeeze squeeze) {
-  int p = request.devices;
-  Schedule schedule = begin(request, zigzagPlacement(p, 2));
-  for (int d = 0; d < p; ++d)
-    schedule.order[d] = fillSlots(block(p, d), p, d, request.microbatches);
-  if (squeeze == Squeeze::None)
-    return schedule;
+using Actions = std::vector<std::vector<Action>>;
+
+/// Of millions of tasks each round takes seconds, and the first is the one that
+/// matters.
+constexpr int kManyTasks = 1'000'000;
+
+/// The order without what idles at unit cost, at the same peak.
+static Actions squeezed(const Schedule &schedule, Squeeze squeeze) {
   ScheduleRequest unit;
-  unit.devices = p;
-  unit.microbatches = request.microbatches;
+  unit.devices = schedule.devices();
+  unit.microbatches = schedule.microbatches;
   search::Problem problem = search::makeProblem(unit, schedule.placement);
   search::Order order = search::toOrder(problem, schedule);
   double peak = 0;
@@ -280,16 +284,59 @@ Schedule repeatBlock(const ScheduleRequest &request, VBlock (*block)(int, int),
     for (search::Task t : list)
       peak = std::max(peak, held += problem.rows[problem.rowOf(t)].memory);
   }
-  problem.limit.assign(p, peak);
-  // Of millions of tasks each round takes seconds, and the first is the one
-  // that matters.
-  constexpr int kManyTasks = 1'000'000;
+  problem.limit.assign(unit.devices, peak);
   const int rounds = problem.tasks() > kManyTasks ? 1 : 4;
   search::Result result;
   order = squeeze == Squeeze::Gaps
               ? search::improve(problem, order, rounds, result)
               : weightsLast(problem, search::justify(problem, order, false));
-  schedule.order = search::toSchedule(problem, order).order;
+  return search::toSchedule(problem, order).order;
+}
+
+namespace {
+
+/// The last patterns of many tasks: they depend on sizes alone, and the order
+/// for equal stages is followed by those for the stages' costs.
+class KeptPatterns {
+public:
+  using Key = std::tuple<VBlock (*)(int, int), Squeeze, int, int>;
+  Actions of(const Key &key, const std::function<Actions()> &make) {
+    std::lock_guard lock(mutex);
+    if (auto it = kept.find(key); it != kept.end())
+      return it->second;
+    if (kept.size() == kMost)
+      kept.clear();
+    return kept.emplace(key, make()).first->second;
+  }
+
+private:
+  static constexpr std::size_t kMost = 2; // some 40 MB each
+  std::mutex mutex;
+  std::map<Key, Actions> kept;
+};
+
+} // namespace
+
+Schedule repeatBlock(const ScheduleRequest &request, VBlock (*block)(int, int),
+                     Squeeze squeeze) {
+  const int p = request.devices, m = request.microbatches;
+  Schedule schedule = begin(request, zigzagPlacement(p, 2));
+  const auto published = [&] {
+    for (int d = 0; d < p; ++d)
+      schedule.order[d] = fillSlots(block(p, d), p, d, m);
+  };
+  if (squeeze == Squeeze::None) {
+    published();
+    return schedule;
+  }
+  const auto make = [&] {
+    published();
+    return squeezed(schedule, squeeze);
+  };
+  static KeptPatterns patterns;
+  schedule.order = int64_t(6) * p * m > kManyTasks
+                       ? patterns.of({block, squeeze, p, m}, make)
+                       : make();
   return schedule;
 }
 

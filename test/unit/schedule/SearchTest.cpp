@@ -328,6 +328,22 @@ TEST(Search, LongListsKeepToTheirLimit) {
   }
 }
 
+/// Patterns of many tasks are kept, each under its own sizes.
+TEST(Search, KeptPatternsAreThoseOfTheirSizes) {
+  ScheduleRequest request;
+  for (int devices : {600, 610, 600}) {
+    request.devices = devices;
+    request.microbatches = 300;
+    const Schedule one = repeatBlock(request, vHalfBlock, Squeeze::WeightsLast);
+    EXPECT_EQ(one.devices(), devices);
+    EXPECT_EQ(repeatBlock(request, vHalfBlock, Squeeze::WeightsLast).order,
+              one.order);
+  }
+  const Schedule half = repeatBlock(request, vHalfBlock, Squeeze::WeightsLast);
+  EXPECT_NE(repeatBlock(request, vMinBlock, Squeeze::WeightsLast).order,
+            half.order);
+}
+
 /// Of more than a million tasks only the pattern that is ahead as published is
 /// squeezed: here that leaves nothing to gain.
 TEST(Search, ManyTasksReachTheBoundOfV) {
