@@ -13,6 +13,7 @@
 
 #include "mlir/IR/BuiltinOps.h"
 
+#include <exception>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,10 +21,12 @@
 namespace pipec {
 
 /// The last plan that was searched for, under options that decide about it: the
-/// one that was tried last under a limit is made.
+/// one that was tried last under a limit is made, or refused for the same
+/// reason.
 struct LastDecision {
   CompileOptions options;
   Decision decision;
+  std::exception_ptr refusal; ///< in place of a decision
 
   /// Without what only says what is shown.
   static CompileOptions deciding(CompileOptions options);

@@ -330,14 +330,22 @@ bool Compiler::makeDecision(std::optional<int> ranks) {
   sayNotes(); // before what may be refused
   const CompileOptions asked = LastDecision::deciding(options);
   if (memory && memory->last && memory->last->options == asked) {
+    if (memory->last->refusal)
+      std::rethrow_exception(memory->last->refusal);
     decision = memory->last->decision;
   } else {
     const Phase planning("planning");
-    decision = purpose == Purpose::Train
-                   ? decide(options, graph, measured)
-                   : decideForward(options, graph, measured, ranks);
+    try {
+      decision = purpose == Purpose::Train
+                     ? decide(options, graph, measured)
+                     : decideForward(options, graph, measured, ranks);
+    } catch (const Failure &) {
+      if (memory)
+        memory->last.emplace(LastDecision{asked, {}, std::current_exception()});
+      throw;
+    }
     if (memory)
-      memory->last.emplace(LastDecision{asked, decision});
+      memory->last.emplace(LastDecision{asked, decision, nullptr});
   }
   for (const std::string &note : decision.notes)
     diagnostics.note(note);
