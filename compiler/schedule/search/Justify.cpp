@@ -38,8 +38,7 @@ struct Head {
 struct Link {
   int next = 0, previous = 0;
   Task task = 0;
-  int head = 0;      ///< of the task's row
-  double memory = 0; ///< what the task adds
+  int head = 0; ///< of the task's row
 };
 
 /// What is looked up of a task together.
@@ -53,7 +52,6 @@ struct Place {
 struct Stretch {
   static constexpr int kPlaces = 64;
   double sum = 0, peak = 0; ///< of memory, of all and of some first ones
-  int last = -1;            ///< place
   bool isKnown = false;     ///< until one of them is taken
 };
 
@@ -72,6 +70,7 @@ struct Buffers {
   std::vector<Device> devices;
   std::vector<Head> heads;
   std::vector<Link> links;
+  std::vector<double> adds; ///< by link: memory of what is not yet taken
   std::vector<Stretch> stretches;
 };
 
@@ -82,7 +81,7 @@ public:
       : p(problem), rows(backwards ? p.mirror : p.rows), backwards(backwards),
         shake(shake), times(times), order(order), result(p.devices),
         offset(buffers.offset), devices(buffers.devices), heads(buffers.heads),
-        links(buffers.links), stretches(buffers.stretches),
+        links(buffers.links), adds(buffers.adds), stretches(buffers.stretches),
         headOf(buffers.headOf), firstHead(buffers.firstHead),
         places(buffers.places), agenda(p.devices) {}
   Order run(Result *result);
@@ -106,7 +105,7 @@ private:
     h.ready = h.waits ? place.arrival : 0;
   }
   void decide(int d, double now);
-  const Stretch &stretchFrom(int d, int place);
+  const Stretch &stretch(const Device &dev, int number);
   bool roomToPull(int d, int position, double change);
   double latest(const Head &h, Task t) const {
     return times->end - times->starts[t] - h.time;
@@ -127,6 +126,7 @@ private:
   std::vector<Device> &devices;
   std::vector<Head> &heads;
   std::vector<Link> &links;
+  std::vector<double> &adds;
   std::vector<Stretch> &stretches;
   std::vector<int> &headOf;
   std::vector<int> &firstHead;
@@ -187,6 +187,7 @@ void Pass::prepareLinks() {
   for (const auto &list : order)
     all += list.size() + 1;
   links.resize(all);
+  adds.resize(all);
   stretches.clear();
   Link *link = links.data();
   for (int d = 0; d < p.devices; ++d) {
@@ -203,7 +204,7 @@ void Pass::prepareLinks() {
         continue;
       link->task = order[d][i];
       link->head = headOf[p.rowOf(link->task)];
-      link->memory = heads[link->head].memory;
+      adds[link - links.data()] = heads[link->head].memory;
       places[link->task].position = i;
     }
   }
@@ -309,19 +310,17 @@ int Pass::anyReady(int d, double now) {
   return picked;
 }
 
-/// The rest of a stretch whose first place that is left is `place`.
-const Stretch &Pass::stretchFrom(int d, int place) {
-  const Link *list = &links[devices[d].links];
-  const int number = place / Stretch::kPlaces;
-  Stretch &stretch = stretches[devices[d].stretches + number];
+const Stretch &Pass::stretch(const Device &dev, int number) {
+  Stretch &stretch = stretches[dev.stretches + number];
   if (stretch.isKnown)
     return stretch;
-  stretch = {0, -kNever, place, true};
-  for (int at = place; at < devices[d].size && at / Stretch::kPlaces == number;
-       at = list[at].next) {
-    stretch.peak = std::max(stretch.peak, stretch.sum += list[at].memory);
-    stretch.last = at;
-  }
+  const int from = number * Stretch::kPlaces,
+            to = std::min(from + Stretch::kPlaces, dev.size);
+  const double *memory = &adds[dev.links];
+  stretch = {0, 0, true};
+  for (int i = 0; i < to - from; ++i)
+    stretch.peak = std::max(
+        stretch.peak, stretch.sum += memory[backwards ? to - 1 - i : from + i]);
   return stretch;
 }
 
@@ -330,24 +329,24 @@ bool Pass::roomToPull(int d, int position, double change) {
   const Device &dev = devices[d];
   if (p.limit[d] == kNever)
     return true;
-  const Link *list = &links[dev.links];
+  const double *memory = &adds[dev.links];
   const double most = p.limit[d] + p.slack;
+  const int last = position / Stretch::kPlaces, by = backwards ? -1 : 1;
   double held = dev.held + change;
-  for (int at = list[dev.size].next; held <= most;) {
-    if (at == position)
-      return true;
-    if (at / Stretch::kPlaces == position / Stretch::kPlaces) {
-      held += list[at].memory;
-      at = list[at].next;
-      continue;
-    }
-    const Stretch &stretch = stretchFrom(d, at);
-    if (held + stretch.peak > most)
+  int at = links[dev.links + dev.size].next;
+  for (int number = at / Stretch::kPlaces; number != last && held <= most;
+       number += by) {
+    const Stretch &passed = stretch(dev, number);
+    if (held + passed.peak > most)
       return false;
-    held += stretch.sum;
-    at = list[stretch.last].next;
+    held += passed.sum;
+    at = (number + by) * Stretch::kPlaces;
+    if (backwards)
+      at = std::min(at + Stretch::kPlaces, dev.size) - 1;
   }
-  return false;
+  for (; at != position && held <= most; at += by)
+    held += memory[at];
+  return held <= most;
 }
 
 void Pass::take(int d, int position, double now) {
@@ -357,13 +356,14 @@ void Pass::take(int d, int position, double now) {
   const Task t = link.task;
   list[link.previous].next = link.next;
   list[link.next].previous = link.previous;
+  adds[dev.links + position] = 0;
   stretches[dev.stretches + position / Stretch::kPlaces].isKnown = false;
   Head &own = heads[link.head];
   if (result[d].empty())
     dev.first = now;
   if (times)
     times->starts[t] = now;
-  dev.held += link.memory;
+  dev.held += own.memory;
   const double end = dev.freeAt = now + own.time;
   ++own.taken;
   refresh(own);
