@@ -436,9 +436,7 @@ struct PlanMemoryPass : public pipec::impl::PlanMemoryBase<PlanMemoryPass> {
            text("to_region", edge.target.region),
            number("to_offset", edge.target.offset)}));
     module->setAttr("pipe.edges", b.getArrayAttr(list));
-    for (auto stage : module.getOps<ModuleOp>())
-      if (auto number = stage->getAttrOfType<IntegerAttr>(pipe::kStageAttr))
-        markSent(stage, number.getInt(), edges);
+    markSent(module, edges);
   }
 
   static std::string nameOf(ArrayRef<std::string> values) {
@@ -448,19 +446,19 @@ struct PlanMemoryPass : public pipec::impl::PlanMemoryBase<PlanMemoryPass> {
   }
 
   /// What is kept and sent, too: its elements stay in the order of its type.
-  void markSent(ModuleOp stage, int64_t number,
-                const std::map<int64_t, Edge> &edges) {
+  void markSent(ModuleOp module, const std::map<int64_t, Edge> &edges) {
     Builder b(&getContext());
-    SmallVector<Attribute> sent;
+    std::map<int64_t, SmallVector<Attribute>> sent; // by stage
     for (auto &[id, edge] : edges)
-      if (edge.from == number &&
-          (edge.source.region == "stash" || edge.source.region == "wstash"))
-        sent.push_back(b.getDictionaryAttr(
+      if (edge.source.region == "stash" || edge.source.region == "wstash")
+        sent[edge.from].push_back(b.getDictionaryAttr(
             {b.getNamedAttr("region", b.getStringAttr(edge.source.region)),
              b.getNamedAttr("offset",
                             b.getI64IntegerAttr(edge.source.offset))}));
-    if (!sent.empty())
-      stage->setAttr("pipe.sent", b.getArrayAttr(sent));
+    for (auto stage : module.getOps<ModuleOp>())
+      if (auto number = stage->getAttrOfType<IntegerAttr>(pipe::kStageAttr))
+        if (auto of = sent.find(number.getInt()); of != sent.end())
+          stage->setAttr("pipe.sent", b.getArrayAttr(of->second));
   }
 };
 
