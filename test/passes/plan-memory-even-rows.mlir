@@ -26,15 +26,15 @@ module @stage0 attributes {pipe.stage = 0 : i64} {
     // CHECK: pipe.store %{{.*}}, "stash"[14336] : tensor<32x67xf32>
     %e = nn.exp %p : (tensor<32x67xf32>) -> tensor<32x67xf32>
     pipe.stash %e in "stash" 3 : tensor<32x67xf32>
-    // CHECK: pipe.store %{{.*}}, "stash"[22912] : tensor<32x67xf32>
+    // CHECK: pipe.store %{{.*}}, "stash"[159744] : tensor<32x67xf32>
     %k = nn.matmul %x, %u : (tensor<32x16xf32>, tensor<16x67xf32>) -> tensor<32x67xf32>
     pipe.stash %k in "stash" 4 : tensor<32x67xf32>
     pipe.send %k on 0 to 1 : tensor<32x67xf32>
-    // CHECK: pipe.store %{{.*}}, "stash"[31488] pitch 1056 : tensor<32x1027xf32>
+    // CHECK: pipe.store %{{.*}}, "stash"[22912] pitch 1056 : tensor<32x1027xf32>
     %v = nn.constant dense<1.0> : tensor<16x1027xf32>
     %l = nn.matmul %x, %v : (tensor<32x16xf32>, tensor<16x1027xf32>) -> tensor<32x1027xf32>
     pipe.stash %l in "stash" 5 : tensor<32x1027xf32>
-    // CHECK: pipe.store %{{.*}}, "stash"[166656] : tensor<32x13xf32>
+    // CHECK: pipe.store %{{.*}}, "stash"[158080] : tensor<32x13xf32>
     %s = nn.constant dense<1.0> : tensor<16x13xf32>
     %m = nn.matmul %x, %s : (tensor<32x16xf32>, tensor<16x13xf32>) -> tensor<32x13xf32>
     pipe.stash %m in "stash" 6 : tensor<32x13xf32>

@@ -24,6 +24,7 @@
 #include <mutex>
 #include <numeric>
 #include <tuple>
+#include <utility>
 
 namespace pipec::schedule {
 
@@ -130,9 +131,8 @@ std::vector<Residues> fewestSteps(int devices, int variant) {
   };
   std::vector<std::size_t> last(all.size());
   std::iota(last.begin(), last.end(), 0);
-  std::stable_sort(last.begin(), last.end(), [&](std::size_t a, std::size_t b) {
-    return whole(a) < whole(b);
-  });
+  std::ranges::sort(
+      last, {}, [&](std::size_t i) { return std::pair(whole(i), i); });
   std::size_t best = last[variant / 2 % last.size()];
   std::vector<Residues> result(devices);
   for (int d = devices - 1; d >= 0; --d) {
