@@ -7,6 +7,8 @@
 
 #include "llvm/ADT/MapVector.h"
 
+#include <set>
+
 namespace pipec {
 #define GEN_PASS_DEF_PLANMEMORY
 #include "passes/Passes.h.inc"
@@ -73,7 +75,7 @@ public:
     for (pipe::StashOp stash : byReceivers<pipe::StashOp>())
       placeStash(stash);
     for (pipe::SendOp send : byReceivers<pipe::SendOp>())
-      placeSend(send);
+      edges[send.getEdge()].source = placeSend(send);
     for (Operation *op : ops)
       rewrite(op);
     writeAttributes();
@@ -162,7 +164,7 @@ private:
     Place place = take(inBackward(op) ? "grad_out" : "out",
                        byteSize(op.getX().getType()));
     valuePlaces[op.getX()] = place;
-    needsStore.insert(op.getX());
+    needsStore.insert({place.region, place.offset});
     return place;
   }
 
@@ -281,8 +283,7 @@ private:
     edge.values = {op.getX().getDefiningOp()
                        ? nodeName(op.getX().getDefiningOp())
                        : "input"};
-    edge.source = placeSend(op);
-    if (needsStore.erase(op.getX()))
+    if (needsStore.erase({edge.source.region, edge.source.offset}))
       store(op, op.getX(), edge.source);
     else
       op.erase();
@@ -358,7 +359,7 @@ private:
   std::map<std::string, SmallVector<std::pair<int64_t, Place>>> uses;
   std::map<std::pair<StringRef, int64_t>, Place> stashPlaces;
   llvm::DenseMap<Value, Place> valuePlaces;
-  llvm::DenseSet<Value> needsStore;
+  std::set<std::pair<StringRef, int64_t>> needsStore;
   llvm::MapVector<StringRef, Place> inputs;
   SmallVector<Attribute> trackers, outputs;
 };

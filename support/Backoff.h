@@ -20,8 +20,8 @@ inline void nap(long nanoseconds) {
 /// Between two looks of a rank for a message.
 inline constexpr long kLookNanoseconds = 20000;
 
-/// How long a rank looks without a sleep: to be woken behind that, some 20 us, is
-/// 2 % of the wait.
+/// How long a rank looks without a sleep: to be woken behind that, some 20 us,
+/// is 2 % of the wait.
 inline constexpr double kEagerSeconds = 1e-3;
 
 /// Between two looks. A rank looks again at once, since who sleeps takes some

@@ -161,18 +161,30 @@ void timeMessages(plan::Topology &topology) try {
   topology.device.noteSeconds = times.note.takeSeconds;
   topology.device.seenSeconds = times.note.seenSeconds;
   topology.levels.back().bandwidth = cost.bandwidth;
-  if (topology.serverSize() > topology.cores) {
-    plan::Topology server = topology;
-    server.levels = {topology.levels.back()};
-    const plan::Crowd crowd =
-        plan::fitCrowd(measureCrowd(topology.serverSize()), server);
-    topology.device.crowdTurnSeconds = crowd.turnSeconds;
-    topology.device.crowdSeenSeconds = crowd.seenSeconds;
-  }
 } catch (const Failure &failure) {
   std::cerr << "pipec: note: messages between ranks are not timed, the file "
                "has a common machine's bandwidth and nothing for their fixed "
                "cost: "
+            << failure.what() << "\n";
+}
+
+/// What ranks that outnumber the cores cost each other.
+void timeCrowd(plan::Topology &topology) try {
+  constexpr int kMost = 64; // each is a stage to compile, and a process
+  if (topology.serverSize() > kMost)
+    throw Failure(Exit::Unavailable,
+                  std::to_string(topology.serverSize()) +
+                      " ranks are too many to start for this, more than " +
+                      std::to_string(kMost));
+  plan::Topology server = topology;
+  server.levels = {topology.levels.back()};
+  const plan::Crowd crowd =
+      plan::fitCrowd(measureCrowd(topology.serverSize()), server);
+  topology.device.crowdTurnSeconds = crowd.turnSeconds;
+  topology.device.crowdSeenSeconds = crowd.seenSeconds;
+} catch (const Failure &failure) {
+  std::cerr << "pipec: note: ranks that share cores are not timed, the file "
+               "has nothing for the turns they take: "
             << failure.what() << "\n";
 }
 
@@ -231,6 +243,8 @@ int calibrateCommand(int argc, char **argv) {
   topology.device.turnSeconds = measureTurn();
   topology.levels.back().latency = topology.device.ringSeconds = measureRing();
   timeMessages(topology);
+  if (topology.serverSize() > topology.cores)
+    timeCrowd(topology);
   tellOfOthers(begin);
   if (!timed.unsteady.empty())
     std::cerr << "pipec: note: " << timed.unsteady << "\n";

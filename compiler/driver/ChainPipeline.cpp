@@ -1,4 +1,4 @@
-//===- ChainPipeline.cpp - little models that are compiled and run --------===//
+//===- ChainPipeline.cpp - little models that are run ---------------------===//
 #include "compiler/driver/ChainPipeline.h"
 
 #include "support/Failure.h"

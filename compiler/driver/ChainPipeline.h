@@ -1,5 +1,4 @@
-//===- ChainPipeline.h - little models that are compiled and run -*- C++
-//-*-===//
+//===- ChainPipeline.h - little models that are run -------------*- C++ -*-===//
 //
 // What ranks cost each other, their runs tell: `pipec` compiles a chain of
 // products for some ranks of this machine, and the pipec-run that lies beside

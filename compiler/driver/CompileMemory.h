@@ -20,16 +20,21 @@
 
 namespace pipec {
 
-/// The last plan that was searched for, under options that decide about it: the
-/// one that was tried last under a limit is made, or refused for the same
-/// reason.
+/// The last plan that was found, under options that decide about it: the one
+/// that was tried last under a limit is made.
 struct LastDecision {
   CompileOptions options;
   Decision decision;
-  std::exception_ptr refusal; ///< in place of a decision
 
   /// Without what only says what is shown.
   static CompileOptions deciding(CompileOptions options);
+};
+
+/// The last options under which none was found, which are refused for the same
+/// reason again.
+struct LastRefusal {
+  CompileOptions options; ///< that decide about it
+  std::exception_ptr reason;
 };
 
 /// A model that was read, and what it costs.
@@ -50,6 +55,7 @@ struct KnownModel {
 struct CompileMemory {
   CompileOptions asked; ///< as they were typed, whatever is tried for them
   std::optional<LastDecision> last;
+  std::optional<LastRefusal> refused;
   std::optional<KnownModel> model;
   std::string batch;              ///< the dimension's name
   std::vector<std::string> notes; ///< that have been said, or will be

@@ -329,9 +329,9 @@ bool Compiler::makeDecision(std::optional<int> ranks) {
     diagnostics.note(note);
   sayNotes(); // before what may be refused
   const CompileOptions asked = LastDecision::deciding(options);
+  if (memory && memory->refused && memory->refused->options == asked)
+    std::rethrow_exception(memory->refused->reason);
   if (memory && memory->last && memory->last->options == asked) {
-    if (memory->last->refusal)
-      std::rethrow_exception(memory->last->refusal);
     decision = memory->last->decision;
   } else {
     const Phase planning("planning");
@@ -341,11 +341,11 @@ bool Compiler::makeDecision(std::optional<int> ranks) {
                      : decideForward(options, graph, measured, ranks);
     } catch (const Failure &) {
       if (memory)
-        memory->last.emplace(LastDecision{asked, {}, std::current_exception()});
+        memory->refused.emplace(LastRefusal{asked, std::current_exception()});
       throw;
     }
     if (memory)
-      memory->last.emplace(LastDecision{asked, decision, nullptr});
+      memory->last.emplace(LastDecision{asked, decision});
   }
   for (const std::string &note : decision.notes)
     diagnostics.note(note);

@@ -340,12 +340,12 @@ private:
     for (Operation &op : main.front()) {
       if (isBackward(&op))
         continue;
-      auto weight = dyn_cast<WeightOp>(op);
-      const bool on =
-          weight ? parameters.lookup<ParameterOp>(weight.getParameter())
-                       .isTrained()
-                 : llvm::any_of(op.getOperands(),
-                                [&](Value v) { return active.contains(v); });
+      bool on = false;
+      if (auto weight = dyn_cast<WeightOp>(op))
+        on = parameters.lookup<ParameterOp>(weight.getParameter()).isTrained();
+      else if (!isa<StopGradientOp>(op))
+        on = llvm::any_of(op.getOperands(),
+                          [&](Value v) { return active.contains(v); });
       for (Value v : op.getResults())
         if (on && isFloat(v))
           active.insert(v);
@@ -493,8 +493,10 @@ private:
       for (auto &[use, place] : byUse)
         at.push_back(place);
       llvm::sort(at);
+      if (at.size() < 2)
+        continue;
       for (plan::CostWeight &weight : graph.weights)
-        if (weight.name == name && at.size() > 1)
+        if (weight.name == name)
           for (auto &[node, bytes] : at)
             weight.uses.push_back(node);
       for (size_t i = 1; i < at.size(); ++i)

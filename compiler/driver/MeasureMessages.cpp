@@ -76,7 +76,9 @@ std::vector<plan::CrowdSample> measureCrowd(int ranks) try {
         chain.run({ranks, products, rows}, stepsOf(rows));
     const plan::Profile profile = plan::parseProfile(run.profile, "a profile");
     auto [forward, backward] = bytesOf(run.plan);
-    forward.resize(profile.stages.size()), backward.resize(forward.size() + 1);
+    forward.resize(profile.stages.size()), backward.resize(forward.size());
+    if (!profile.step)
+      throw Failure(Exit::Unavailable, "a profile has no step");
     plan::CrowdSample sample;
     for (size_t s = 0; s < profile.stages.size(); ++s) {
       const plan::MeasuredStage &of = profile.stages[s];
@@ -90,7 +92,7 @@ std::vector<plan::CrowdSample> measureCrowd(int ranks) try {
       sample.updates.push_back(of.updateSeconds);
     }
     sample.microbatches = ChainPipeline::kMicrobatches;
-    sample.step = profile.step.value().seconds;
+    sample.step = profile.step->seconds;
     samples.push_back(std::move(sample));
   }
   return samples;

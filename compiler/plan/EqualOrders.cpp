@@ -38,9 +38,10 @@ schedule::Schedule equalOrder(const std::string &schedule,
   // What is no size would be missing in the key.
   assert(size.costs.forward.empty() && !size.stageCosts &&
          size.warmup.empty() && size.groupSize == 0 && size.effort == 1);
-  // Enough for one of 1,024 devices, two stages each and 512 microbatches: it
-  // takes seconds, and is asked for many times.
-  constexpr size_t kMostActions = size_t(1) << 23;
+  // One is enough for 1,024 devices, two stages each and 512 microbatches: it
+  // takes seconds, and is asked for many times. There is room for two such, the
+  // orders of both cuts of a strategy that is searched for: some 100 MB.
+  constexpr size_t kMostOfOne = size_t(1) << 22, kMostActions = 2 * kMostOfOne;
   Key key{schedule,    size.devices, size.microbatches,
           size.chunks, size.slices,  size.replicas};
   Kept &known = kept();
@@ -49,7 +50,7 @@ schedule::Schedule equalOrder(const std::string &schedule,
     return it->second;
   schedule::Schedule order = schedule::generate(schedule, size);
   const size_t actions = actionsOf(order);
-  if (actions > kMostActions)
+  if (actions > kMostOfOne)
     return order;
   if (known.actions + actions > kMostActions)
     known.orders.clear(), known.actions = 0;

@@ -42,19 +42,30 @@ Crowd fitCrowd(const std::vector<CrowdSample> &samples,
   auto attempt = [&](const Crowd &crowd) {
     double error = 0;
     for (const CrowdSample &sample : samples)
-      error += std::abs(
-          std::log(crowdStep(sample, topology, crowd) / sample.step));
+      error +=
+          std::abs(std::log(crowdStep(sample, topology, crowd) / sample.step));
     if (error < least)
       least = error, best = crowd;
   };
-  for (int turn = 0; turn <= 15; ++turn)
-    for (int seen = 0; seen <= 15; ++seen)
-      attempt({1e-6 * turn, 2e-6 * seen});
+  // A coarse grid, of twice the size while its end is the best; then a fine
+  // one.
+  constexpr int kSteps = 15;
+  constexpr double kTurn = 1e-6, kSeen = 2e-6, kWidest = 64;
+  double width = 1;
+  for (;; width *= 2) {
+    for (int turn = 0; turn <= kSteps; ++turn)
+      for (int seen = 0; seen <= kSteps; ++seen)
+        attempt({kTurn * width * turn, kSeen * width * seen});
+    if (width >= kWidest ||
+        (best.turnSeconds < kTurn * width * (kSteps - 0.5) &&
+         best.seenSeconds < kSeen * width * (kSteps - 0.5)))
+      break;
+  }
   const Crowd near = best;
   for (int turn = -5; turn <= 5; ++turn)
     for (int seen = -4; seen <= 4; ++seen)
-      attempt({std::max(0.0, near.turnSeconds + 2e-7 * turn),
-               std::max(0.0, near.seenSeconds + 5e-7 * seen)});
+      attempt({std::max(0.0, near.turnSeconds + kTurn / 5 * width * turn),
+               std::max(0.0, near.seenSeconds + kSeen / 4 * width * seen)});
   return best;
 }
 

@@ -66,7 +66,7 @@ static bool isWithin(const ByteRates &a, const ByteRates &b) {
          a.perFlight <= b.perFlight && a.again <= b.again && a.undo <= b.undo &&
          a.perReceived <= b.perReceived &&
          a.perReceivedBack <= b.perReceivedBack && a.perHalf <= b.perHalf &&
-         a.perSent <= b.perSent;
+         a.perSent <= b.perSent && a.gradients <= b.gradients;
 }
 
 /// Ways to use equally many devices of which another is faster and smaller; of

@@ -358,6 +358,8 @@ void checkStages(const PlanRequest &request, const PlanResult &result) {
       shard(request, result.stages[s], totals[s]);
   const std::vector<int64_t> sums = sumsOf(request, result.stages, totals);
   const schedule::Sends sends = sendsBetween(request.graph, result.stages);
+  const auto &spareSlots = request.strategy.spareSlots;
+  std::map<int, int> spare; // by replicas: other stages have the same
   for (size_t s = result.stages.size(); s-- > 0;) {
     const StagePlan &stage = result.stages[s];
     const std::string name = "stage " + std::to_string(s) + "'s ";
@@ -372,11 +374,11 @@ void checkStages(const PlanRequest &request, const PlanResult &result) {
            name + "in-flight microbatches or weight versions");
     const bool undoes = !request.strategy.barrier && request.clips &&
                         stage.devices[0] + 1 != used;
-    const int spare = request.strategy.spareSlots
-                          ? request.strategy.spareSlots(position, sends)
-                          : 0;
+    if (spareSlots && !spare.contains(stage.replicas))
+      spare[stage.replicas] = spareSlots(position, sends);
     const int64_t bytes =
-        stageBytes(request, stage, position, t, spare, undoes) + sums[s];
+        stageBytes(request, stage, position, t, spare[stage.replicas], undoes) +
+        sums[s];
     expect(bytes == stage.memory.total(),
            name + "memory is " + std::to_string(stage.memory.total()) +
                " bytes in the plan and " + std::to_string(bytes) +

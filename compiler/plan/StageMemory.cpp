@@ -59,13 +59,17 @@ schedule::Sends StepModel::sendsOf(const std::vector<StagePlan> &stages) const {
 void StepModel::addMemory(const Split &split,
                           std::vector<StagePlan> &stages) const {
   const schedule::Sends sends = sendsOf(stages);
+  const auto &spareSlots = asked.strategy.spareSlots;
+  std::map<int, int> spare; // by replicas: other stages have the same
   int fromHere = 0;
   for (size_t s = stages.size(); s-- > 0;) {
     StagePlan &stage = stages[s];
     fromHere += stage.replicas;
     StagePosition position{static_cast<int>(s), static_cast<int>(stages.size()),
                            stage.replicas, fromHere, asked.microbatches};
-    Keeps keeps = keepsAt(asked, position, sends);
+    if (spareSlots && !spare.contains(stage.replicas))
+      spare[stage.replicas] = spareSlots(position, sends);
+    Keeps keeps = keepsAt(asked, position, spare[stage.replicas]);
     stage.inFlight = keeps.inFlight;
     stage.versions = keeps.versions;
     stage.betweenHalves = keeps.betweenHalves;

@@ -108,12 +108,14 @@ static bool onLastDevice(const StrategyFacts &facts,
 }
 
 Keeps keepsAt(const PlanRequest &request, const StagePosition &position) {
+  const auto &spareSlots = request.strategy.spareSlots;
+  const schedule::Sends sends{{}, {}, request.recompute != Recompute::Full};
   return keepsAt(request, position,
-                 {{}, {}, request.recompute != Recompute::Full});
+                 spareSlots ? spareSlots(position, sends) : 0);
 }
 
 Keeps keepsAt(const PlanRequest &request, const StagePosition &position,
-              const schedule::Sends &sends) {
+              int spareSlots) {
   const StrategyFacts &facts = request.strategy;
   Keeps keeps{facts.inFlight(position), facts.versions(position),
               !facts.barrier && request.clips &&
@@ -124,12 +126,11 @@ Keeps keepsAt(const PlanRequest &request, const StagePosition &position,
   const int most = facts.synchronous ? share : std::numeric_limits<int>::max();
   // One more where messages come, so that the next finds room, or as many more
   // as the order needs.
-  const int spare = facts.spareSlots ? facts.spareSlots(position, sends) : 0;
   const bool isFirst = position.stage == 0,
              isLast = position.stage + 1 == position.stages;
   keeps.betweenHalves = std::min(most, between);
-  keeps.received = std::min(most, keeps.inFlight + !isFirst + spare);
-  keeps.receivedBack = std::min(most, between + !isLast + spare);
+  keeps.received = std::min(most, keeps.inFlight + !isFirst + spareSlots);
+  keeps.receivedBack = std::min(most, between + !isLast + spareSlots);
   keeps.sent = std::min(most, 2);
   keeps.holders = facts.order ? facts.order->replicas(position.stage)
                               : position.replicas * std::max(1, facts.copies);

@@ -45,7 +45,7 @@ struct Keeps {
   int holders = 1;       ///< of its weights, which sum their gradients
 };
 Keeps keepsAt(const PlanRequest &request, const StagePosition &position,
-              const schedule::Sends &sends);
+              int spareSlots);
 /// Where it is not known what the stages send.
 Keeps keepsAt(const PlanRequest &request, const StagePosition &position);
 
@@ -68,8 +68,7 @@ struct ByteRates {
            perVersion * keeps.versions + (keeps.undo ? undo : 0) +
            perReceived * keeps.received + perReceivedBack * keeps.receivedBack +
            perHalf * keeps.betweenHalves + perSent * keeps.sent +
-           (keeps.holders > 1 ? sums(gradients, keeps.holders, piece) / stages
-                              : 0);
+           (keeps.holders > 1 ? sumsOf(keeps.holders) : 0);
   }
   /// Of the same stage with more nodes behind at least.
   int64_t least(const Keeps &keeps, bool recompute) const {
@@ -79,6 +78,15 @@ struct ByteRates {
   /// Of the slices that one holder gets of the others.
   static int64_t sums(int64_t gradients, int holders, int64_t piece) {
     return (holders - 1) * std::min(piece, sliceOf(gradients, holders));
+  }
+
+private:
+  /// Without the division where slices are longer than a piece, as mostly.
+  int64_t sumsOf(int holders) const {
+    const int64_t all = gradients >= piece * holders
+                            ? (holders - 1) * piece
+                            : sums(gradients, holders, piece);
+    return stages > 1 ? all / stages : all;
   }
 };
 

@@ -52,10 +52,10 @@ const std::vector<StrategyFacts> &rows() {
   return all;
 }
 
-/// What an order keeps, per stage.
+/// What an order keeps, per stage. All copies of a strategy's facts share it
+/// and it learns without a lock: the planner has a single thread.
 struct Kept {
   std::vector<int> inFlight, betweenHalves;
-  std::map<schedule::Sends, int> spare; ///< what was asked for
 
   explicit Kept(const schedule::Schedule &order) {
     const auto microbatches = [&](int pieces) {
@@ -74,7 +74,15 @@ struct Kept {
 
   /// `order` gives the order again.
   int spareSlots(const schedule::Sends &sends,
-                 const std::function<schedule::Schedule()> &order) {
+                 const std::function<const schedule::Schedule &()> &order) {
+    if (!last || last->first != sends)
+      last.emplace(sends, findSpareSlots(sends, order));
+    return last->second;
+  }
+
+private:
+  int findSpareSlots(const schedule::Sends &sends,
+                     const std::function<const schedule::Schedule &()> &order) {
     constexpr size_t kMost = 256; // a search mostly moves cuts back and forth
     if (const auto it = spare.find(sends); it != spare.end())
       return it->second;
@@ -82,6 +90,9 @@ struct Kept {
       spare.clear();
     return spare[sends] = schedule::spareSlots(order(), sends);
   }
+
+  std::map<schedule::Sends, int> spare; ///< what was asked for
+  std::optional<std::pair<schedule::Sends, int>> last;
 };
 
 /// What a schedule's own order keeps; generated once for each size.
@@ -97,22 +108,28 @@ public:
   }
 
   int spareAt(const StagePosition &p, const schedule::Sends &sends) {
-    return keptAt(p).spareSlots(sends, [&] { return orderAt(p); });
+    return keptAt(p).spareSlots(
+        sends, [&]() -> const schedule::Schedule & { return orderAt(p); });
   }
 
 private:
-  schedule::Schedule orderAt(const StagePosition &p) const {
+  /// Until another one is asked for.
+  const schedule::Schedule &orderAt(const StagePosition &p) {
+    const std::pair<int, int> size{p.stages, share(p)};
+    if (last && last->first == size)
+      return last->second;
     schedule::ScheduleRequest request;
     request.devices = p.stages / chunks;
     request.chunks = chunks > 1 ? chunks : 0;
     request.microbatches = share(p);
     request.slices = slices;
-    return equalOrder(schedule, request);
+    return last.emplace(size, equalOrder(schedule, request)).second;
   }
 
   std::string schedule;
   int chunks, slices;
   std::map<std::pair<int, int>, std::optional<Kept>> bySize;
+  std::optional<std::pair<std::pair<int, int>, schedule::Schedule>> last;
 };
 
 StrategyFacts factsOfSchedule(const schedule::ScheduleRow &row, int chunks,
@@ -186,7 +203,8 @@ StrategyFacts factsOfOrder(schedule::Schedule fixed) {
   if (order->slices == 1)
     facts.spareSlots = [kept, order](const StagePosition &,
                                      const schedule::Sends &sends) {
-      return kept->spareSlots(sends, [&] { return *order; });
+      return kept->spareSlots(
+          sends, [&]() -> const schedule::Schedule & { return *order; });
     };
   facts.versions = [](const StagePosition &) { return 1; };
   return facts;

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <deque>
+#include <numeric>
 
 namespace pipec::schedule {
 
@@ -24,26 +24,28 @@ public:
       : order(order), sends(sends), valuesFrom(senders(sends.values)),
         gradientsFrom(senders(sends.gradients)) {
     for (int s = 0; s < order.stages; ++s) {
-      own.emplace_back();
-      for (const int device : order.placement[s])
-        own.back().push_back(seatOf(device, s));
+      const std::vector<int> &copies = order.placement[s];
+      const size_t first = own.size();
+      for (const int device : copies)
+        own.push_back(seatOf(device, s));
+      for (int k = 0; k < order.microbatches; ++k) {
+        const size_t copy = static_cast<size_t>(k) % copies.size();
+        places.push_back({copies[copy], first + copy});
+      }
     }
   }
 
   bool end(int spare) {
     begin(spare);
-    std::deque<int> ready;
-    for (int d = 0; d < order.devices(); ++d)
-      ready.push_back(d), devices[d].isReady = true;
+    std::vector<int> ready(devices.size());
+    std::iota(ready.begin(), ready.end(), 0);
     while (!ready.empty()) {
-      const int d = ready.front();
-      ready.pop_front();
-      devices[d].isReady = false;
       woken.clear();
-      advance(d);
-      for (const int other : woken)
-        if (!devices[other].isReady)
-          ready.push_back(other), devices[other].isReady = true;
+      for (const int d : ready) {
+        advance(d); // as far as it gets, whatever it wakes itself for
+        devices[d].isReady = false;
+      }
+      ready.swap(woken);
     }
     for (int d = 0; d < order.devices(); ++d)
       if (devices[d].next < order.order[d].size())
@@ -53,12 +55,17 @@ public:
 
 private:
   struct Device {
-    size_t next = 0;    ///< the task to run
-    size_t posting = 0; ///< the task whose receives are to be posted
-    bool isReady = false;
+    size_t next = 0;     ///< the task to run
+    size_t posting = 0;  ///< the task whose receives are to be posted
+    bool isReady = true; ///< or is woken
   };
   struct Messages {
-    std::vector<bool> taken, sent; ///< by stage and microbatch
+    std::vector<char> taken, sent; ///< by stage and microbatch, as bool
+  };
+  /// Where a stage handles a microbatch.
+  struct Place {
+    int device;
+    size_t seat;
   };
 
   static std::vector<std::vector<int>>
@@ -91,20 +98,18 @@ private:
     const size_t messages = static_cast<size_t>(order.stages) *
                             static_cast<size_t>(order.microbatches);
     for (Messages *marks : {&forward, &backward}) {
-      marks->taken.assign(messages, false);
-      marks->sent.assign(messages, false);
+      marks->taken.assign(messages, 0);
+      marks->sent.assign(messages, 0);
     }
     devices.assign(static_cast<size_t>(order.devices()), {});
     seats = own;
-    for (std::vector<Seat> &copies : seats)
-      for (Seat &seat : copies)
-        for (int *slots : {&seat.in, &seat.gradIn})
-          *slots = std::clamp(*slots + spare, 1, seat.local);
+    for (Seat &seat : seats)
+      for (int *slots : {&seat.in, &seat.gradIn})
+        *slots = std::clamp(*slots + spare, 1, seat.local);
   }
 
   Seat &seatOf(const Action &a) {
-    auto &copies = seats[a.stage];
-    return copies[a.microbatch % copies.size()];
+    return seats[places[message(a.stage, a.microbatch)].seat];
   }
   size_t message(int stage, int microbatch) const {
     return static_cast<size_t>(stage) *
@@ -112,7 +117,9 @@ private:
            static_cast<size_t>(microbatch);
   }
   void wake(int stage, int microbatch) {
-    woken.push_back(order.deviceOf(stage, microbatch));
+    const int device = places[message(stage, microbatch)].device;
+    if (!devices[device].isReady)
+      woken.push_back(device), devices[device].isReady = true;
   }
 
   bool post(const Action &a) {
@@ -125,8 +132,7 @@ private:
     if (free == 0)
       return false;
     --free;
-    (isForward ? forward : backward).taken[message(a.stage, a.microbatch)] =
-        true;
+    (isForward ? forward : backward).taken[message(a.stage, a.microbatch)] = 1;
     for (const int stage : (isForward ? valuesFrom : gradientsFrom)[a.stage])
       wake(stage, a.microbatch);
     return true;
@@ -162,7 +168,7 @@ private:
       held = a.microbatch;
       ++count;
     }
-    messages.sent[message(a.stage, a.microbatch)] = true;
+    messages.sent[message(a.stage, a.microbatch)] = 1;
     // Who works on it next waits for it, whatever it is that is sent.
     if (const int next = a.stage + (isForward ? 1 : -1); !isOutside(next))
       wake(next, a.microbatch);
@@ -179,8 +185,10 @@ private:
           !send(actions[device.next]))
         return;
       const Action &done = actions[device.next++];
-      if (done.kind == Kind::B || done.kind == Kind::W)
-        ++seatOf(done).in, ++seatOf(done).gradIn;
+      if (done.kind == Kind::B || done.kind == Kind::W) {
+        Seat &seat = seatOf(done);
+        ++seat.in, ++seat.gradIn;
+      }
     }
   }
 
@@ -188,7 +196,8 @@ private:
   const Sends &sends;
   std::vector<std::vector<int>> valuesFrom, gradientsFrom; ///< by taker
   std::vector<Device> devices;
-  std::vector<std::vector<Seat>> own, seats; ///< by stage and copy
+  std::vector<Place> places;    ///< by stage and microbatch
+  std::vector<Seat> own, seats; ///< of all stages' copies
   Messages forward, backward;
   std::vector<int> woken;
 };

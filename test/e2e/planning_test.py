@@ -411,21 +411,23 @@ class LargeModelTest(PipelineTest):
 class CalibrationTest(PipelineTest):
     def test_its_file_is_a_cluster(self):
         file = self.folder / "cluster.json"
+        ranks = len(os.sched_getaffinity(0)) + 1  # take turns
         scratch = self.fresh()
         (scratch / "pipec-calibrate-0123abcd").mkdir(parents=True)  # of one that was killed
         # Not the job of a launcher that runs pipec itself.
         with unittest.mock.patch.dict(os.environ, OMPI_COMM_WORLD_RANK="0", OMPI_COMM_WORLD_SIZE="1", WORLD_SIZE="7",
                                       TMPDIR=str(scratch)):
-            process = call("pipec", "calibrate", "--cpus", "1x2", "-o", file)
+            process = call("pipec", "calibrate", "--cpus", f"1x{ranks}", "-o", file)
         self.check_exit(process, 0)
         self.assertEqual(list(scratch.iterdir()), [])
         self.assertIn("mean error", process.stdout)
         cluster = json.loads(file.read_text())
-        self.assertEqual([level["count"] for level in cluster["levels"]], [1, 2])
+        self.assertEqual([level["count"] for level in cluster["levels"]], [1, ranks])
         self.assertGreater(cluster["device"]["flops"]["fp32"], 1e8)
         self.assertGreater(cluster["device"]["ring_us"], 0)
-        self.assertNotIn("crowd_seen_us", cluster["device"])
-        if len(os.sched_getaffinity(0)) > 1:
+        self.assertTrue(0 <= cluster["device"].get("crowd_turn_us", 0) < 200, cluster["device"])
+        self.assertTrue(0 <= cluster["device"].get("crowd_seen_us", 0) < 200, cluster["device"])
+        if 2 < ranks <= 64:
             self.assertNotIn("are not timed", process.stderr)
             self.assertGreater(cluster["device"]["step_us"], 0)
         self.assertGreater(cluster["device"]["turn_us"], 0)
@@ -465,7 +467,8 @@ class CalibrationTest(PipelineTest):
         device = json.loads(file.read_text())["device"]
         self.assertNotIn("take_us", device)
         self.assertGreater(device["ring_us"], 0)
-        self.assertNotIn("crowd_seen_us", device)
+        self.assertIn("note: ranks that share cores are not timed", process.stderr)
+        self.assertNotIn("crowd_turn_us", device)
         golden = Golden("mlp")
         shown = call("pipec", golden.model, *golden.arguments(), "--cluster", file, "--dry-run", "--format", "json")
         self.check_exit(shown, 0)

@@ -122,9 +122,13 @@ struct Search {
                                : asks()  ? askedAll
                                          : states.size() <= few());
   }
+  /// Whether plans that straddle were looked at over all cuts; what was proved
+  /// of the published space may be over more than the states.
+  bool completeStraddling() const {
+    return !straddles || (states.complete && states.size() <= fewStraddling());
+  }
   bool complete(double limit) const {
-    return completeNested(limit) &&
-           (!straddles || states.size() <= fewStraddling());
+    return completeNested(limit) && completeStraddling();
   }
   /// What is found over the cuts that are looked at first, of the published
   /// space.
@@ -239,8 +243,9 @@ CutStates allStates(const PipeDreamProfile &profile, int devices) {
       std::min(kMostStates, kMostEntries / static_cast<size_t>(devices)));
 }
 
-/// Whether it can be said in about half a second that no plan over all cuts is
-/// better; plan and states become those of one that is.
+/// Whether it can be said that no plan over all cuts is better, within
+/// kAskedProof entries where Search::asks, else within kProof, of two levels
+/// after kAskedProof others; plan and states become those of one that is.
 bool proves(const Search &search, CutStates &all, CutStates &states,
             PipeDreamPlan &plan) {
   if (search.completeNested(0))
@@ -463,10 +468,8 @@ Partition partitionPipeDream(const PartitionOptions &options) {
     result.dataParallel = dataParallelSeconds(states, levels) * 1000;
   result.bound =
       states.seconds.back() / static_cast<double>(devicesOf(options)) * 1000;
-  result.exact = searched > 0
-                     ? search.complete(searched)
-                     : isEvery && !(search.straddles &&
-                                    states.size() > search.fewStraddling());
+  result.exact = searched > 0 ? search.complete(searched)
+                              : isEvery && search.completeStraddling();
   result.states = looked;
   addStages(result, profile, states, plan);
   if (!crosses) // else stages have links of several levels

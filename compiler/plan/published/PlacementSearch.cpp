@@ -85,9 +85,12 @@ private:
   double step = 1.0 / 64;
 };
 
+/// Either the best plan becomes better or nothing is below a higher load. What
+/// is found can be no better by rounding: whether it fits is decided by
+/// differences of sums, while its own load is summed directly.
 bool Improving::tryFor(double load) {
   PlacementPlan plan = within.find(load);
-  wasFound = !plan.devices.empty();
+  wasFound = !plan.devices.empty() && plan.load < best.load;
   if (wasFound)
     best = std::move(plan);
   else

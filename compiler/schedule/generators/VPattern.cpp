@@ -131,8 +131,8 @@ std::vector<Residues> fewestSteps(int devices, int variant) {
   };
   std::vector<std::size_t> last(all.size());
   std::iota(last.begin(), last.end(), 0);
-  std::ranges::sort(
-      last, {}, [&](std::size_t i) { return std::pair(whole(i), i); });
+  std::ranges::sort(last, {},
+                    [&](std::size_t i) { return std::pair(whole(i), i); });
   std::size_t best = last[variant / 2 % last.size()];
   std::vector<Residues> result(devices);
   for (int d = devices - 1; d >= 0; --d) {
@@ -267,10 +267,6 @@ static search::Order weightsLast(const search::Problem &p,
 
 using Actions = std::vector<std::vector<Action>>;
 
-/// Of millions of tasks each round takes seconds, and the first is the one that
-/// matters.
-constexpr int kManyTasks = 1'000'000;
-
 /// The order without what idles at unit cost, at the same peak.
 static Actions squeezed(const Schedule &schedule, Squeeze squeeze) {
   ScheduleRequest unit;
@@ -285,7 +281,9 @@ static Actions squeezed(const Schedule &schedule, Squeeze squeeze) {
       peak = std::max(peak, held += problem.rows[problem.rowOf(t)].memory);
   }
   problem.limit.assign(unit.devices, peak);
-  const int rounds = problem.tasks() > kManyTasks ? 1 : 4;
+  // Of many tasks the first round is the one that matters.
+  const int rounds =
+      search::hasManyTasks(problem.stages, problem.microbatches) ? 1 : 4;
   search::Result result;
   order = squeeze == Squeeze::Gaps
               ? search::improve(problem, order, rounds, result)
@@ -300,13 +298,19 @@ namespace {
 class KeptPatterns {
 public:
   using Key = std::tuple<VBlock (*)(int, int), Squeeze, int, int>;
+  /// Others need not wait while one is made; of two made at a time the first is
+  /// kept.
   Actions of(const Key &key, const std::function<Actions()> &make) {
+    {
+      std::lock_guard lock(mutex);
+      if (auto it = kept.find(key); it != kept.end())
+        return it->second;
+    }
+    Actions made = make();
     std::lock_guard lock(mutex);
-    if (auto it = kept.find(key); it != kept.end())
-      return it->second;
-    if (kept.size() == kMost)
+    if (kept.size() == kMost && !kept.contains(key))
       kept.clear();
-    return kept.emplace(key, make()).first->second;
+    return kept.try_emplace(key, std::move(made)).first->second;
   }
 
 private:
@@ -334,7 +338,7 @@ Schedule repeatBlock(const ScheduleRequest &request, VBlock (*block)(int, int),
     return squeezed(schedule, squeeze);
   };
   static KeptPatterns patterns;
-  schedule.order = int64_t(6) * p * m > kManyTasks
+  schedule.order = search::hasManyTasks(2 * p, m)
                        ? patterns.of({block, squeeze, p, m}, make)
                        : make();
   return schedule;

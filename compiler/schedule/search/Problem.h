@@ -22,6 +22,13 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 /// Row * 2^bits + microbatch; row = 3 * stage + (0 F, 1 I, 2 W).
 using Task = int32_t;
 
+/// Of so many tasks, a million, each pass over them takes the better part of a
+/// second: there are fewer passes, and what they give is kept.
+constexpr bool hasManyTasks(int64_t stages, int64_t microbatches) {
+  constexpr int64_t kManyTasks = 1'000'000;
+  return 3 * stages * microbatches > kManyTasks;
+}
+
 /// Per-device task lists.
 using Order = std::vector<std::vector<Task>>;
 

@@ -19,8 +19,6 @@ namespace pipec::schedule::search {
 namespace {
 
 constexpr double kMostTasks = 4e6;
-/// Of so many each pass takes the better part of a second.
-constexpr double kManyTasks = 1e6;
 
 using Pattern = VBlock (*)(int, int);
 
@@ -198,7 +196,7 @@ double Search::patternSeed(int index, Pattern block, Squeeze squeeze) {
 /// seconds, which is the shortest as published.
 void Search::patternSeeds(int index) {
   Instance &instance = instances[index];
-  if (instance.problem.tasks() <= kManyTasks) {
+  if (!hasManyTasks(instance.problem.stages, instance.problem.microbatches)) {
     for (Pattern block : instance.squeezed)
       for (Squeeze squeeze : {Squeeze::None, Squeeze::Gaps})
         patternSeed(index, block, squeeze);

@@ -142,9 +142,9 @@ TEST(Estimate, IsNearThePlanThatIsBuilt) {
   EXPECT_LT(off[off.size() / 2], 0.03);
 }
 
-/// Of every kind of order: what is sent early, what is in flight, both copies'
+/// Of orders of many kinds: what is sent early, what is in flight, both copies'
 /// gradients.
-TEST(Estimate, KnowsTheSlotsOfEveryOrder) {
+TEST(Estimate, KnowsTheSlotsOfTenOrders) {
   for (const Model &model : {kModels[0], kModels[1]})
     for (const char *strategy :
          {"interleaved-1f1b", "looped-bfs", "zb-h2", "zb-v", "v-half", "v-min",

@@ -55,6 +55,14 @@ TEST(FitCrowd, FindsWhatTheStepsWereMadeWith) {
     }
 }
 
+/// A machine that changes ranks ten times as slowly.
+TEST(FitCrowd, LooksFurtherWhereTheEndIsTheBest) {
+  const Crowd truth{40e-6, 10e-6};
+  const Topology topology = serverOf(4, 2);
+  const Crowd found = fitCrowd(samplesWith(truth, topology), topology);
+  EXPECT_NEAR(found.turnSeconds, truth.turnSeconds, 2e-6);
+}
+
 /// A step during which something else ran changes nothing.
 TEST(FitCrowd, DisturbedStepsSayLittle) {
   const Crowd truth{2.2e-6, 3e-6};

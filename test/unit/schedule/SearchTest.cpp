@@ -328,20 +328,64 @@ TEST(Search, LongListsKeepToTheirLimit) {
   }
 }
 
-/// Patterns of many tasks are kept, each under its own sizes.
-TEST(Search, KeptPatternsAreThoseOfTheirSizes) {
-  ScheduleRequest request;
-  for (int devices : {600, 610, 600}) {
-    request.devices = devices;
-    request.microbatches = 300;
-    const Schedule one = repeatBlock(request, vHalfBlock, Squeeze::WeightsLast);
-    EXPECT_EQ(one.devices(), devices);
-    EXPECT_EQ(repeatBlock(request, vHalfBlock, Squeeze::WeightsLast).order,
-              one.order);
+/// A pattern whose gaps are closed, made without what repeatBlock keeps.
+std::vector<std::vector<Action>> withoutGaps(const ScheduleRequest &request,
+                                             VBlock (*block)(int, int)) {
+  const Schedule plain = repeatBlock(request, block, Squeeze::None);
+  Problem p = makeProblem(request, plain.placement);
+  Order order = toOrder(p, plain);
+  double peak = 0;
+  for (const auto &list : order) {
+    double held = 0;
+    for (Task t : list)
+      peak = std::max(peak, held += p.rows[p.rowOf(t)].memory);
   }
-  const Schedule half = repeatBlock(request, vHalfBlock, Squeeze::WeightsLast);
-  EXPECT_NE(repeatBlock(request, vMinBlock, Squeeze::WeightsLast).order,
-            half.order);
+  p.limit.assign(request.devices, peak);
+  Result result;
+  return toSchedule(p, improve(p, order, 1, result)).order;
+}
+
+/// Patterns of many tasks are kept, each under its own sizes. Each differs in
+/// one thing from the one before, which is kept when it is asked for.
+TEST(Search, KeptPatternsAreThoseOfTheirSizes) {
+  struct Pattern {
+    VBlock (*block)(int, int);
+    Squeeze squeeze;
+    int devices, microbatches;
+  };
+  const Pattern patterns[] = {
+      {vHalfBlock, Squeeze::Gaps, 600, 280},
+      {vHalfBlock, Squeeze::Gaps, 600, 281},
+      {vHalfBlock, Squeeze::WeightsLast, 600, 281},
+      {vHalfBlock, Squeeze::WeightsLast, 601, 281},
+      {vMinBlock, Squeeze::WeightsLast, 601, 281},
+  };
+  auto requestOf = [](const Pattern &pattern) {
+    ScheduleRequest request;
+    request.devices = pattern.devices;
+    request.microbatches = pattern.microbatches;
+    return request;
+  };
+  auto ask = [&](const Pattern &pattern) {
+    return repeatBlock(requestOf(pattern), pattern.block, pattern.squeeze);
+  };
+  std::vector<std::vector<Action>> before;
+  for (std::size_t i = 0; i < std::size(patterns); ++i) {
+    const Pattern &pattern = patterns[i];
+    ASSERT_TRUE(hasManyTasks(2 * pattern.devices, pattern.microbatches));
+    const Schedule one = ask(pattern);
+    EXPECT_EQ(one.devices(), pattern.devices) << i;
+    EXPECT_EQ(one.microbatches, pattern.microbatches) << i;
+    EXPECT_TRUE(verify(one).empty()) << i;
+    EXPECT_FALSE(one.order == before) << i;
+    if (pattern.squeeze == Squeeze::Gaps)
+      EXPECT_TRUE(one.order == withoutGaps(requestOf(pattern), pattern.block))
+          << i;
+    EXPECT_TRUE(ask(pattern).order == one.order) << i;
+    if (i == 1) // both are kept
+      EXPECT_TRUE(ask(patterns[0]).order == before);
+    before = one.order;
+  }
 }
 
 /// Of more than a million tasks only the pattern that is ahead as published is
