@@ -2,7 +2,7 @@
 """Predicted beside measured step time and memory, on CPU: calibrated, and with a profile.
 
 Usage: predicted_vs_measured.py BIN FOLDER [MODEL ...] [--ranks 1,2,4] [--strategy 1f1b] [--other gpipe] [--seconds 1]
-       [--repeats 4] [--threads N] [--run-with 'nice -n -20'] [--cluster RANKS=FILE] [--markdown]
+       [--repeats 4] [--threads N] [--run-with 'nice -n -20'] [--cluster RANKS=FILE | --each] [--markdown]
 
 BIN holds pipec and pipec-run; FOLDER/MODEL/ holds model.onnx, golden.json (pipec_args: the options of training) and
 one .npy file for each input, as test/models has them; examples/gpt2 works with its tokens.npy made. For every model
@@ -11,7 +11,8 @@ writes a profile. Errors of what is predicted: "calibrated" against the median r
 stages made with a profile, against the run after the one that wrote it, beside "own", the same against the run that
 wrote it, and "apart", by how much one run differs from the next, which is all that keeps the two from being equal;
 the last, a plan of strategy --other made with the same profile, against a run of that plan, which no profile knows;
-medians over the runs. The time of a run is that of its median step, the first one left out. Every rank has the
+medians over the runs. With --each `calibrate` runs before every model: where a clock moves every few minutes one
+calibration says little of the last models. The time of a run is that of its median step, the first one left out. Every rank has the
 threads that pipec-run gives it, or --threads. Calibration and runs begin with the words of --run-with, which is where
 a machine is kept quiet. Memory is compared byte for byte. Needs Python's standard library alone.
 """
@@ -112,6 +113,7 @@ def main():
     parser.add_argument("--run-with", default="", help="words before every command that is timed")
     parser.add_argument("--cluster", action="append", default=[], metavar="RANKS=FILE",
                         help="what pipec calibrate wrote for so many ranks (default: it is run)")
+    parser.add_argument("--each", action="store_true", help="calibrate before every model")
     parser.add_argument("--markdown", action="store_true")
     options = parser.parse_args()
     names = options.models or sorted(f.name for f in options.folder.iterdir() if (f / "golden.json").exists())
@@ -121,10 +123,10 @@ def main():
     with tempfile.TemporaryDirectory() as scratch:
         for ranks in options.ranks.split(","):
             cluster = known.get(ranks, f"{scratch}/cluster{ranks}.json")
-            if ranks not in known:
-                call(*shlex.split(options.run_with), f"{options.tools}/pipec", "calibrate", "--cpus", ranks, "-o",
-                     cluster, "--quiet")
             for name in names:
+                if ranks not in known and (options.each or name == names[0]):
+                    call(*shlex.split(options.run_with), f"{options.tools}/pipec", "calibrate", "--cpus", ranks, "-o",
+                         cluster, "--quiet")
                 rows.append(measure(Case(options, options.folder / name, scratch), ranks, options, cluster))
                 if not options.markdown:
                     print(*rows[-1], sep="\t", flush=True)
