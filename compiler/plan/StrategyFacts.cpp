@@ -58,6 +58,8 @@ struct Kept {
   std::vector<int> inFlight, betweenHalves;
 
   explicit Kept(const schedule::Schedule &order) {
+    for (const auto &actions : order.order)
+      tasks += actions.size();
     const auto microbatches = [&](int pieces) {
       return (pieces + order.slices - 1) / order.slices;
     };
@@ -84,13 +86,23 @@ private:
   int findSpareSlots(const schedule::Sends &sends,
                      const std::function<const schedule::Schedule &()> &order) {
     constexpr size_t kMost = 256; // a search mostly moves cuts back and forth
+    constexpr size_t kManyTasks = 1 << 20, kFew = 4;
     if (const auto it = spare.find(sends); it != spare.end())
       return it->second;
+    // Executing orders of a million tasks takes a second: as many as any of the
+    // first few patterns needs.
+    if (tasks > kManyTasks && spare.size() == kFew)
+      return std::max_element(spare.begin(), spare.end(),
+                              [](const auto &a, const auto &b) {
+                                return a.second < b.second;
+                              })
+          ->second;
     if (spare.size() == kMost)
       spare.clear();
     return spare[sends] = schedule::spareSlots(order(), sends);
   }
 
+  size_t tasks = 0;
   std::map<schedule::Sends, int> spare; ///< what was asked for
   std::optional<std::pair<schedule::Sends, int>> last;
 };
