@@ -33,7 +33,7 @@ public:
         zeroGradients(zeroGradients) {}
 
   LogicalResult run() {
-    findActive();
+    active = activeValues(main);
     auto ret = cast<func::ReturnOp>(main.front().getTerminator());
     Value loss = ret.getOperand(0);
     if (!active.contains(loss))
@@ -62,22 +62,6 @@ public:
   }
 
 private:
-  /// What depends on a trained weight through floating-point values.
-  void findActive() {
-    SymbolTable parameters(module);
-    for (Operation &op : main.front()) {
-      bool on = false;
-      if (auto weight = dyn_cast<WeightOp>(op))
-        on = parameters.lookup<ParameterOp>(weight.getParameter()).isTrained();
-      else if (!isa<StopGradientOp>(op))
-        on = llvm::any_of(op.getOperands(),
-                          [&](Value v) { return active.contains(v); });
-      for (Value v : op.getResults())
-        if (on && isFloat(v))
-          active.insert(v);
-    }
-  }
-
   LogicalResult nothingTrains() {
     return main.emitError(
         "the loss depends on no trained weight; take the loss of another "

@@ -59,6 +59,26 @@ static std::string locationName(Location loc) {
   return "";
 }
 
+llvm::DenseSet<Value> activeValues(func::FuncOp main) {
+  SymbolTable parameters(main->getParentOfType<ModuleOp>());
+  llvm::DenseSet<Value> active;
+  for (Operation &op : main.front()) {
+    if (isBackward(&op))
+      continue;
+    bool on = false;
+    if (auto weight = dyn_cast<nn::WeightOp>(op))
+      on =
+          parameters.lookup<nn::ParameterOp>(weight.getParameter()).isTrained();
+    else if (!isa<nn::StopGradientOp>(op))
+      on = llvm::any_of(op.getOperands(),
+                        [&](Value v) { return active.contains(v); });
+    for (Value v : op.getResults())
+      if (on && nn::isFloat(v))
+        active.insert(v);
+  }
+  return active;
+}
+
 std::string nodeName(Operation *op) {
   if (std::string name = locationName(op->getLoc()); !name.empty())
     return name;

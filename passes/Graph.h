@@ -45,6 +45,10 @@ private:
 /// The chain that is partitioned: all forward ops that are not sources.
 llvm::SmallVector<mlir::Operation *> modelNodes(mlir::func::FuncOp main);
 
+/// What gradients come back for: the forward ops' floating-point values that
+/// depend on a trained weight, no gradient being stopped in between.
+llvm::DenseSet<mlir::Value> activeValues(mlir::func::FuncOp main);
+
 /// A name for diagnostics and reports: the ONNX node's, else the op's.
 std::string nodeName(mlir::Operation *op);
 

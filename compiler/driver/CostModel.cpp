@@ -130,7 +130,7 @@ public:
       return failure();
     nodes = modelNodes(main);
     addNodes(main);
-    addValues(*copy, main);
+    addValues(main);
     addWeights(*copy, main);
     addStashes(main);
     addInputs(main);
@@ -333,28 +333,8 @@ private:
     }
   }
 
-  /// What a gradient comes back for: it depends on a trained weight.
-  llvm::DenseSet<Value> activeValues(ModuleOp copy, func::FuncOp main) {
-    SymbolTable parameters(copy);
-    llvm::DenseSet<Value> active;
-    for (Operation &op : main.front()) {
-      if (isBackward(&op))
-        continue;
-      bool on = false;
-      if (auto weight = dyn_cast<WeightOp>(op))
-        on = parameters.lookup<ParameterOp>(weight.getParameter()).isTrained();
-      else if (!isa<StopGradientOp>(op))
-        on = llvm::any_of(op.getOperands(),
-                          [&](Value v) { return active.contains(v); });
-      for (Value v : op.getResults())
-        if (on && isFloat(v))
-          active.insert(v);
-    }
-    return active;
-  }
-
-  void addValues(ModuleOp copy, func::FuncOp main) {
-    const llvm::DenseSet<Value> active = activeValues(copy, main);
+  void addValues(func::FuncOp main) {
+    const llvm::DenseSet<Value> active = activeValues(main);
     for (auto [i, op] : llvm::enumerate(nodes))
       for (Value v : op->getResults()) {
         plan::CostValue value{i, placedBytes(v.getType()), 0, {}};
