@@ -314,13 +314,17 @@ class ProfileTest(PipelineTest):
     def test_a_profile_of_a_machine_that_others_use(self):
         plan = self.compile(self.golden.model, *self.flags)
         file = self.folder / "profile.json"
-        others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in os.sched_getaffinity(0)]
+        busy = "print(flush=True)\nwhile True: pass"
+        others = [subprocess.Popen([sys.executable, "-c", busy], stdout=subprocess.PIPE)
+                  for _ in os.sched_getaffinity(0)]
         try:
-            self.train(plan, self.golden.data, 300, "--profile-out", file)
+            for other in others:
+                other.stdout.readline()  # it computes
+            self.train(plan, self.golden.data, 3000, "--profile-out", file)
         finally:
             for other in others:
                 other.kill()
-                other.wait()
+                other.communicate()
         self.assertGreater(json.loads(file.read_text())["others_share"], 0.1)
         process = call("pipec", self.golden.model, *self.flags, "--profile", file, "--dry-run")
         self.check_exit(process, 0)
@@ -459,7 +463,7 @@ class CalibrationTest(PipelineTest):
         finally:
             for other in others:
                 other.kill()
-                other.wait()
+                other.communicate()
         self.check_exit(process, 0)
         self.assertRegex(process.stderr, r"note: other programs had \d+.* % of this machine's cores while it was timed")
         self.assertIn("note: messages between ranks are not timed", process.stderr)
