@@ -142,15 +142,33 @@ together(const CompileOptions &options, const std::vector<Kind> &kinds,
   return chained(taken).flags;
 }
 
-/// What the planner believes to be enough, and a little more: a built plan has
-/// whole slots.
-plan::NoFit withRoom(const plan::NoFit &failure) {
+std::string shortageOf(int64_t bytes, int64_t limit) {
+  return "nothing fits in memory: the smallest plan found needs " +
+         report::bytes(bytes) + " on a device, " +
+         report::bytes(bytes - limit) + " more than the " +
+         report::bytes(limit) + " there are";
+}
+
+/// Of a model too large to be tried: what the planner believes to be enough,
+/// and a little more, since a built plan has whole slots; and the fastest of
+/// what keeps little.
+plan::NoFit believed(const CompileOptions &options, const plan::NoFit &failure,
+                     const Smallest &smallest,
+                     const std::function<bool(const Change &)> &isEnough) {
   constexpr int64_t kShare = 1024;
-  std::vector<plan::Remedy> remedies = failure.remedies;
-  for (plan::Remedy &remedy : remedies)
-    if (remedy.kind == plan::Remedy::Limit)
-      remedy.amount += remedy.amount / kShare;
-  return plan::NoFit(failure.shortage, remedies, failure.hint, failure.limit);
+  const int64_t bytes = smallest.enough() + smallest.enough() / kShare;
+  std::vector<plan::Remedy> remedies = {{plan::Remedy::Limit, bytes}};
+  bool hasStrategy = false;
+  for (const plan::Remedy &remedy : failure.remedies) {
+    hasStrategy = hasStrategy || remedy.kind == plan::Remedy::Strategy;
+    if (remedy.kind != plan::Remedy::Limit)
+      remedies.push_back(remedy);
+  }
+  const std::vector<Change> strategies = otherStrategies(options);
+  if (!hasStrategy && !strategies.empty() && isEnough(strategies.front()))
+    remedies.push_back({plan::Remedy::Flags, 0, strategies.front().flags});
+  return plan::NoFit(shortageOf(bytes, failure.limit), remedies, failure.hint,
+                     failure.limit);
 }
 
 } // namespace
@@ -159,19 +177,6 @@ plan::NoFit advised(const CompileOptions &options, const plan::NoFit &failure,
                     const std::optional<Smallest> &smallest,
                     const std::function<bool(const CompileOptions &)> &fits,
                     const std::string &batch) {
-  if (smallest && smallest->bytes < 0) // the model is too large to try
-    return withRoom(failure);
-  std::vector<plan::Remedy> remedies;
-  std::string shortage = failure.shortage, hint = failure.hint;
-  if (smallest) {
-    const int64_t bytes = smallest->bytes;
-    remedies.push_back({plan::Remedy::Limit, bytes});
-    if (failure.limit > 0)
-      shortage = "nothing fits in memory: the smallest plan found needs " +
-                 report::bytes(bytes) + " on a device, " +
-                 report::bytes(bytes - failure.limit) + " more than the " +
-                 report::bytes(failure.limit) + " there are";
-  }
   const auto isEnough = [&](const Change &change) {
     // All computed again is the least, but where a few stages alone are.
     Change all = change;
@@ -181,6 +186,16 @@ plan::NoFit advised(const CompileOptions &options, const plan::NoFit &failure,
            (all.options.recompute != change.options.recompute &&
             fits(change.options));
   };
+  if (smallest && smallest->bytes < 0)
+    return believed(options, failure, *smallest, isEnough);
+  std::vector<plan::Remedy> remedies;
+  std::string shortage = failure.shortage, hint = failure.hint;
+  if (smallest) {
+    const int64_t bytes = smallest->bytes;
+    remedies.push_back({plan::Remedy::Limit, bytes});
+    if (failure.limit > 0)
+      shortage = shortageOf(bytes, failure.limit);
+  }
   const std::vector<Kind> kinds = {
       recomputation,
       otherStrategies,

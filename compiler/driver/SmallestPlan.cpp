@@ -16,6 +16,10 @@ int64_t needOf(const plan::NoFit &failure) {
   return bytes;
 }
 
+int64_t Smallest::enough() const {
+  return bytes < 0 ? options.memoryLimit : bytes;
+}
+
 CompileOptions Smallest::under(const CompileOptions &asked,
                                int64_t limit) const {
   CompileOptions same = options;
@@ -32,6 +36,8 @@ constexpr int kAbove[] = {16, 4, 1, 0};
 /// Plans below what it calls the least that are looked for, one after the
 /// other: it has not looked at all shapes.
 constexpr int kMostBelow = 4;
+/// Limits that are tried where it names more than what it was given.
+constexpr int kMostAbove = 3;
 
 /// What the planner makes of a limit.
 struct Answer {
@@ -47,14 +53,40 @@ public:
 
   /// All limits that follow from the options but for their own.
   void look(CompileOptions options) {
+    if (isTooLarge()) // which takes long enough
+      return;
     options.memoryMargin = 0;
     options.quick = true;
     const int64_t least = ask(options, 1).need;
     if (least == 0 || isHopeless(least))
       return;
-    for (int share : kAbove)
-      if (ask(options, least + least / 64 * share).seconds >= faster)
+    for (int share : kAbove) {
+      const int64_t given = least + least / 64 * share;
+      const Answer answer = ask(options, given);
+      if (answer.need > given) { // which leaves nothing in between
+        lookAbove(options, answer.need);
         return;
+      }
+      if (isTooLarge()) {
+        ask(options, least);
+        return;
+      }
+      if (answer.seconds >= faster)
+        return;
+    }
+    lookBelow(options, least);
+  }
+
+  std::optional<Smallest> best;
+
+private:
+  /// An order that is searched for under a larger limit may need more again.
+  void lookAbove(const CompileOptions &options, int64_t need) {
+    for (int tries = 0; tries < kMostAbove && need > 0; ++tries)
+      need = ask(options, need + need / 32).need;
+  }
+
+  void lookBelow(const CompileOptions &options, int64_t least) {
     int64_t given = least - 1;
     for (int tries = 0; tries < kMostBelow && given > 0; ++tries) {
       const Answer answer = ask(options, given);
@@ -65,17 +97,15 @@ public:
     }
   }
 
-  std::optional<Smallest> best;
+  /// The model, to be tried: the planner's word is all that there is.
+  bool isTooLarge() const { return best && best->bytes < 0; }
 
-private:
   /// The planner takes a plan for a third too much at most.
   bool isHopeless(int64_t least) const {
     return best && least / 4 * 3 > best->bytes;
   }
 
   Answer ask(CompileOptions options, int64_t given) {
-    if (best && best->bytes < 0)
-      return {};
     options.memoryLimit = given;
     try {
       const Prospect made = trial(options);
@@ -95,7 +125,10 @@ private:
   }
 
   void see(const CompileOptions &options, int64_t bytes) {
-    if (!best || bytes < best->bytes)
+    const bool isLess = bytes < 0 && isTooLarge()
+                            ? options.memoryLimit < best->options.memoryLimit
+                            : !best || bytes < best->bytes;
+    if (isLess)
       best = Smallest{options, bytes};
   }
 

@@ -24,6 +24,10 @@ struct Smallest {
   CompileOptions options; ///< of its trial: the limit is what it was given
   int64_t bytes = 0;      ///< -1: the model is too large to be tried
 
+  /// Bytes a device that it keeps to; of a model too large to be tried by the
+  /// planner's word.
+  int64_t enough() const;
+
   /// What makes the same plan where the options leave it so much memory.
   CompileOptions under(const CompileOptions &asked, int64_t limit) const;
 };

@@ -495,7 +495,7 @@ int withinLimit(const CompileOptions &options, const Attempt &attempt,
   } catch (const plan::NoFit &failure) {
     const std::optional<Smallest> smallest = smallestPlan(options, trial);
     // Found on no way that the limit leads to.
-    if (smallest && smallest->bytes >= 0 && smallest->bytes <= failure.limit) {
+    if (smallest && smallest->enough() <= failure.limit) {
       CompileOptions asked = smallest->under(options, failure.limit);
       return shrinking(asked, attempt);
     }
