@@ -167,8 +167,9 @@ plan::NoFit believed(const CompileOptions &options, const plan::NoFit &failure,
   const std::vector<Change> strategies = otherStrategies(options);
   if (!hasStrategy && !strategies.empty() && isEnough(strategies.front()))
     remedies.push_back({plan::Remedy::Flags, 0, strategies.front().flags});
-  return plan::NoFit(shortageOf(bytes, failure.limit), remedies, failure.hint,
-                     failure.limit);
+  const std::string shortage =
+      failure.limit > 0 ? shortageOf(bytes, failure.limit) : failure.shortage;
+  return plan::NoFit(shortage, remedies, failure.hint, failure.limit);
 }
 
 } // namespace

@@ -68,15 +68,26 @@ TEST(Remedies, NothingIsNamedThatIsNotEnough) {
 }
 
 /// Of a model that is not tried nothing but the estimate is known, which has no
-/// ends of slots.
+/// ends of slots: of the limit that a plan was found under, not of the
+/// planner's first word.
 TEST(Remedies, ALimitThatWasNotTriedHasALittleRoom) {
-  const plan::NoFit failure("nothing fits", {{plan::Remedy::Limit, 2'048'000}},
-                            "", kLimit);
-  const plan::NoFit advice = advised(
-      asked(), failure, Smallest{asked(), -1},
-      [](const CompileOptions &) { return false; }, "batch");
-  EXPECT_STREQ(advice.what(),
-               "nothing fits; it would fit with --memory-limit 2050000");
+  const plan::NoFit failure("nothing fits", {{plan::Remedy::Limit, 5000}}, "",
+                            kLimit);
+  Smallest smallest{asked(), -1};
+  smallest.options.memoryLimit = 2'048'000;
+  const auto advice = [&](const char *fits) -> std::string {
+    return advised(
+               asked(), failure, smallest,
+               [&](const CompileOptions &o) { return o.strategy == fits; },
+               "batch")
+        .what();
+  };
+  const std::string need =
+      "nothing fits in memory: the smallest plan found needs 1.96 MiB on a "
+      "device, 1.95 MiB more than the 0.98 KiB there are; it would fit with "
+      "--memory-limit 2050000";
+  EXPECT_EQ(advice("none"), need);
+  EXPECT_EQ(advice("v-half"), need + ", or with --strategy v-half");
 }
 
 } // namespace pipec

@@ -1,4 +1,5 @@
 //===- WithinLimitTest.cpp - which plan auto takes where memory is short --===//
+#include "compiler/driver/SmallestPlan.h"
 #include "compiler/driver/WithinLimit.h"
 #include "compiler/plan/Infeasible.h"
 #include "compiler/strategy/Strategy.h"
@@ -314,6 +315,28 @@ TEST(WithinLimit, WhatIsRefusedAtOnceIsAskedAgainWithoutWorkspace) {
     EXPECT_FALSE(asked[0].withoutWorkspace || asked[0].quick);
     EXPECT_TRUE(asked[1].withoutWorkspace && asked[1].quick);
   }
+}
+
+/// An order that is searched for may need more than the planner's first word,
+/// and more again under a larger limit: one that made a plan is named, and
+/// limits between what was refused and what it asks for are passed over.
+TEST(WithinLimit, OfALargeModelALimitIsNamedThatMadeAPlan) {
+  std::vector<int64_t> limits;
+  auto trial = [&](const CompileOptions &o) -> Prospect {
+    limits.push_back(o.memoryLimit);
+    if (o.memoryLimit < 6600)
+      throw refusal(o.memoryLimit == 1     ? 3200
+                    : o.memoryLimit < 6400 ? 6400
+                                           : 6720);
+    return {-1, 0};
+  };
+  CompileOptions options = automatic();
+  options.strategy = "1f1b";
+  options.recompute = "full";
+  const std::optional<Smallest> found = smallestPlan(options, trial);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(limits, (std::vector<int64_t>{1, 4000, 6600}));
+  EXPECT_EQ(found->enough(), 6600);
 }
 
 /// The ways to what would fit cross: nothing is planned twice on them.
