@@ -27,7 +27,8 @@ Operation *KnownValues::firstLike(Operation *op) {
   if (op->getNumResults() == 1 && op->getNumRegions() == 0) {
     std::vector<const void *> key{
         op->getName().getAsOpaquePointer(),
-        op->getAttrDictionary().getAsOpaquePointer(),
+        // Its own attributes: which stage it is on makes no other value.
+        op->getPropertiesAsAttribute().getAsOpaquePointer(),
         op->getResult(0).getType().getAsOpaquePointer()};
     for (Value v : op->getOperands())
       key.push_back(firstLike(v.getDefiningOp()));

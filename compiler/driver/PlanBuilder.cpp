@@ -352,10 +352,11 @@ private:
   void addStepSlots(plan::Stage &s) {
     setSlots(s, "stats", in.request.microbatches);
     for (int rank : s.ranks) {
-      SlotPlan slots =
-          assignSlots(in.schedule.order[rank], s.id, slotRequest(s));
-      for (auto &[region, count] : slots.counts)
-        setSlots(s, region, count);
+      const plan::RegionSlots counts =
+          assignSlots(in.schedule.order[rank], s.id, slotRequest(s)).counts;
+      for (auto [region, name] : plan::kSlotted)
+        if (counts.has(region))
+          setSlots(s, name, counts.at(region));
     }
   }
 
@@ -421,20 +422,23 @@ private:
     const auto &order = in.schedule.order[rank.rank];
     std::map<int, SlotPlan> slots;
     for (int stage : rank.stages)
-      slots[stage] = assignSlots(order, stage, slotRequest(plan.stages[stage]));
-    for (size_t i = 0; i < order.size(); ++i) {
-      plan::Action action;
-      action.kind = schedule::letter(order[i].kind);
-      action.stage = order[i].stage;
-      action.microbatch = order[i].microbatch;
-      const plan::Stage &stage = plan.stages[action.stage];
-      for (auto &[region, slot] : slots[action.stage].used[i]) {
-        auto it = stage.regions.find(region);
-        if (it != stage.regions.end() && it->second.slots > 1)
-          action.slots[region] = slot;
-      }
-      rank.program.actions.push_back(action);
-    }
+      slots[stage] = slotsToName(order, plan.stages[stage]);
+    rank.program.actions.reserve(order.size());
+    for (size_t i = 0; i < order.size(); ++i)
+      rank.program.actions.push_back(
+          {std::string(1, schedule::letter(order[i].kind)), order[i].stage,
+           order[i].microbatch, slots[order[i].stage].used[i]});
+  }
+
+  /// Those of regions with a choice.
+  SlotPlan slotsToName(const std::vector<schedule::Action> &order,
+                       const plan::Stage &stage) {
+    SlotPlan slots = assignSlots(order, stage.id, slotRequest(stage));
+    for (auto [region, name] : plan::kSlotted)
+      if (plan::regionOf(stage, name).slots <= 1)
+        for (plan::RegionSlots &used : slots.used)
+          used.erase(region);
+    return slots;
   }
 
   void addPrediction() {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <map>
 #include <set>
 
 namespace pipec {
@@ -15,11 +16,8 @@ using schedule::Kind;
 /// a message for the next microbatch finds its slot as early as possible.
 class Region {
 public:
-  explicit Region(std::string name) : name(std::move(name)) {}
-
-  void setCount(int n) {
-    count = n;
-    for (int i = 0; i < n; ++i)
+  Region(PipecRegion id, int count) : id(id), count(count) {
+    for (int i = 0; i < count; ++i)
       idle.push_back(i);
   }
   int take(int microbatch) {
@@ -33,12 +31,12 @@ public:
     held.erase(microbatch);
   }
 
-  std::string name;
-  int count = 0;
+  const PipecRegion id;
+  const int count;
 
 private:
   std::deque<int> idle;
-  std::map<int, int> held;
+  std::map<int, int> held; ///< slots by microbatch
 };
 
 /// Most microbatches between an action of a kind in `from` and one in `to`.
@@ -72,24 +70,23 @@ SlotPlan assignSlots(const std::vector<Action> &order, int stage,
   int backwards = mostHeld(order, stage, backward, last);
   auto limited = [&](int n) { return std::clamp(n, 1, std::max(1, local)); };
 
-  Region in("in"), stash("stash"), out("out"), gradIn("grad_in"),
-      gradOut("grad_out"), wstash("wstash");
-  in.setCount(limited(inFlight + request.receivesForward + request.spare));
-  stash.setCount(limited(inFlight));
-  out.setCount(limited(2));
-  gradIn.setCount(
-      limited(backwards + request.receivesBackward + request.spare));
-  gradOut.setCount(limited(2));
-  wstash.setCount(limited(backwards));
+  Region in(PIPEC_IN,
+            limited(inFlight + request.receivesForward + request.spare)),
+      stash(PIPEC_STASH, limited(inFlight)), out(PIPEC_OUT, limited(2)),
+      gradIn(PIPEC_GRAD_IN,
+             limited(backwards + request.receivesBackward + request.spare)),
+      gradOut(PIPEC_GRAD_OUT, limited(2)),
+      wstash(PIPEC_WSTASH, limited(backwards));
 
   SlotPlan plan;
+  plan.used.reserve(order.size());
   for (const Action &action : order) {
     auto &used = plan.used.emplace_back();
     if (action.stage != stage)
       continue;
     int k = action.microbatch;
     auto note = [&](Region &region, bool take) {
-      used[region.name] = take ? region.take(k) : region.of(k);
+      used.set(region.id, take ? region.take(k) : region.of(k));
     };
     bool isForward = action.kind == Kind::F;
     note(in, isForward);
@@ -117,7 +114,7 @@ SlotPlan assignSlots(const std::vector<Action> &order, int stage,
       wstash.release(k);
   }
   for (Region *region : {&in, &stash, &out, &gradIn, &gradOut, &wstash})
-    plan.counts[region->name] = region->count;
+    plan.counts.set(region->id, region->count);
   return plan;
 }
 

@@ -9,9 +9,8 @@
 #pragma once
 
 #include "compiler/schedule/Schedule.h"
+#include "runtime/program/RegionSlots.h"
 
-#include <map>
-#include <string>
 #include <vector>
 
 namespace pipec {
@@ -25,11 +24,10 @@ struct SlotRequest {
 };
 
 struct SlotPlan {
-  /// Slots by region: in, stash, out, grad_in, grad_out, wstash.
-  std::map<std::string, int> counts;
-  /// For each action of the order (of this stage or not: then empty) the slot
-  /// by region.
-  std::vector<std::map<std::string, int>> used;
+  /// How many of every region but stats, whose slots are the microbatches.
+  plan::RegionSlots counts;
+  /// For each action of the order (of this stage or not: then empty) its slots.
+  std::vector<plan::RegionSlots> used;
 };
 
 /// Follows `order` (one device) for one stage. IN and STASH are held from the

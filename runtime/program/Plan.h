@@ -12,6 +12,8 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
+#include "runtime/program/RegionSlots.h"
+
 #include <cstdint>
 #include <map>
 #include <string>
@@ -169,7 +171,7 @@ struct Edge {
 struct Action {
   std::string kind;
   int stage = 0, microbatch = 0;
-  std::map<std::string, int> slots;
+  RegionSlots slots;
 };
 
 /// What a rank does. A "step" program (synchronous) lists one optimizer step,

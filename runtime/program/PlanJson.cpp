@@ -176,6 +176,13 @@ struct Writer {
       object[key] = write(value);
     return object;
   }
+  static Json write(RegionSlots &slots) {
+    Json object = Json::object();
+    for (auto [region, name] : kSlotted)
+      if (slots.has(region))
+        object[name] = slots.at(region);
+    return object;
+  }
   template <class T>
     requires(!Scalar<T>)
   static Json write(T &value) {
@@ -286,6 +293,16 @@ struct Reader {
       fail(path, "must be an object");
     for (auto item = json.begin(); item != json.end(); ++item)
       read(*item, path + "." + item.key(), values[item.key()]);
+  }
+  static void read(const Json &json, const std::string &path,
+                   RegionSlots &slots) {
+    std::map<std::string, int> named;
+    read(json, path, named);
+    for (auto [region, name] : kSlotted)
+      if (auto entry = named.extract(name))
+        slots.set(region, entry.mapped());
+    if (!named.empty())
+      fail(path + "." + named.begin()->first, "is not a region with slots");
   }
   template <class T>
   static void read(const Json &json, const std::string &path, T &value) {

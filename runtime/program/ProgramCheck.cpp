@@ -8,48 +8,56 @@
 namespace pipec::plan {
 namespace {
 
-std::string actionPath(int rank, size_t index) {
-  return "ranks[" + std::to_string(rank) + "].program.actions[" +
-         std::to_string(index) + "]";
-}
+/// Where an action is; put into words only for one that is wrong.
+struct Place {
+  int rank;
+  size_t index;
+
+  std::string path() const {
+    return "ranks[" + std::to_string(rank) + "].program.actions[" +
+           std::to_string(index) + "]";
+  }
+};
 
 /// What has been done of a microbatch on a stage.
 struct Done {
   bool F = false, B = false, I = false, W = false;
 };
 
-void checkSlots(const std::string &path, const Stage &stage,
-                const Action &action) {
-  for (auto &[name, slot] : action.slots) {
-    const PipecRegion region = regionNamed(name);
-    const bool slotted =
-        std::any_of(std::begin(kSlotted), std::end(kSlotted),
-                    [&](auto &entry) { return entry.region == region; });
-    if (!slotted)
-      badPlan(path + ".slots." + name, "is not a region with slots");
-    if (slot < 0 || slot >= regionOf(stage, name).slots)
-      badPlan(path + ".slots." + name,
-              "is " + std::to_string(slot) + " of " +
-                  std::to_string(regionOf(stage, name).slots));
+/// A stage as its actions are held against it.
+struct Progress {
+  RegionSlots counts;     ///< of its regions
+  std::vector<Done> done; ///< by microbatch
+};
+
+void checkSlots(const Place &place, const Action &action,
+                const RegionSlots &counts) {
+  for (auto [region, name] : kSlotted) {
+    const int count = counts.at(region);
+    if (action.slots.has(region)) {
+      const int slot = action.slots.at(region);
+      if (slot < 0 || slot >= count)
+        badPlan(place.path() + ".slots." + name,
+                "is " + std::to_string(slot) + " of " + std::to_string(count));
+    } else if (region != PIPEC_STATS && count > 1 &&
+               touches(action.kind[0], region)) {
+      badPlan(place.path() + ".slots." + name, "is missing");
+    }
   }
-  for (auto [region, name] : kSlotted)
-    if (region != PIPEC_STATS && touches(action.kind[0], region) &&
-        regionOf(stage, name).slots > 1 && !action.slots.count(name))
-      badPlan(path + ".slots." + name, "is missing");
 }
 
-void checkAction(const Plan &plan, int rank, size_t index,
-                 std::vector<std::vector<Done>> &done) {
-  const Action &action = plan.ranks[rank].program.actions[index];
-  const std::string path = actionPath(rank, index);
+void checkAction(const Plan &plan, const Place &place,
+                 std::vector<Progress> &stages) {
+  const Action &action = plan.ranks[place.rank].program.actions[place.index];
   if (action.stage < 0 || action.stage >= static_cast<int>(plan.stages.size()))
-    badPlan(path + ".stage", "does not exist");
+    badPlan(place.path() + ".stage", "does not exist");
   const Stage &stage = plan.stages[action.stage];
   if (action.microbatch < 0 || action.microbatch >= plan.training.microbatches)
-    badPlan(path + ".microbatch", "is not one of the step's");
-  if (stage.ranks.empty() || rankOf(stage, action.microbatch) != rank)
-    badPlan(path + ".microbatch", "belongs to another rank");
-  Done &state = done[action.stage][action.microbatch];
+    badPlan(place.path() + ".microbatch", "is not one of the step's");
+  if (stage.ranks.empty() || rankOf(stage, action.microbatch) != place.rank)
+    badPlan(place.path() + ".microbatch", "belongs to another rank");
+  Progress &progress = stages[action.stage];
+  Done &state = progress.done[action.microbatch];
   const std::string &kind = action.kind;
   bool good = false;
   if (kind == "F")
@@ -61,25 +69,29 @@ void checkAction(const Plan &plan, int rank, size_t index,
   else if (kind == "W" && stage.split_backward)
     good = state.I && !state.W, state.W = true;
   if (!good)
-    badPlan(path, "('" + kind + "' of microbatch " +
-                      std::to_string(action.microbatch) + " on stage " +
-                      std::to_string(action.stage) +
-                      ") is out of order, repeated or unknown");
-  checkSlots(path, stage, action);
+    badPlan(place.path(), "('" + kind + "' of microbatch " +
+                              std::to_string(action.microbatch) + " on stage " +
+                              std::to_string(action.stage) +
+                              ") is out of order, repeated or unknown");
+  checkSlots(place, action, progress.counts);
 }
 
 void checkStep(const Plan &plan) {
-  std::vector<std::vector<Done>> done(
-      plan.stages.size(), std::vector<Done>(plan.training.microbatches));
+  std::vector<Progress> stages(plan.stages.size());
+  for (size_t s = 0; s < stages.size(); ++s) {
+    for (auto [region, name] : kSlotted)
+      stages[s].counts.set(region, regionOf(plan.stages[s], name).slots);
+    stages[s].done.resize(plan.training.microbatches);
+  }
   bool backward = false;
   for (const Rank &rank : plan.ranks)
     for (size_t i = 0; i < rank.program.actions.size(); ++i) {
-      checkAction(plan, rank.rank, i, done);
+      checkAction(plan, {rank.rank, i}, stages);
       backward |= rank.program.actions[i].kind != "F";
     }
   for (const Stage &stage : plan.stages) {
     for (int k = 0; k < plan.training.microbatches; ++k) {
-      const Done &state = done[stage.id][k];
+      const Done &state = stages[stage.id].done[k];
       if (!state.F || (backward && !state.B && !state.W))
         badPlan("ranks", "do not finish microbatch " + std::to_string(k) +
                              " on stage " + std::to_string(stage.id));

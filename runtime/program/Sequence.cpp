@@ -40,15 +40,19 @@ PipecRegion regionNamed(const std::string &name) {
 
 Sequence Sequence::step(const Plan &plan, int rank) {
   Sequence sequence;
+  std::vector<bool> tracks(plan.stages.size()); // has several slots of stats
+  for (int stage : plan.ranks[rank].stages)
+    tracks[stage] = regionOf(plan.stages[stage], "stats").slots > 1;
+  sequence.tasks.reserve(plan.ranks[rank].program.actions.size());
   for (const Action &action : plan.ranks[rank].program.actions) {
     Task task;
     task.kind = action.kind[0];
     task.stage = action.stage;
     task.microbatch = action.microbatch;
-    for (auto &[name, slot] : action.slots)
-      task.slot[regionNamed(name)] = slot;
-    const Stage &stage = plan.stages[action.stage];
-    if (regionOf(stage, "stats").slots > 1)
+    for (auto [region, name] : kSlotted)
+      if (action.slots.has(region))
+        task.slot[region] = action.slots.at(region);
+    if (tracks[action.stage])
       task.slot[PIPEC_STATS] = action.microbatch;
     sequence.tasks.push_back(task);
   }

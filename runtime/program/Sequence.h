@@ -33,18 +33,6 @@ using Slot = std::tuple<int, PipecRegion, int>;
 /// A message: edge, microbatch.
 using Transfer = std::pair<int, int64_t>;
 
-/// The regions that have slots, with the names the plan uses.
-struct SlottedRegion {
-  PipecRegion region;
-  const char *name;
-};
-inline constexpr SlottedRegion kSlotted[] = {
-    {PIPEC_STATS, "stats"},     {PIPEC_IN, "in"},
-    {PIPEC_STASH, "stash"},     {PIPEC_OUT, "out"},
-    {PIPEC_GRAD_IN, "grad_in"}, {PIPEC_GRAD_OUT, "grad_out"},
-    {PIPEC_WSTASH, "wstash"},
-};
-
 /// True when a task of this kind touches the region of its stage.
 bool touches(char kind, PipecRegion region);
 

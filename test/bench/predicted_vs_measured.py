@@ -2,7 +2,7 @@
 """Predicted beside measured step time and memory, on CPU: calibrated, and with a profile.
 
 Usage: predicted_vs_measured.py BIN FOLDER [MODEL ...] [--ranks 1,2,4] [--strategy 1f1b] [--other gpipe] [--seconds 1]
-       [--repeats 4] [--threads N] [--run-with 'nice -n -20'] [--cluster RANKS=FILE | --each] [--markdown]
+       [--repeats 4] [--threads N] [--run-with 'nice -n -20'] [--cluster RANKS=FILE | --each] [--steady] [--markdown]
 
 BIN holds pipec and pipec-run; FOLDER/MODEL/ holds model.onnx, golden.json (pipec_args: the options of training) and
 one .npy file for each input, as test/models has them; examples/gpt2 works with its tokens.npy made. For every model
@@ -18,6 +18,8 @@ a machine is kept quiet. Memory is compared byte for byte. Needs Python's standa
 """
 import argparse, json, os, pathlib, shlex, statistics, subprocess, tempfile
 
+from steady_cores import AnyCores, SteadyCores
+
 
 def call(*command):
     environment = dict(os.environ)
@@ -31,7 +33,7 @@ def call(*command):
 class Case:
     def __init__(self, options, folder, scratch):
         self.tools, self.folder, self.scratch = options.tools, folder, pathlib.Path(scratch)
-        self.quiet = shlex.split(options.run_with)
+        self.quiet, self.cores = shlex.split(options.run_with), options.cores
         self.threads = ["--threads", options.threads] if getattr(options, "threads", 0) else []
         golden = folder / "golden.json"
         if golden.exists():
@@ -58,8 +60,8 @@ class Case:
 
     def run(self, plan, steps, *options):
         metrics = self.scratch / "metrics.jsonl"
-        call(*self.quiet, f"{self.tools}/pipec-run", plan, *self.data, "--steps", steps, "--metrics", metrics, "--quiet",
-             *self.threads, *options)
+        self.cores.measure(lambda: call(*self.quiet, f"{self.tools}/pipec-run", plan, *self.data, "--steps", steps,
+                                        "--metrics", metrics, "--quiet", *self.threads, *options))
         lines = [json.loads(line) for line in metrics.read_text().splitlines()]
         summary = lines[-1]["summary"]
         exact = all(rank["peak_bytes"] == rank["predicted_peak_bytes"] for rank in summary["ranks"])
@@ -114,8 +116,10 @@ def main():
     parser.add_argument("--cluster", action="append", default=[], metavar="RANKS=FILE",
                         help="what pipec calibrate wrote for so many ranks (default: it is run)")
     parser.add_argument("--each", action="store_true", help="calibrate before every model")
+    parser.add_argument("--steady", action="store_true", help="while cores are as fast as they mostly are")
     parser.add_argument("--markdown", action="store_true")
     options = parser.parse_args()
+    options.cores = SteadyCores() if options.steady else AnyCores()
     names = options.models or sorted(f.name for f in options.folder.iterdir() if (f / "golden.json").exists())
     rows = [["model", "ranks", "measured ms", "runs", "calibrated", "profile", "own", "apart",
              options.other, "memory"]]
@@ -124,10 +128,14 @@ def main():
         for ranks in options.ranks.split(","):
             cluster = known.get(ranks, f"{scratch}/cluster{ranks}.json")
             for name in names:
-                if ranks not in known and (options.each or name == names[0]):
-                    call(*shlex.split(options.run_with), f"{options.tools}/pipec", "calibrate", "--cpus", ranks, "-o",
-                         cluster, "--quiet")
-                rows.append(measure(Case(options, options.folder / name, scratch), ranks, options, cluster))
+                def row():
+                    if ranks not in known and (options.each or name == names[0]):
+                        options.cores.measure(lambda: call(
+                            *shlex.split(options.run_with), f"{options.tools}/pipec", "calibrate", "--cpus", ranks, "-o",
+                            cluster, "--quiet"))
+                    return measure(Case(options, options.folder / name, scratch), ranks, options, cluster)
+
+                rows.append(options.cores.whole(row))
                 if not options.markdown:
                     print(*rows[-1], sep="\t", flush=True)
     if options.markdown:

@@ -5,6 +5,7 @@
 
 #include "gtest/gtest.h"
 
+#include <map>
 #include <tuple>
 
 using namespace pipec;
@@ -30,7 +31,7 @@ TEST_P(Slots, AreNotSharedWhileHeld) {
         return a.kind == Kind::W;
       });
       SlotPlan plan = assignSlots(order, stage, {true, true, split});
-      std::map<std::string, std::map<int, int>>
+      std::map<PipecRegion, std::map<int, int>>
           owner; // region, slot, microbatch
       for (size_t i = 0; i < order.size(); ++i) {
         if (order[i].stage != stage) {
@@ -38,8 +39,9 @@ TEST_P(Slots, AreNotSharedWhileHeld) {
           continue;
         }
         int k = order[i].microbatch;
-        for (const char *region : {"in", "stash"}) {
+        for (PipecRegion region : {PIPEC_IN, PIPEC_STASH}) {
           int slot = plan.used[i].at(region);
+          ASSERT_GE(slot, 0);
           ASSERT_LT(slot, plan.counts.at(region));
           auto [it, isNew] = owner[region].insert({slot, k});
           EXPECT_EQ(it->second, k) << region << " of " << toString(order[i]);
@@ -48,7 +50,7 @@ TEST_P(Slots, AreNotSharedWhileHeld) {
             owner[region].erase(it);
         }
       }
-      EXPECT_TRUE(owner["in"].empty()) << "every microbatch ends";
+      EXPECT_TRUE(owner[PIPEC_IN].empty()) << "every microbatch ends";
     }
 }
 
@@ -67,7 +69,7 @@ TEST_P(Slots, AreThoseOfThePlannersEstimate) {
   for (int stage = 0; stage < s.stages; ++stage, --fromHere) {
     const plan::Keeps keeps =
         keepsAt(asked, {stage, s.stages, 1, fromHere, microbatches});
-    std::map<std::string, int> most;
+    std::map<PipecRegion, int> most;
     for (int device : s.placement[stage]) {
       const auto &order = s.order[device];
       bool split = std::any_of(order.begin(), order.end(), [](const Action &a) {
@@ -75,15 +77,16 @@ TEST_P(Slots, AreThoseOfThePlannersEstimate) {
       });
       const SlotPlan plan =
           assignSlots(order, stage, {stage > 0, stage + 1 < s.stages, split});
-      for (auto &[region, count] : plan.counts)
-        most[region] = std::max(most[region], count);
+      for (auto [region, name] : plan::kSlotted)
+        if (plan.counts.has(region))
+          most[region] = std::max(most[region], plan.counts.at(region));
     }
-    EXPECT_EQ(keeps.received, most["in"]) << stage;
-    EXPECT_EQ(keeps.inFlight, most["stash"]) << stage;
-    EXPECT_EQ(keeps.receivedBack, most["grad_in"]) << stage;
-    EXPECT_EQ(keeps.betweenHalves, most["wstash"]) << stage;
-    EXPECT_EQ(keeps.sent, most["out"]) << stage;
-    EXPECT_EQ(keeps.sent, most["grad_out"]) << stage;
+    EXPECT_EQ(keeps.received, most[PIPEC_IN]) << stage;
+    EXPECT_EQ(keeps.inFlight, most[PIPEC_STASH]) << stage;
+    EXPECT_EQ(keeps.receivedBack, most[PIPEC_GRAD_IN]) << stage;
+    EXPECT_EQ(keeps.betweenHalves, most[PIPEC_WSTASH]) << stage;
+    EXPECT_EQ(keeps.sent, most[PIPEC_OUT]) << stage;
+    EXPECT_EQ(keeps.sent, most[PIPEC_GRAD_OUT]) << stage;
   }
 }
 
@@ -98,11 +101,12 @@ TEST(Slots, OneMoreThanInFlightWhereMessagesArrive) {
   request.microbatches = 8;
   schedule::Schedule s = schedule::generate("1f1b", request);
   SlotPlan middle = assignSlots(s.order[1], 1, {true, true, false});
-  EXPECT_EQ(middle.counts["stash"], 2);
-  EXPECT_EQ(middle.counts["in"], 3);
-  EXPECT_EQ(middle.counts["grad_in"], 2);
+  EXPECT_EQ(middle.counts.at(PIPEC_STASH), 2);
+  EXPECT_EQ(middle.counts.at(PIPEC_IN), 3);
+  EXPECT_EQ(middle.counts.at(PIPEC_GRAD_IN), 2);
   SlotPlan first = assignSlots(s.order[0], 0, {false, true, false});
-  EXPECT_EQ(first.counts["in"], 3) << "model inputs are read at the forward";
+  EXPECT_EQ(first.counts.at(PIPEC_IN), 3)
+      << "model inputs are read at the forward";
 }
 
 TEST(Slots, SpareOnesForMessagesAlone) {
@@ -111,11 +115,11 @@ TEST(Slots, SpareOnesForMessagesAlone) {
   request.microbatches = 8;
   schedule::Schedule s = schedule::generate("1f1b", request);
   SlotPlan middle = assignSlots(s.order[1], 1, {true, true, false, 4});
-  EXPECT_EQ(middle.counts["stash"], 2);
-  EXPECT_EQ(middle.counts["in"], 7);
-  EXPECT_EQ(middle.counts["grad_in"], 6);
+  EXPECT_EQ(middle.counts.at(PIPEC_STASH), 2);
+  EXPECT_EQ(middle.counts.at(PIPEC_IN), 7);
+  EXPECT_EQ(middle.counts.at(PIPEC_GRAD_IN), 6);
   middle = assignSlots(s.order[1], 1, {true, true, false, 100});
-  EXPECT_EQ(middle.counts["grad_in"], 8) << "no more than microbatches";
+  EXPECT_EQ(middle.counts.at(PIPEC_GRAD_IN), 8) << "no more than microbatches";
 }
 
 TEST(Slots, NeverMoreThanMicrobatches) {
@@ -123,9 +127,12 @@ TEST(Slots, NeverMoreThanMicrobatches) {
   request.devices = 2;
   request.microbatches = 1;
   schedule::Schedule s = schedule::generate("1f1b", request);
-  for (auto &[region, count] :
-       assignSlots(s.order[1], 1, {true, true, false}).counts)
-    EXPECT_EQ(count, 1) << region;
+  const plan::RegionSlots counts =
+      assignSlots(s.order[1], 1, {true, true, false}).counts;
+  for (auto [region, name] : plan::kSlotted)
+    EXPECT_EQ(counts.has(region), region != PIPEC_STATS) << name;
+  for (PipecRegion region : {PIPEC_IN, PIPEC_STASH, PIPEC_OUT})
+    EXPECT_EQ(counts.at(region), 1);
 }
 
 } // namespace

@@ -9,7 +9,8 @@ using namespace pipec;
 using namespace pipec::nn;
 
 /// Each layer may make its own mask: what is alike is computed and kept once,
-/// what differs in its operands, its attributes or its type is not.
+/// whatever stage it is on; what differs in its operands, its attributes or its
+/// type is not.
 TEST(KnownValues, OpsThatAreAlikeShareOne) {
   MLIRContext context;
   context.loadDialect<func::FuncDialect, NNDialect>();
@@ -19,7 +20,7 @@ TEST(KnownValues, OpsThatAreAlikeShareOne) {
       %b = nn.constant dense<[1.0, 2.0]> : tensor<2xf32>
       %c = nn.constant dense<[1.0, 3.0]> : tensor<2xf32>
       %aa = nn.add %a, %a : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
-      %ab = nn.add %a, %b : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+      %ab = nn.add %a, %b {pipe.stage = 3 : i64} : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
       %ac = nn.add %a, %c : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
       %sub = nn.sub %a, %b : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
       %xx = nn.add %x, %a : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>

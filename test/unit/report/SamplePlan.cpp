@@ -4,6 +4,7 @@
 #include "compiler/schedule/Generator.h"
 #include "compiler/schedule/Schedule.h"
 #include "runtime/program/Memory.h"
+#include "runtime/program/Sequence.h"
 
 #include <algorithm>
 
@@ -51,7 +52,8 @@ struct Maker {
     plan.schedule = plan.strategy.schedule;
     plan.files = {{"../sample.onnx", "/models/sample.onnx", "00", 1 << 20}};
     plan.inputs = {{"x", "float32", {2, 512}, kActivation, 0}};
-    plan.weights = {{"mask", "float32", "frozen", {16}, 64, {0, 0, 64}, false, {}}};
+    plan.weights = {
+        {"mask", "float32", "frozen", {16}, 64, {0, 0, 64}, false, {}}};
     plan.predicted = {0.0123, 1300, 0.25, 1 << 20};
     plan.baselines = {{"data parallel", true, 0.0246, 650, ""},
                       {"even split", false, 0, 0, "needs 3 GiB"}};
@@ -133,7 +135,7 @@ struct Maker {
         const int local = a.microbatch / options.replicas;
         for (const auto &[name, region] : plan.stages[a.stage].regions)
           if (region.slots > 1)
-            action.slots[name] = local % region.slots;
+            action.slots.set(plan::regionNamed(name), local % region.slots);
         rank.program.actions.push_back(action);
       }
     plan.ranks.push_back(rank);

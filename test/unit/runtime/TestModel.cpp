@@ -2,6 +2,7 @@
 #include "test/unit/runtime/TestModel.h"
 #include "runtime/WireFormat.h"
 #include "runtime/program/Memory.h"
+#include "runtime/program/Sequence.h"
 #include "runtime/program/Sha256.h"
 
 #include <algorithm>
@@ -294,7 +295,8 @@ private:
     const auto counts = slots(s);
     for (const std::string &name : touched.at(kind))
       if (counts.count(name) && counts.at(name) > 1)
-        result.slots[name] = microbatch / r % counts.at(name);
+        result.slots.set(plan::regionNamed(name),
+                         microbatch / r % counts.at(name));
     return result;
   }
 
