@@ -196,8 +196,10 @@ std::string whatTakesMore(const plan::Plan &plan) {
     return "the order by hand has a line for each of " +
            plural(static_cast<int64_t>(plan.ranks.size()), "rank");
   return row && !row->replicates
-             ? "--stages takes more, " + plan.strategy.name + " has no replicas"
-             : "--stages and --replicas take more";
+             ? "more stages take more (--stages, or another --stage-file), " +
+                   plan.strategy.name + " has no replicas"
+             : "more stages and replicas take more (--stages, --replicas, or "
+               "another --stage-file)";
 }
 
 std::string shapeText(const std::vector<int64_t> &shape) {

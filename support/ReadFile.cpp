@@ -9,10 +9,11 @@
 
 namespace pipec {
 
-std::string readFile(const std::string &path, const std::string &what) {
+std::string readFile(const std::string &path, const std::string &what,
+                     const std::string &remedy) {
   const auto fail = [&] {
     return Failure(Exit::NoInput, "cannot read " + what + " " + path + ": " +
-                                      std::strerror(errno));
+                                      std::strerror(errno) + "; " + remedy);
   };
   const std::unique_ptr<std::FILE, int (*)(std::FILE *)> file(
       std::fopen(path.c_str(), "rb"), std::fclose);

@@ -6,6 +6,7 @@
 namespace pipec {
 
 std::vector<plan::Alternative> alternatives(const CompileOptions &options,
+                                            const std::string &chosen,
                                             const plan::CostGraph &graph,
                                             const ModelFacts &facts) {
   std::vector<plan::Alternative> found;
@@ -13,7 +14,7 @@ std::vector<plan::Alternative> alternatives(const CompileOptions &options,
     CompileOptions asked = options;
     asked.strategy = row.name;
     asked.slices = 0;
-    if (!row.synchronous() || row.name == options.strategy ||
+    if (!row.synchronous() || row.name == chosen ||
         (row.recompute && options.recompute == "none"))
       continue;
     if (slicesAsked(asked) > 1) { // pieces of sequences are for who wants them
@@ -22,7 +23,7 @@ std::vector<plan::Alternative> alternatives(const CompileOptions &options,
       asked.slices = options.slices;
     }
     found.push_back({row.name, [asked, &graph, &facts] {
-                       return decide(asked, graph, facts).result;
+                       return planLikeCompile(asked, graph, facts);
                      }});
   }
   return found;

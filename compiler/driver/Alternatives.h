@@ -9,10 +9,11 @@
 namespace pipec {
 
 /// What `--strategy NAME` would be planned as in place of the strategy that was
-/// typed, for every other synchronous one: `options` as the user gave them.
+/// `chosen`, for every other synchronous one: `options` as the user gave them.
 /// Slices of sequences only where --slices asks for them. The graph and the
 /// facts are to live as long.
 std::vector<plan::Alternative> alternatives(const CompileOptions &options,
+                                            const std::string &chosen,
                                             const plan::CostGraph &graph,
                                             const ModelFacts &facts);
 

@@ -218,7 +218,9 @@ std::vector<plan::WhatIfRow> Compiler::whatIf() {
   asked.topology = all.topology; // of which the plan may use a part
   std::vector<plan::Alternative> strategies;
   if (plan::comparesStrategies(typed.whatIf))
-    strategies = alternatives(typed, graph, all);
+    strategies = alternatives(
+        typed, decision.strategy ? decision.strategy->name : typed.strategy,
+        graph, all);
   return plan::whatIf(asked, decision.result, typed.whatIf, strategies,
                       [&](const plan::PlanRequest &changed) {
                         return planAgain(typed, graph, all, changed);
@@ -254,7 +256,7 @@ void Compiler::showPlan(const plan::Plan &plan,
     printPlan(plan, options.format == "json",
               rows.empty() ? nullptr : &decision.result, rows);
   else if (!rows.empty())
-    std::cout << plan::whatIfTable(decision.result, rows);
+    std::cout << plan::whatIfTable(decision.result, rows, peakOf(plan));
 }
 
 /// The plan without code.

@@ -35,12 +35,19 @@ void addWhatIf(nlohmann::ordered_json &root,
                                {"note", row.note}});
 }
 
+int64_t peakOf(const plan::Plan &plan) {
+  int64_t most = 0;
+  for (const plan::Rank &rank : plan.ranks)
+    most = std::max(most, rank.peak_bytes);
+  return most;
+}
+
 void printPlan(const plan::Plan &plan, bool json, const plan::PlanResult *own,
                const std::vector<plan::WhatIfRow> &rows) {
   if (!json) {
     std::cout << report::summary(plan, terminalOptions());
     if (!rows.empty())
-      std::cout << "\n" << plan::whatIfTable(*own, rows);
+      std::cout << "\n" << plan::whatIfTable(*own, rows, peakOf(plan));
     return;
   }
   auto root = nlohmann::ordered_json::parse(report::inspectJson(plan));

@@ -16,6 +16,9 @@ namespace pipec {
 void writeExtras(const plan::Plan &plan, const schedule::Schedule &schedule,
                  const std::string &folder);
 
+/// Bytes of the fullest device.
+int64_t peakOf(const plan::Plan &plan);
+
 /// The summary of a plan on stdout: text for a terminal, or `json`. `rows`,
 /// when there are any, follow as a table of what else `own` could have been.
 void printPlan(const plan::Plan &plan, bool json,

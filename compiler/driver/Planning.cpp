@@ -570,10 +570,20 @@ Decision decide(const CompileOptions &o, const plan::CostGraph &graph,
   return d;
 }
 
-plan::PlanResult planAgain(const CompileOptions &o,
-                           const plan::CostGraph &graph,
-                           const ModelFacts &facts,
-                           const plan::PlanRequest &changed) {
+plan::Replanned planLikeCompile(CompileOptions asked,
+                                const plan::CostGraph &graph,
+                                const ModelFacts &facts) {
+  try {
+    return {decide(asked, graph, facts).result};
+  } catch (const plan::NoFit &) {
+    asked.withoutWorkspace = asked.quick = true;
+    return {decide(asked, graph, facts).result, true};
+  }
+}
+
+plan::Replanned planAgain(const CompileOptions &o, const plan::CostGraph &graph,
+                          const ModelFacts &facts,
+                          const plan::PlanRequest &changed) {
   CompileOptions asked = o;
   asked.microbatches = changed.microbatches;
   asked.memoryLimit = changed.memoryLimit;
@@ -586,7 +596,7 @@ plan::PlanResult planAgain(const CompileOptions &o,
     asked.stages = isFree || !changed.stages ? std::string("auto")
                                              : std::to_string(*changed.stages);
   }
-  return decide(asked, graph, others).result;
+  return planLikeCompile(asked, graph, others);
 }
 
 /// The step that the profile's stages were measured in, if the planner can

@@ -3,6 +3,7 @@
 
 #include "compiler/driver/CompileOptions.h"
 #include "compiler/plan/Planner.h"
+#include "compiler/plan/WhatIf.h"
 #include "compiler/schedule/Schedule.h"
 #include "compiler/strategy/Strategy.h"
 
@@ -58,13 +59,19 @@ int64_t deviceLimit(const CompileOptions &options,
 Decision decide(const CompileOptions &options, const plan::CostGraph &graph,
                 const ModelFacts &facts);
 
+/// What a compile with these options would be planned as: where nothing fits by
+/// the estimate it tries what does without that of what tasks work in. Throws
+/// as decide().
+plan::Replanned planLikeCompile(CompileOptions options,
+                                const plan::CostGraph &graph,
+                                const ModelFacts &facts);
+
 /// What these options, as the user gave them, would be planned as with the
 /// microbatches, the limit and the devices of `changed`; stages by hand are
 /// dropped where the devices change. Throws as decide().
-plan::PlanResult planAgain(const CompileOptions &options,
-                           const plan::CostGraph &graph,
-                           const ModelFacts &facts,
-                           const plan::PlanRequest &changed);
+plan::Replanned planAgain(const CompileOptions &options,
+                          const plan::CostGraph &graph, const ModelFacts &facts,
+                          const plan::PlanRequest &changed);
 
 /// Replaces the graph's times by those of --profile, if given, and the
 /// topology's turns and messages by what fits the profile's step where that had

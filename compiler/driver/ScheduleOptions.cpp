@@ -193,6 +193,8 @@ void understand(Typed typed, ScheduleOptions &o) {
   if (o.name.empty() == o.check.empty())
     throw Failure(Exit::Usage, "give the name of a schedule (pipec list "
                                "schedules) or --check FILE, one of the two");
+  if (o.check.empty())
+    schedule::getSchedule(o.name); // a misspelt name is the first thing to know
   if (o.check.empty() && r.microbatches < 1)
     throw Failure(Exit::Usage, "give --microbatches M, at least 1");
   if (!o.costs.empty() && (!typed.time.empty() || !typed.memory.empty()))

@@ -59,20 +59,30 @@ WhatIfRow asAsked(const PlanResult &own) {
   return row;
 }
 
+/// Why there is no plan. Of memory no more than that it is an estimate: a
+/// compile counts what the code takes, and may find a smaller plan.
+std::string whyNot(const Failure &failure) {
+  if (const auto *noFit = dynamic_cast<const NoFit *>(&failure))
+    for (const Remedy &remedy : noFit->remedies)
+      if (remedy.kind == Remedy::Limit)
+        return "by the estimate needs about " + report::bytes(remedy.amount) +
+               " on a device; a compile, which counts, knows";
+  return failure.what();
+}
+
 WhatIfRow planned(const std::string &axis, const std::string &value,
-                  const std::function<PlanResult()> &plan) {
+                  const std::function<Replanned()> &plan) {
   const Phase one(axis + " " + value);
   WhatIfRow row{axis, value, false, 0, 0, "", ""};
   try {
-    take(row, plan());
+    const Replanned made = plan();
+    take(row, made.result);
+    if (made.isClose)
+      row.shape += ", may not fit";
   } catch (const Failure &failure) {
     if (failure.code != Exit::NoFit && failure.code != Exit::Usage)
       throw;
-    // A compile counts what the code takes, which may be less.
-    const bool isEstimate = failure.code == Exit::NoFit &&
-                            (axis == "memory" || axis == kStrategies);
-    row.note =
-        (isEstimate ? "by the estimate: " : "") + std::string(failure.what());
+    row.note = whyNot(failure);
   }
   return row;
 }
@@ -216,6 +226,8 @@ const Axis *axisNamed(const std::string &name) {
 
 } // namespace
 
+Replanned planAfresh(const PlanRequest &request) { return {makePlan(request)}; }
+
 std::vector<std::string> whatIfAxes(const std::string &axes) {
   std::vector<std::string> known, names;
   for (const Axis &axis : kAxes)
@@ -257,7 +269,7 @@ std::vector<WhatIfRow> whatIf(const PlanRequest &request, const PlanResult &own,
 }
 
 std::string whatIfTable(const PlanResult &own,
-                        const std::vector<WhatIfRow> &rows) {
+                        const std::vector<WhatIfRow> &rows, int64_t builtPeak) {
   std::string out;
   char line[256];
   // Less than what is printed is no loss: without a sign of its own.
@@ -284,16 +296,18 @@ std::string whatIfTable(const PlanResult &own,
   };
   WhatIfRow asked;
   take(asked, own);
+  if (builtPeak > 0)
+    asked.peakBytes = builtPeak;
   print("as asked", asked);
   for (const WhatIfRow &row : rows) {
     if (row.fits) {
       print(row.axis, row);
       continue;
     }
-    std::snprintf(line, sizeof line, "%-13s %-*s %12s %12s %8s %11s  %.120s\n",
-                  row.axis.c_str(), width, row.value.c_str(), "-", "-", "", "-",
-                  row.note.c_str());
-    out += line;
+    std::snprintf(line, sizeof line, "%-13s %-*s %12s %12s %8s %11s  ",
+                  row.axis.c_str(), width, row.value.c_str(), "-", "-", "",
+                  "-");
+    out += line + row.note + "\n";
   }
   return out;
 }

@@ -20,15 +20,26 @@ struct WhatIfRow {
   int64_t peakBytes = 0; ///< of the fullest device, by the estimate
 };
 
+/// A plan under other conditions.
+struct Replanned {
+  PlanResult result;
+  /// It fits only where what tasks work in is left out of the estimate. A
+  /// compile counts what they do, and may find that it does not.
+  bool isClose = false;
+};
+
 /// Another way to train the same model on the same devices.
 struct Alternative {
   std::string name;
-  std::function<PlanResult()> plan; ///< throws as makePlan does
+  std::function<Replanned()> plan; ///< throws as makePlan does
 };
 
 /// Plans a request whose conditions are others: where more than the request
 /// decides, as about an order that was found for one.
-using PlanAgain = std::function<PlanResult(const PlanRequest &)>;
+using PlanAgain = std::function<Replanned(const PlanRequest &)>;
+
+/// makePlan().
+Replanned planAfresh(const PlanRequest &request);
 
 /// Plans the request with half, twice and four times the devices or
 /// microbatches, a tenth to ten times the bandwidth, half and twice the memory,
@@ -40,7 +51,7 @@ using PlanAgain = std::function<PlanResult(const PlanRequest &)>;
 std::vector<WhatIfRow> whatIf(const PlanRequest &request, const PlanResult &own,
                               const std::string &axes,
                               const std::vector<Alternative> &strategies = {},
-                              const PlanAgain &plan = makePlan);
+                              const PlanAgain &plan = planAfresh);
 
 /// Whether `axes` names the strategies.
 bool comparesStrategies(const std::string &axes);
@@ -49,8 +60,10 @@ bool comparesStrategies(const std::string &axes);
 /// repeated one, or none.
 std::vector<std::string> whatIfAxes(const std::string &axes);
 
-/// The rows as an aligned table, the request's own step first.
+/// The rows as an aligned table, the request's own step first, with the bytes
+/// of the fullest device of what has been built for it.
 std::string whatIfTable(const PlanResult &own,
-                        const std::vector<WhatIfRow> &rows);
+                        const std::vector<WhatIfRow> &rows,
+                        int64_t builtPeak = 0);
 
 } // namespace pipec::plan

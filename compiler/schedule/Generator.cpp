@@ -140,16 +140,20 @@ static Schedule bestChunks(const ScheduleRow &row, ScheduleRequest request) {
   return best;
 }
 
+const ScheduleRow &getSchedule(std::string_view name) {
+  if (name == kAuto.name)
+    return kAuto;
+  if (const ScheduleRow *row = findSchedule(name))
+    return *row;
+  std::vector<std::string> known;
+  for (const ScheduleRow &row : kRows)
+    known.emplace_back(row.name);
+  known.emplace_back(kAuto.name);
+  throw Failure(Exit::Usage, unknownName("schedule", std::string(name), known));
+}
+
 Schedule generate(std::string_view name, const ScheduleRequest &request) {
-  const ScheduleRow *row = name == "auto" ? &kAuto : findSchedule(name);
-  if (!row) {
-    std::vector<std::string> known;
-    for (const ScheduleRow &r : kRows)
-      known.emplace_back(r.name);
-    known.emplace_back(kAuto.name);
-    throw Failure(Exit::Usage,
-                  unknownName("schedule", std::string(name), known));
-  }
+  const ScheduleRow *row = &getSchedule(name);
   if (request.chunks == kAutoChunks && row->chunks == ChunkRule::Free &&
       row != &kAuto)
     return bestChunks(*row, request);

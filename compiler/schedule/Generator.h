@@ -83,6 +83,8 @@ struct ScheduleRow {
 std::span<const ScheduleRow> schedules();
 /// nullptr when there is none of that name.
 const ScheduleRow *findSchedule(std::string_view name);
+/// "auto" as well; Failure(Usage), with the names there are, for none.
+const ScheduleRow &getSchedule(std::string_view name);
 
 /// Generates by name, or the best found over all rows and more for "auto".
 /// Searched schedules stay within request.costs.limit, or throw Failure(NoFit)

@@ -63,6 +63,7 @@ const StrategyRow &getStrategy(std::string_view name) {
   std::vector<std::string> known;
   for (const StrategyRow &row : kRows)
     known.emplace_back(row.name);
+  known.insert(known.end(), {"auto", "file:S.csv"});
   throw Failure(Exit::Usage, unknownName("strategy", std::string(name), known));
 }
 

@@ -57,7 +57,9 @@ Npy::Npy(const std::string &path, const std::string &wanted) : path(path) {
     const int error = errno;
     if (fd >= 0)
       ::close(fd);
-    throw Failure(Exit::NoInput, path + ": " + std::strerror(error));
+    throw Failure(Exit::NoInput, "cannot read the array " + path + ": " +
+                                     std::strerror(error) +
+                                     "; check the path and its permissions");
   }
   size = info.st_size;
   void *mapped = S_ISREG(info.st_mode) && size > 0

@@ -330,14 +330,8 @@ std::string toJson(const Plan &plan) {
 
 Plan readPlan(const std::string &directory) {
   const std::string path = directory + "/plan.json";
-  std::string text;
-  try {
-    text = readFile(path, "the plan");
-  } catch (const Failure &failure) {
-    throw Failure(failure.code,
-                  failure.what() + std::string("; give the folder that pipec "
-                                               "wrote"));
-  }
+  const std::string text =
+      readFile(path, "the plan", "give the folder that pipec wrote");
   Json json;
   try {
     json = parseJson(text, path, Exit::BadPlan).root;

@@ -41,6 +41,19 @@ bool checksDigests(const plan::Plan &plan, int rank) {
   return true;
 }
 
+/// A file of the plan folder is the plan's, any other the model's.
+Failure changed(const std::string &path, const plan::File &file,
+                const std::string &folder, const char *what) {
+  const bool isOurs = path == folder + "/" + file.relative &&
+                      file.relative.compare(0, 3, "../") != 0;
+  return {
+      isOurs ? Exit::BadPlan : Exit::BadModel,
+      path + ": is not the file that was compiled (its " + what +
+          " differs); " +
+          (isOurs ? "copy the plan folder again" : "put the original back") +
+          ", or compile the model again"};
+}
+
 class WeightFile {
 public:
   WeightFile(const plan::File &file, const std::string &folder, bool verify)
@@ -49,13 +62,11 @@ public:
     struct stat info{};
     if (descriptor < 0 || ::fstat(descriptor, &info) != 0)
       throw Failure(Exit::NoInput, path + ": " + std::strerror(errno));
-    if (info.st_size != file.bytes ||
+    const bool isOfSize = info.st_size == file.bytes;
+    if (!isOfSize ||
         (verify && !file.sha256.empty() && sha256OfFile(path) != file.sha256)) {
       ::close(descriptor);
-      throw Failure(Exit::BadModel,
-                    path + ": is not the file that was compiled (its " +
-                        (info.st_size != file.bytes ? "size" : "digest") +
-                        " differs); compile it again");
+      throw changed(path, file, folder, isOfSize ? "digest" : "size");
     }
   }
   ~WeightFile() { ::close(descriptor); }

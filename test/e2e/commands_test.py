@@ -217,7 +217,8 @@ class RunTest(PipelineTest):
 
     def test_files(self):
         missing = self.folder / "missing.npy"
-        self.refused(NO_INPUT, "missing.npy", *self.data(labels=missing), "--steps", "1")
+        self.refused(NO_INPUT, "cannot read the array %s: No such file or directory; check the path" % missing,
+                     *self.data(labels=missing), "--steps", "1")
         self.refused(BAD_MODEL, "labels", *self.data(labels=self.golden.data["input"]), "--steps", "1")
         self.refused(NO_INPUT, "nowhere", *self.data(), "--steps", "1", plan=self.folder / "nowhere")
         (self.plan / "plan.json").write_text("{")

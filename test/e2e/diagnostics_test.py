@@ -6,7 +6,7 @@ import subprocess
 import unittest
 
 import onnx_writer as onnx
-from pipeline import BAD_MODEL, BIN, MODELS, NO_INPUT, SOURCE, USAGE, PipelineTest, call, write_npy
+from pipeline import BAD_MODEL, BAD_PLAN, BIN, MODELS, NO_INPUT, SOURCE, USAGE, PipelineTest, call, write_npy
 
 PROBLEMS = [
     ("lost", "NoSuchOp", "the operator NoSuchOp is not supported", "pipec list ops"),
@@ -144,6 +144,25 @@ class DiagnosticsTest(PipelineTest):
         model.write_bytes(source)
         self.check_exit(call("pipec", *words), 0)
         self.assertIn(b"node_Add_182", (self.folder / "plan" / "weights.safetensors").read_bytes())
+
+    def test_a_changed_file_of_weights(self):
+        """One of the plan folder is the plan's fault, one beside it the model's; neither computes anything."""
+        model, plan = self.folder / "m.onnx", self.folder / "plan"
+        model.write_bytes((SOURCE / "examples" / "gpt2" / "model.onnx").read_bytes())
+        self.check_exit(call("pipec", model, "--dim", "batch=1", "--loss", "next-token", "--cpus", 1, "--quiet", "-o",
+                             plan), 0)
+        tokens = self.folder / "tokens.npy"
+        write_npy(tokens, "<i8", (8, 64), bytes(8 * 64 * 8))
+        for file, code, remedy in ((plan / "weights.safetensors", BAD_PLAN, "copy the plan folder again"),
+                                   (model, BAD_MODEL, "put the original back")):
+            whole = file.read_bytes()
+            for changed, what in ((whole[:-1], "size"), (whole[:-1] + bytes([whole[-1] ^ 1]), "digest")):
+                file.write_bytes(changed)
+                run = call("pipec-run", plan, "--data", f"input_ids={tokens}", "--steps", 1)
+                self.check_exit(run, code)
+                self.assertIn(f"{file.name}: is not the file that was compiled (its {what} differs); {remedy}, or "
+                              "compile the model again\n", run.stderr)
+            file.write_bytes(whole)
 
     def after_weights(self, op, inputs, **attributes):
         """A product with a weight, then the operator."""

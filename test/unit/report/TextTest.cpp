@@ -212,8 +212,11 @@ TEST(Summary, SaysWhatIsUnused) {
   plan.cluster.servers = 1, plan.cluster.devices_per_server = 4;
   EXPECT_THAT(summary(plan), Not(HasSubstr("unused")));
   plan.cluster.servers = 2;
-  EXPECT_THAT(summary(plan), HasSubstr("\nunused     4 of 8 devices; --stages "
-                                       "and --replicas take more\n"));
+  EXPECT_THAT(summary(plan),
+              HasSubstr("\nunused     4 of 8 devices; more stages "
+                        "and replicas take more (--stages, "
+                        "--replicas, or another "
+                        "--stage-file)\n"));
 }
 
 TEST(RunSummary, SaysWhoHadTheCores) {

@@ -125,6 +125,8 @@ TEST(Strategy, UnknownName) {
                   .find("no strategy 'pipdream' (did you mean pipedream?); "
                         "there are: dp, naive, "),
               0u);
+    EXPECT_NE(std::string(failure.what()).find(", auto, file:S.csv"),
+              std::string::npos);
   }
 }
 
