@@ -37,16 +37,11 @@ int Compiler::emitCode(const std::vector<std::string> &stages) {
 
 /// What the fullest device holds, and what it may.
 OverLimit Compiler::fullest(const plan::Plan &plan) const {
-  OverLimit most{0, deviceLimit(options, facts.topology), 0, decision.slices,
-                 plan.predicted.step_s};
-  std::map<std::pair<int, int>, int64_t> onDevice;
+  const Fullest device = fullestDevice(plan);
+  OverLimit most{device.bytes, deviceLimit(options, facts.topology),
+                 device.rank, decision.slices, plan.predicted.step_s};
   most.planned = plan::peakBytes(decision.result.stages);
   most.recompute = decision.recompute;
-  for (const plan::Rank &rank : plan.ranks) {
-    const int64_t bytes = onDevice[{rank.host, rank.device}] += rank.peak_bytes;
-    if (bytes > most.bytes)
-      most.bytes = bytes, most.rank = rank.rank;
-  }
   return most;
 }
 
@@ -256,7 +251,8 @@ void Compiler::showPlan(const plan::Plan &plan,
     printPlan(plan, options.format == "json",
               rows.empty() ? nullptr : &decision.result, rows);
   else if (!rows.empty())
-    std::cout << plan::whatIfTable(decision.result, rows, peakOf(plan));
+    std::cout << plan::whatIfTable(decision.result, rows,
+                                   fullestDevice(plan).bytes);
 }
 
 /// The plan without code.

@@ -12,6 +12,8 @@
 #include <nlohmann/json.hpp>
 
 #include <iostream>
+#include <map>
+#include <utility>
 
 namespace pipec {
 
@@ -31,14 +33,19 @@ void addWhatIf(nlohmann::ordered_json &root,
                                {"step_s", row.stepSeconds},
                                {"samples_per_s", row.samplesPerSecond},
                                {"peak_bytes_estimate", row.peakBytes},
+                               {"may_not_fit", row.isClose},
                                {"replicas", row.shape},
                                {"note", row.note}});
 }
 
-int64_t peakOf(const plan::Plan &plan) {
-  int64_t most = 0;
-  for (const plan::Rank &rank : plan.ranks)
-    most = std::max(most, rank.peak_bytes);
+Fullest fullestDevice(const plan::Plan &plan) {
+  Fullest most;
+  std::map<std::pair<int, int>, int64_t> onDevice;
+  for (const plan::Rank &rank : plan.ranks) {
+    const int64_t bytes = onDevice[{rank.host, rank.device}] += rank.peak_bytes;
+    if (bytes > most.bytes)
+      most = {rank.rank, bytes};
+  }
   return most;
 }
 
@@ -47,7 +54,8 @@ void printPlan(const plan::Plan &plan, bool json, const plan::PlanResult *own,
   if (!json) {
     std::cout << report::summary(plan, terminalOptions());
     if (!rows.empty())
-      std::cout << "\n" << plan::whatIfTable(*own, rows, peakOf(plan));
+      std::cout << "\n"
+                << plan::whatIfTable(*own, rows, fullestDevice(plan).bytes);
     return;
   }
   auto root = nlohmann::ordered_json::parse(report::inspectJson(plan));

@@ -16,8 +16,12 @@ namespace pipec {
 void writeExtras(const plan::Plan &plan, const schedule::Schedule &schedule,
                  const std::string &folder);
 
-/// Bytes of the fullest device.
-int64_t peakOf(const plan::Plan &plan);
+/// The last rank on the device that holds most, and its bytes.
+struct Fullest {
+  int rank = 0;
+  int64_t bytes = 0;
+};
+Fullest fullestDevice(const plan::Plan &plan);
 
 /// The summary of a plan on stdout: text for a terminal, or `json`. `rows`,
 /// when there are any, follow as a table of what else `own` could have been.

@@ -575,7 +575,9 @@ plan::Replanned planLikeCompile(CompileOptions asked,
                                 const ModelFacts &facts) {
   try {
     return {decide(asked, graph, facts).result};
-  } catch (const plan::NoFit &) {
+  } catch (const Failure &failure) {
+    if (failure.code != Exit::NoFit)
+      throw;
     asked.withoutWorkspace = asked.quick = true;
     return {decide(asked, graph, facts).result, true};
   }

@@ -59,9 +59,8 @@ int64_t deviceLimit(const CompileOptions &options,
 Decision decide(const CompileOptions &options, const plan::CostGraph &graph,
                 const ModelFacts &facts);
 
-/// What a compile with these options would be planned as: where nothing fits by
-/// the estimate it tries what does without that of what tasks work in. Throws
-/// as decide().
+/// decide(), and where nothing fits by the estimate what does without that of
+/// what tasks work in, as a compile by a strategy's name tries it.
 plan::Replanned planLikeCompile(CompileOptions options,
                                 const plan::CostGraph &graph,
                                 const ModelFacts &facts);

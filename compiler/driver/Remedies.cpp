@@ -142,13 +142,6 @@ together(const CompileOptions &options, const std::vector<Kind> &kinds,
   return chained(taken).flags;
 }
 
-std::string shortageOf(int64_t bytes, int64_t limit) {
-  return "nothing fits in memory: the smallest plan found needs " +
-         report::bytes(bytes) + " on a device, " +
-         report::bytes(bytes - limit) + " more than the " +
-         report::bytes(limit) + " there are";
-}
-
 /// Of a model too large to be tried: what the planner believes to be enough,
 /// and a little more, since a built plan has whole slots; and the fastest of
 /// what keeps little.
@@ -168,11 +161,21 @@ plan::NoFit believed(const CompileOptions &options, const plan::NoFit &failure,
   if (!hasStrategy && !strategies.empty() && isEnough(strategies.front()))
     remedies.push_back({plan::Remedy::Flags, 0, strategies.front().flags});
   const std::string shortage =
-      failure.limit > 0 ? shortageOf(bytes, failure.limit) : failure.shortage;
+      failure.limit > 0
+          ? shortageOf("keeps to", bytes, "a device", failure.limit)
+          : failure.shortage;
   return plan::NoFit(shortage, remedies, failure.hint, failure.limit);
 }
 
 } // namespace
+
+std::string shortageOf(const std::string &needs, int64_t bytes,
+                       const std::string &where, int64_t limit) {
+  return "nothing fits in memory: the smallest plan found " + needs + " " +
+         report::bytes(bytes) + " on " + where + ", " +
+         report::bytes(bytes - limit) + " more than the " +
+         report::bytes(limit) + " there are";
+}
 
 plan::NoFit advised(const CompileOptions &options, const plan::NoFit &failure,
                     const std::optional<Smallest> &smallest,
@@ -195,7 +198,7 @@ plan::NoFit advised(const CompileOptions &options, const plan::NoFit &failure,
     const int64_t bytes = smallest->bytes;
     remedies.push_back({plan::Remedy::Limit, bytes});
     if (failure.limit > 0)
-      shortage = shortageOf(bytes, failure.limit);
+      shortage = shortageOf("needs", bytes, "a device", failure.limit);
   }
   const std::vector<Kind> kinds = {
       recomputation,

@@ -10,6 +10,11 @@
 
 namespace pipec {
 
+/// By how much `bytes` are more than the limit: those that the smallest plan
+/// found "needs", or, where that is not counted, "keeps to".
+std::string shortageOf(const std::string &needs, int64_t bytes,
+                       const std::string &where, int64_t limit);
+
 /// `failure` with what has been tried in place of what the planner believes:
 /// the bytes that are missing are those up to the smallest plan, and of each
 /// kind of change (recomputation, strategy, fewer or smaller microbatches,

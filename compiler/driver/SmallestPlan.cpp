@@ -82,7 +82,8 @@ public:
 private:
   /// An order that is searched for under a larger limit may need more again.
   void lookAbove(const CompileOptions &options, int64_t need) {
-    for (int tries = 0; tries < kMostAbove && need > 0; ++tries)
+    for (int tries = 0; tries < kMostAbove && need > 0 && !isHopeless(need);
+         ++tries)
       need = ask(options, need + need / 32).need;
   }
 
@@ -102,7 +103,7 @@ private:
 
   /// The planner takes a plan for a third too much at most.
   bool isHopeless(int64_t least) const {
-    return best && least / 4 * 3 > best->bytes;
+    return best && best->bytes >= 0 && least / 4 * 3 > best->bytes;
   }
 
   Answer ask(CompileOptions options, int64_t given) {

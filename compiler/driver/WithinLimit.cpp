@@ -33,22 +33,16 @@ int64_t nextLower(int64_t bytes) {
   return std::max<int64_t>(1, (bytes - 1) / step * step);
 }
 
-std::string shortageOf(int64_t bytes, const std::string &where, int64_t limit) {
-  return "nothing fits in memory: the smallest plan found needs " +
-         report::bytes(bytes) + " on " + where + ", " +
-         report::bytes(bytes - limit) + " more than the " +
-         report::bytes(limit) + " there are";
-}
-
 plan::NoFit tooLarge(const OverLimit &over) {
-  return plan::NoFit(
-      shortageOf(over.bytes, "rank " + std::to_string(over.rank), over.limit),
-      {{plan::Remedy::Limit, over.bytes}},
-      std::string("more stages, smaller microbatches or another "
-                  "strategy") +
-          (over.slices > 1 ? ", or a smaller --slices," : "") +
-          " may need less",
-      over.limit);
+  return plan::NoFit(shortageOf("needs", over.bytes,
+                                "rank " + std::to_string(over.rank),
+                                over.limit),
+                     {{plan::Remedy::Limit, over.bytes}},
+                     std::string("more stages, smaller microbatches or another "
+                                 "strategy") +
+                         (over.slices > 1 ? ", or a smaller --slices," : "") +
+                         " may need less",
+                     over.limit);
 }
 
 /// Names of strategies. No property of a row says what keeps little or is worth
@@ -497,7 +491,12 @@ int withinLimit(const CompileOptions &options, const Attempt &attempt,
     // Found on no way that the limit leads to.
     if (smallest && smallest->enough() <= failure.limit) {
       CompileOptions asked = smallest->under(options, failure.limit);
-      return shrinking(asked, attempt);
+      try {
+        return shrinking(asked, attempt);
+      } catch (const plan::NoFit &) { // of a large model it was the planner's
+        if (smallest->bytes >= 0)     // word
+          throw;
+      }
     }
     const auto isEnough = [&](const CompileOptions &changed) {
       return fits(changed, trial);

@@ -60,9 +60,14 @@ WhatIfRow asAsked(const PlanResult &own) {
 }
 
 /// Why there is no plan. Of memory no more than that it is an estimate: a
-/// compile counts what the code takes, and may find a smaller plan.
+/// compile counts what the code takes, and may find a smaller plan. A planner
+/// that misses what fits names another in a flag.
 std::string whyNot(const Failure &failure) {
-  if (const auto *noFit = dynamic_cast<const NoFit *>(&failure))
+  const auto *noFit = dynamic_cast<const NoFit *>(&failure);
+  if (noFit && std::none_of(noFit->remedies.begin(), noFit->remedies.end(),
+                            [](const Remedy &remedy) {
+                              return remedy.kind == Remedy::Flags;
+                            }))
     for (const Remedy &remedy : noFit->remedies)
       if (remedy.kind == Remedy::Limit)
         return "by the estimate needs about " + report::bytes(remedy.amount) +
@@ -77,8 +82,7 @@ WhatIfRow planned(const std::string &axis, const std::string &value,
   try {
     const Replanned made = plan();
     take(row, made.result);
-    if (made.isClose)
-      row.shape += ", may not fit";
+    row.isClose = made.isClose;
   } catch (const Failure &failure) {
     if (failure.code != Exit::NoFit && failure.code != Exit::Usage)
       throw;
@@ -288,10 +292,11 @@ std::string whatIfTable(const PlanResult &own,
   out += line;
   auto print = [&](const std::string &axis, const WhatIfRow &row) {
     std::snprintf(line, sizeof line,
-                  "%-13s %-*s %12.5g %12.5g %+7.1f%% %11s  %.80s\n",
+                  "%-13s %-*s %12.5g %12.5g %+7.1f%% %11s  %.80s%s\n",
                   axis.c_str(), width, row.value.c_str(), row.stepSeconds * 1e3,
                   row.samplesPerSecond, change(row.samplesPerSecond),
-                  report::bytes(row.peakBytes).c_str(), row.shape.c_str());
+                  report::bytes(row.peakBytes).c_str(), row.shape.c_str(),
+                  row.isClose ? ", may not fit" : "");
     out += line;
   };
   WhatIfRow asked;

@@ -18,6 +18,7 @@ struct WhatIfRow {
   std::string shape;     ///< replicas of the stages, "3-1"
   std::string note;      ///< why not, when it does not fit
   int64_t peakBytes = 0; ///< of the fullest device, by the estimate
+  bool isClose = false;  ///< Replanned::isClose; then not in peakBytes
 };
 
 /// A plan under other conditions.

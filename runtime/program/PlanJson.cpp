@@ -299,8 +299,11 @@ struct Reader {
     std::map<std::string, int> named;
     read(json, path, named);
     for (auto [region, name] : kSlotted)
-      if (auto entry = named.extract(name))
+      if (auto entry = named.extract(name)) {
+        if (entry.mapped() < 0)
+          fail(path + "." + name, "is negative");
         slots.set(region, entry.mapped());
+      }
     if (!named.empty())
       fail(path + "." + named.begin()->first, "is not a region with slots");
   }

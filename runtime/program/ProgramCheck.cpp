@@ -3,8 +3,6 @@
 #include "runtime/program/PlanCheck.h"
 #include "runtime/program/Sequence.h"
 
-#include <algorithm>
-
 namespace pipec::plan {
 namespace {
 
@@ -36,7 +34,7 @@ void checkSlots(const Place &place, const Action &action,
     const int count = counts.at(region);
     if (action.slots.has(region)) {
       const int slot = action.slots.at(region);
-      if (slot < 0 || slot >= count)
+      if (slot >= count)
         badPlan(place.path() + ".slots." + name,
                 "is " + std::to_string(slot) + " of " + std::to_string(count));
     } else if (region != PIPEC_STATS && count > 1 &&

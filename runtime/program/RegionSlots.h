@@ -9,9 +9,9 @@
 #include "runtime/StageAbi.h"
 
 #include <array>
+#include <cassert>
 #include <cstdint>
 #include <iterator>
-#include <limits>
 
 namespace pipec::plan {
 
@@ -28,7 +28,8 @@ inline constexpr SlottedRegion kSlotted[] = {
     {PIPEC_WSTASH, "wstash"},
 };
 
-/// A number (a slot, or how many there are) for some of the slotted regions.
+/// A number of at least 0 (a slot, or how many there are) for some of the
+/// slotted regions.
 class RegionSlots {
 public:
   RegionSlots() { numbers.fill(kNone); }
@@ -43,11 +44,12 @@ public:
   friend bool operator==(const RegionSlots &, const RegionSlots &) = default;
 
 private:
-  static constexpr int32_t kNone = std::numeric_limits<int32_t>::min();
+  static constexpr int32_t kNone = -1;
   static constexpr size_t place(PipecRegion region) {
     size_t place = 0;
-    while (kSlotted[place].region != region)
+    while (place < std::size(kSlotted) && kSlotted[place].region != region)
       ++place;
+    assert(place < std::size(kSlotted) && "a region without slots");
     return place;
   }
 

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <filesystem>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -42,10 +43,15 @@ bool checksDigests(const plan::Plan &plan, int rank) {
 }
 
 /// A file of the plan folder is the plan's, any other the model's.
-Failure changed(const std::string &path, const plan::File &file,
-                const std::string &folder, const char *what) {
-  const bool isOurs = path == folder + "/" + file.relative &&
-                      file.relative.compare(0, 3, "../") != 0;
+Failure changed(const std::string &path, const std::string &folder,
+                const char *what) {
+  namespace fs = std::filesystem;
+  fs::path whole = fs::path(folder + "/").lexically_normal().parent_path();
+  if (whole.filename() == plan::kEvaluationFolder)
+    whole = whole.parent_path();
+  const std::string inside =
+      fs::path(path).lexically_normal().lexically_relative(whole).string();
+  const bool isOurs = !inside.empty() && inside.compare(0, 2, "..") != 0;
   return {
       isOurs ? Exit::BadPlan : Exit::BadModel,
       path + ": is not the file that was compiled (its " + what +
@@ -66,7 +72,7 @@ public:
     if (!isOfSize ||
         (verify && !file.sha256.empty() && sha256OfFile(path) != file.sha256)) {
       ::close(descriptor);
-      throw changed(path, file, folder, isOfSize ? "digest" : "size");
+      throw changed(path, folder, isOfSize ? "digest" : "size");
     }
   }
   ~WeightFile() { ::close(descriptor); }

@@ -115,7 +115,7 @@ def main():
     parser.add_argument("--run-with", default="", help="words before every command that is timed")
     parser.add_argument("--cluster", action="append", default=[], metavar="RANKS=FILE",
                         help="what pipec calibrate wrote for so many ranks (default: it is run)")
-    parser.add_argument("--each", action="store_true", help="calibrate before every model")
+    parser.add_argument("--each", action="store_true", help="calibrate before every model (else with --steady where the speed has changed)")
     parser.add_argument("--steady", action="store_true", help="while cores are as fast as they mostly are")
     parser.add_argument("--markdown", action="store_true")
     options = parser.parse_args()
@@ -123,16 +123,18 @@ def main():
     names = options.models or sorted(f.name for f in options.folder.iterdir() if (f / "golden.json").exists())
     rows = [["model", "ranks", "measured ms", "runs", "calibrated", "profile", "own", "apart",
              options.other, "memory"]]
-    known = dict(entry.split("=", 1) for entry in options.cluster)
+    known, calibrated = dict(entry.split("=", 1) for entry in options.cluster), None
     with tempfile.TemporaryDirectory() as scratch:
         for ranks in options.ranks.split(","):
             cluster = known.get(ranks, f"{scratch}/cluster{ranks}.json")
             for name in names:
                 def row():
-                    if ranks not in known and (options.each or name == names[0]):
+                    nonlocal calibrated
+                    if ranks not in known and (options.each or calibrated != (ranks, options.cores.usual)):
                         options.cores.measure(lambda: call(
                             *shlex.split(options.run_with), f"{options.tools}/pipec", "calibrate", "--cpus", ranks, "-o",
                             cluster, "--quiet"))
+                        calibrated = ranks, options.cores.usual
                     return measure(Case(options, options.folder / name, scratch), ranks, options, cluster)
 
                 rows.append(options.cores.whole(row))

@@ -149,20 +149,26 @@ class DiagnosticsTest(PipelineTest):
         """One of the plan folder is the plan's fault, one beside it the model's; neither computes anything."""
         model, plan = self.folder / "m.onnx", self.folder / "plan"
         model.write_bytes((SOURCE / "examples" / "gpt2" / "model.onnx").read_bytes())
-        self.check_exit(call("pipec", model, "--dim", "batch=1", "--loss", "next-token", "--cpus", 1, "--quiet", "-o",
-                             plan), 0)
+        words = [model, "--dim", "batch=1", "--loss", "next-token", "--cpus", 1, "--quiet", "-o"]
+        self.check_exit(call("pipec", *words, plan), 0)
+        whole = self.folder / "whole"
+        self.check_exit(call("pipec", *words, whole, "--self-contained"), 0)
+        copy = next(file for file in whole.rglob("*.onnx"))
         tokens = self.folder / "tokens.npy"
         write_npy(tokens, "<i8", (8, 64), bytes(8 * 64 * 8))
-        for file, code, remedy in ((plan / "weights.safetensors", BAD_PLAN, "copy the plan folder again"),
-                                   (model, BAD_MODEL, "put the original back")):
-            whole = file.read_bytes()
-            for changed, what in ((whole[:-1], "size"), (whole[:-1] + bytes([whole[-1] ^ 1]), "digest")):
+        ours, theirs = (BAD_PLAN, "copy the plan folder again"), (BAD_MODEL, "put the original back")
+        training, both = [["--steps", 1]], [["--steps", 1], ["--evaluate"]]
+        for folder, file, (code, remedy), ways in ((plan, plan / "weights.safetensors", ours, training),
+                                                   (plan, model, theirs, both), (whole, copy, ours, both)):
+            sound = file.read_bytes()
+            for changed, what in ((sound[:-1], "size"), (sound[:-1] + bytes([sound[-1] ^ 1]), "digest")):
                 file.write_bytes(changed)
-                run = call("pipec-run", plan, "--data", f"input_ids={tokens}", "--steps", 1)
-                self.check_exit(run, code)
-                self.assertIn(f"{file.name}: is not the file that was compiled (its {what} differs); {remedy}, or "
-                              "compile the model again\n", run.stderr)
-            file.write_bytes(whole)
+                for way in ways:
+                    run = call("pipec-run", folder, "--data", f"input_ids={tokens}", *way)
+                    self.check_exit(run, code)
+                    self.assertIn(f"{file.name}: is not the file that was compiled (its {what} differs); {remedy}, or "
+                                  "compile the model again\n", run.stderr)
+            file.write_bytes(sound)
 
     def after_weights(self, op, inputs, **attributes):
         """A product with a weight, then the operator."""

@@ -1,4 +1,5 @@
 """Planners, what-if tables, profiles, calibration: what `pipec` plans with, and what it says about it."""
+import contextlib
 import importlib.util
 import json
 import os
@@ -17,6 +18,21 @@ from pipeline import BAD_PLAN, BIN, CANNOT_WRITE, NO_FIT, NO_INPUT, SOURCE, USAG
 def flags(words):
     """A line of options and values, of which a later one takes an earlier one's place."""
     return dict(zip(words[::2], words[1::2]))
+
+
+@contextlib.contextmanager
+def busy(count):
+    """So many other programs, which compute when this begins."""
+    code = "print(flush=True)\nwhile True: pass"
+    others = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) for _ in range(count)]
+    try:
+        for other in others:
+            other.stdout.readline()
+        yield
+    finally:
+        for other in others:
+            other.kill()
+            other.communicate()
 
 
 class PlanningTest(PipelineTest):
@@ -314,17 +330,8 @@ class ProfileTest(PipelineTest):
     def test_a_profile_of_a_machine_that_others_use(self):
         plan = self.compile(self.golden.model, *self.flags)
         file = self.folder / "profile.json"
-        busy = "print(flush=True)\nwhile True: pass"
-        others = [subprocess.Popen([sys.executable, "-c", busy], stdout=subprocess.PIPE)
-                  for _ in os.sched_getaffinity(0)]
-        try:
-            for other in others:
-                other.stdout.readline()  # it computes
+        with busy(len(os.sched_getaffinity(0))):
             self.train(plan, self.golden.data, 3000, "--profile-out", file)
-        finally:
-            for other in others:
-                other.kill()
-                other.communicate()
         self.assertGreater(json.loads(file.read_text())["others_share"], 0.1)
         process = call("pipec", self.golden.model, *self.flags, "--profile", file, "--dry-run")
         self.check_exit(process, 0)
@@ -456,14 +463,9 @@ class CalibrationTest(PipelineTest):
         ranks = len(os.sched_getaffinity(0)) + 1
         alone = self.folder / "pipec"  # no pipec-run beside it
         shutil.copy(BIN / "pipec", alone)
-        others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(ranks // 2)]
-        try:
+        with busy(ranks // 2):
             process = subprocess.run([alone, "calibrate", "--cpus", f"1x{ranks}", "-o", file, "--quiet"],
                                      capture_output=True, text=True)
-        finally:
-            for other in others:
-                other.kill()
-                other.communicate()
         self.check_exit(process, 0)
         self.assertRegex(process.stderr, r"note: other programs had \d+.* % of this machine's cores while it was timed")
         self.assertIn("note: messages between ranks are not timed", process.stderr)

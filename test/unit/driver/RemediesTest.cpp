@@ -83,7 +83,7 @@ TEST(Remedies, ALimitThatWasNotTriedHasALittleRoom) {
         .what();
   };
   const std::string need =
-      "nothing fits in memory: the smallest plan found needs 1.96 MiB on a "
+      "nothing fits in memory: the smallest plan found keeps to 1.96 MiB on a "
       "device, 1.95 MiB more than the 0.98 KiB there are; it would fit with "
       "--memory-limit 2050000";
   EXPECT_EQ(advice("none"), need);

@@ -1,6 +1,6 @@
 //===- WithinLimitTest.cpp - which plan auto takes where memory is short --===//
-#include "compiler/driver/SmallestPlan.h"
 #include "compiler/driver/WithinLimit.h"
+#include "compiler/driver/SmallestPlan.h"
 #include "compiler/plan/Infeasible.h"
 #include "compiler/strategy/Strategy.h"
 
@@ -337,6 +337,43 @@ TEST(WithinLimit, OfALargeModelALimitIsNamedThatMadeAPlan) {
   ASSERT_TRUE(found);
   EXPECT_EQ(limits, (std::vector<int64_t>{1, 4000, 6600}));
   EXPECT_EQ(found->enough(), 6600);
+}
+
+/// Of a large model that a plan keeps to a limit is the planner's word: where
+/// what is built does not, advice follows as for all that does not fit.
+TEST(WithinLimit, OfALargeModelWhatIsBuiltHasTheLastWord) {
+  CompileOptions options = automatic();
+  options.strategy = "1f1b";
+  options.recompute = "full";
+  auto refused = [&](int64_t most) {
+    return plan::NoFit("nothing fits", {{plan::Remedy::Limit, most}}, "",
+                       kLimit);
+  };
+  // What the limit leads to is refused; another way leads to a plan.
+  auto trial = [&](const CompileOptions &o) -> Prospect {
+    if (!o.withoutWorkspace)
+      throw refused(kLimit + 1);
+    if (o.memoryLimit - o.memoryMargin > kLimit / 2)
+      throw refused(kLimit / 2 - 100);
+    return {-1, 0};
+  };
+  bool holds = true;
+  auto attempt = [&](const CompileOptions &o) -> int {
+    trial(o);
+    if (holds)
+      return kMade;
+    throw OverLimit{kLimit + 1, kLimit, 0, 1};
+  };
+  EXPECT_EQ(withinLimit(options, attempt, trial), kMade);
+  holds = false;
+  try {
+    withinLimit(options, attempt, trial);
+    FAIL();
+  } catch (const plan::NoFit &failure) {
+    EXPECT_NE(std::string(failure.what()).find("plan found keeps to"),
+              std::string::npos)
+        << failure.what();
+  }
 }
 
 /// The ways to what would fit cross: nothing is planned twice on them.

@@ -139,6 +139,10 @@ TEST(Plan, NamesTheFieldThatIsWrong) {
        [](Json &j) {
          j["ranks"][0]["program"]["actions"][0]["slots"]["in"] = 2;
        }},
+      {"two", "ranks[0].program.actions[0].slots.in is negative",
+       [](Json &j) {
+         j["ranks"][0]["program"]["actions"][0]["slots"]["in"] = -1;
+       }},
       {"two", "ranks[0].program.actions[0].slots.weights is not a region",
        [](Json &j) {
          j["ranks"][0]["program"]["actions"][0]["slots"]["weights"] = 0;
