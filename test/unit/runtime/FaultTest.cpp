@@ -522,18 +522,28 @@ TEST(Fault, AMissingStageProgramIsABadPlan) {
 
 TEST(Fault, AChangedModelIsRefused) {
   const std::string folder = freshFolder("changed");
-  writePlan(scenarioNamed("two"), folder);
-  std::fstream file(folder + "/model.onnx",
-                    std::ios::in | std::ios::out | std::ios::binary);
+  plan::Plan plan = writePlan(scenarioNamed("two"), folder);
+  std::string model = folder + "/model.onnx"; // of the plan folder
+  const auto run = [&] {
+    return runTool(folder, {"--steps", "2", "--transport", "inproc"});
+  };
+  std::fstream file(model, std::ios::in | std::ios::out | std::ios::binary);
   file.seekp(-1, std::ios::end);
   file.put('x');
   file.close();
-  Outcome run = runTool(folder, {"--steps", "2", "--transport", "inproc"});
-  EXPECT_EQ(run.code, 65);
-  EXPECT_THAT(run.errors, HasSubstr("digest"));
-  fs::remove(folder + "/model.onnx");
-  run = runTool(folder, {"--steps", "2", "--transport", "inproc"});
-  EXPECT_EQ(run.code, 66);
+  Outcome ended = run();
+  EXPECT_EQ(ended.code, 78);
+  EXPECT_THAT(ended.errors, HasSubstr("digest"));
+  // Beside it, it is the user's.
+  plan.files[0].relative = "../changed.onnx";
+  fs::rename(model, folder + "/../changed.onnx");
+  model = folder + "/../changed.onnx";
+  std::ofstream(folder + "/plan.json") << plan::toJson(plan);
+  ended = run();
+  EXPECT_EQ(ended.code, 65);
+  EXPECT_THAT(ended.errors, HasSubstr("digest"));
+  fs::remove(model);
+  EXPECT_EQ(run().code, 66);
 }
 
 } // namespace
