@@ -116,7 +116,7 @@ def main():
     parser.add_argument("--cluster", action="append", default=[], metavar="RANKS=FILE",
                         help="what pipec calibrate wrote for so many ranks (default: it is run)")
     parser.add_argument("--each", action="store_true", help="calibrate before every model (else with --steady where the speed has changed)")
-    parser.add_argument("--steady", action="store_true", help="while cores are as fast as they mostly are")
+    parser.add_argument("--steady", action="store_true", help="while cores are as fast as when nobody shares them")
     parser.add_argument("--markdown", action="store_true")
     options = parser.parse_args()
     options.cores = SteadyCores() if options.steady else AnyCores()

@@ -40,7 +40,8 @@
 //                              finds one that it does not run
 //   PIPEC_STANDIN_TRANSFORMS=1 cuDNN has no algorithms but those that transform
 //                              their operands
-//   PIPEC_STANDIN_DROP_WAIT=N  leaves out the Nth wait for an event (from 0)
+//   PIPEC_STANDIN_DROP_WAIT=N  each thread leaves out its Nth wait for an event
+//                              (from 0)
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -115,7 +116,6 @@ public:
 
   void log(const std::string &line);
   std::recursive_mutex mutex;
-  int waits = 0;         ///< calls so far
   int launches = 0;      ///< of kernels
   bool hasFault = false; ///< a kernel has touched what it must not
 

@@ -356,12 +356,13 @@ int cuEventRecordWithFlags(void *event, void *stream, unsigned flags) {
   machine.queue(on, {Op::Record, {}, {}, &state, ++state.recorded, {}});
   return Success;
 }
+static thread_local int waitsOfThread = 0; // of a rank: its thread makes its calls
 int cuStreamWaitEvent(void *stream, void *event, unsigned) {
   Machine &machine = Machine::get();
   Lock lock(machine.mutex);
   EventState &state = static_cast<Event *>(event)->state;
   Stream *waiting = streamOf(stream);
-  const int number = machine.waits++;
+  const int number = waitsOfThread++;
   if (state.recorded == 0)
     return Success; // as the driver: nothing to wait for
   if (number == setting("PIPEC_STANDIN_DROP_WAIT", -1)) {
