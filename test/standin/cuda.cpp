@@ -356,7 +356,8 @@ int cuEventRecordWithFlags(void *event, void *stream, unsigned flags) {
   machine.queue(on, {Op::Record, {}, {}, &state, ++state.recorded, {}});
   return Success;
 }
-static thread_local int waitsOfThread = 0; // of a rank: its thread makes its calls
+static thread_local int waitsOfThread =
+    0; // of a rank: its thread makes its calls
 int cuStreamWaitEvent(void *stream, void *event, unsigned) {
   Machine &machine = Machine::get();
   Lock lock(machine.mutex);
