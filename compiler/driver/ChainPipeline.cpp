@@ -166,6 +166,7 @@ ChainPipeline::Run ChainPipeline::run(const Shape &shape, int steps) const try {
                     labels = scratch / "labels.npy",
                     trace = scratch / "trace.json",
                     profile = scratch / "profile.json",
+                    metrics = scratch / "metrics.jsonl", // most runs write one
                     stages = scratch / "stages.json";
   const auto [ranks, products, rows] = shape;
   const auto samples = static_cast<size_t>(rows * kMicrobatches);
@@ -184,7 +185,8 @@ ChainPipeline::Run ChainPipeline::run(const Shape &shape, int steps) const try {
        scratch);
   call({runtime, plan, "--data", "input=" + input, "--data", "labels=" + labels,
         "--steps", std::to_string(steps), "--timeout", "20", "--threads", "1",
-        "--trace", trace, "--profile-out", profile, "--quiet"},
+        "--trace", trace, "--profile-out", profile, "--metrics", metrics,
+        "--quiet"},
        scratch);
   return {readFile(plan + "/plan.json", "plan"), readFile(trace, "trace"),
           readFile(profile, "profile")};

@@ -135,9 +135,13 @@ std::vector<MessageGap> messageGaps(const std::string &trace,
 NoteCost noteCost(const std::string &trace, double turnSeconds) try {
   constexpr double kReady = 0.5; // us
   const Steps steps = tasksOf(nlohmann::json::parse(trace));
-  std::vector<double> all;
-  for (const std::vector<double> &gaps : gapsBehind(steps, kReady))
-    all.insert(all.end(), gaps.begin(), gaps.end());
+  // What a rank does else between tasks differs by direction: a median of both
+  // together would be now of one, now of the other.
+  double sum = 0;
+  int directions = 0;
+  for (std::vector<double> gaps : gapsBehind(steps, kReady))
+    if (gaps.size() >= kFewest)
+      sum += median(std::move(gaps)), ++directions;
   const Sent sent(steps);
   std::vector<double> waits;
   for (const auto &[where, tasks] : steps)
@@ -147,9 +151,8 @@ NoteCost noteCost(const std::string &trace, double turnSeconds) try {
         waits.push_back(tasks[i].begin - *at);
     }
   NoteCost cost;
-  if (all.size() >= kFewest)
-    cost.takeSeconds =
-        std::max(0.0, median(std::move(all)) * 1e-6 - turnSeconds);
+  if (directions > 0)
+    cost.takeSeconds = std::max(0.0, sum / directions * 1e-6 - turnSeconds);
   if (waits.size() >= kFewest)
     cost.seenSeconds = std::max(0.0, median(std::move(waits)) * 1e-6 -
                                          turnSeconds - cost.takeSeconds);

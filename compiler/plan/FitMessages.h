@@ -51,7 +51,8 @@ struct NoteCost {
 
 /// From a trace of such messages: what lies between two tasks, beyond
 /// `turnSeconds`, where one had come, and what a task that waits for one begins
-/// later than that after it was sent. The middle of all, neither below 0.
+/// later than that after it was sent. The middle of all that wait, and between
+/// the middles of both directions; neither below 0.
 /// Where few have come, or few wait, it is as above. Failure(Exit::BadModel) as
 /// before.
 NoteCost noteCost(const std::string &trace, double turnSeconds);

@@ -90,6 +90,26 @@ TEST(FitMessages, WhatWasWaitedForIsNoGap) {
   EXPECT_TRUE(messageGaps(traceOf(12, 105), 1000, 2000).empty());
 }
 
+/// Whichever direction has more gaps: 0.2 us behind forwards, 1 us behind the
+/// gradients, of which there are fewer.
+TEST(FitMessages, DirectionsCountAlike) {
+  Json events = Json::array();
+  for (int step = 0; step < 20; ++step) {
+    const double at = 1000 * step;
+    events.push_back(task(step, 0, "forward", 0, at, at + 100));
+    events.push_back(task(step, 0, "forward", 1, at + 101, at + 196));
+    events.push_back(task(step, 1, "forward", 0, at + 110, at + 200));
+    events.push_back(task(step, 1, "forward", 1, at + 201.2, at + 300));
+    if (step % 2)
+      continue;
+    events.push_back(task(step, 1, "backward", 0, at + 310, at + 400));
+    events.push_back(task(step, 0, "forward", 2, at + 320, at + 410));
+    events.push_back(task(step, 0, "backward", 0, at + 412, at + 450));
+  }
+  const std::string trace = Json{{"traceEvents", events}}.dump();
+  EXPECT_NEAR(noteCost(trace, 1e-6).takeSeconds, 0.6e-6, 1e-9);
+}
+
 /// Three microbatches a step, one 4 us before the second rank has done, the
 /// other 30 us behind that:
 ///   0 |F0F1----F2--------
