@@ -153,7 +153,8 @@ private:
 void timeMessages(plan::Topology &topology) try {
   if (availableCores() < 2)
     throw Failure(Exit::Unavailable, "this process has one core alone");
-  const MessageTimes times = measureMessages(topology.device.turnSeconds);
+  const MessageTimes times =
+      measureMessages(topology.device.turnSeconds, topology.serverSize());
   const plan::MessageCost cost =
       plan::fitMessages(times.gaps, topology.device.turnSeconds);
   topology.device.stepSeconds = times.stepEnd;

@@ -167,7 +167,7 @@ ChainPipeline::Run ChainPipeline::run(const Shape &shape, int steps) const try {
                     trace = scratch / "trace.json",
                     profile = scratch / "profile.json",
                     metrics = scratch / "metrics.jsonl", // most runs write one
-                    stages = scratch / "stages.json";
+      stages = scratch / "stages.json";
   const auto [ranks, products, rows] = shape;
   const auto samples = static_cast<size_t>(rows * kMicrobatches);
   writeModel(model, rows, ranks * products);

@@ -44,7 +44,7 @@ std::array<Bytes, 2> bytesOf(const std::string &plan) {
 
 } // namespace
 
-MessageTimes measureMessages(double turnSeconds) try {
+MessageTimes measureMessages(double turnSeconds, int ranks) try {
   const ChainPipeline chain;
   MessageTimes times;
   Phase timing("messages, size", std::ssize(kRows));
@@ -52,7 +52,9 @@ MessageTimes measureMessages(double turnSeconds) try {
     timing.next();
     const ChainPipeline::Run run = chain.run({2, 8, rows}, stepsOf(rows));
     if (rows == 1) {
-      times.stepEnd = plan::stepEnd(run.trace);
+      // A rank alone has nobody to tell that a step ends.
+      times.stepEnd = plan::stepEnd(
+          ranks > 1 ? run.trace : chain.run({1, 8, rows}, stepsOf(rows)).trace);
       times.note = plan::noteCost(run.trace, turnSeconds);
       continue;
     }
