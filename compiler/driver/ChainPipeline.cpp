@@ -166,8 +166,8 @@ ChainPipeline::Run ChainPipeline::run(const Shape &shape, int steps) const try {
                     labels = scratch / "labels.npy",
                     trace = scratch / "trace.json",
                     profile = scratch / "profile.json",
-                    metrics = scratch / "metrics.jsonl", // most runs write one
-      stages = scratch / "stages.json";
+                    metrics = scratch / "metrics.jsonl",
+                    stages = scratch / "stages.json";
   const auto [ranks, products, rows] = shape;
   const auto samples = static_cast<size_t>(rows * kMicrobatches);
   writeModel(model, rows, ranks * products);
@@ -183,6 +183,7 @@ ChainPipeline::Run ChainPipeline::run(const Shape &shape, int steps) const try {
         std::to_string(kMicrobatches), "--loss", "cross-entropy", "--quiet",
         "-o", plan},
        scratch);
+  // With metrics, as most runs have: a line takes 2 us of a step or more.
   call({runtime, plan, "--data", "input=" + input, "--data", "labels=" + labels,
         "--steps", std::to_string(steps), "--timeout", "20", "--threads", "1",
         "--trace", trace, "--profile-out", profile, "--metrics", metrics,

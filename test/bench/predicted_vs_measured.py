@@ -16,7 +16,7 @@ calibration says little of the last models. The time of a run is that of its med
 threads that pipec-run gives it, or --threads. Calibration and runs begin with the words of --run-with, which is where
 a machine is kept quiet. Memory is compared byte for byte. Needs Python's standard library alone.
 """
-import argparse, json, os, pathlib, shlex, statistics, subprocess, tempfile
+import argparse, json, os, pathlib, shlex, statistics, subprocess, sys, tempfile
 
 from steady_cores import AnyCores, SteadyCores
 
@@ -115,7 +115,8 @@ def main():
     parser.add_argument("--run-with", default="", help="words before every command that is timed")
     parser.add_argument("--cluster", action="append", default=[], metavar="RANKS=FILE",
                         help="what pipec calibrate wrote for so many ranks (default: it is run)")
-    parser.add_argument("--each", action="store_true", help="calibrate before every model (else with --steady where the speed has changed)")
+    parser.add_argument("--each", action="store_true",
+                        help="calibrate before every model (else with --steady where the speed has changed)")
     parser.add_argument("--steady", action="store_true", help="while cores are as fast as when nobody shares them")
     parser.add_argument("--markdown", action="store_true")
     options = parser.parse_args()
@@ -140,6 +141,7 @@ def main():
                 rows.append(options.cores.whole(row))
                 if not options.markdown:
                     print(*rows[-1], sep="\t", flush=True)
+    print(options.cores.told(), file=sys.stderr)
     if options.markdown:
         rows.insert(1, ["---"] * len(rows[0]))
         print("\n".join("| " + " | ".join(row) + " |" for row in rows))

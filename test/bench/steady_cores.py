@@ -40,6 +40,7 @@ class SteadyCores:
     """Runs what is measured when cores are as fast as when nobody is beside them, and again where one came."""
 
     def __init__(self):
+        self.kept = self.left = 0  # measurements
         self.watch()
 
     def watch(self):
@@ -67,7 +68,13 @@ class SteadyCores:
             self.wait()
             result = what()
             if self.as_usual():
+                self.kept += 1
                 return result
+            self.left += 1
+
+    def told(self):
+        """What was left out is said: only cores decide that, whatever was measured."""
+        return f"{self.left} of {self.kept + self.left} measurements ended at another speed and were made again"
 
     def whole(self, what):
         """What several measurements make; again where cores turned out to be mostly of another speed."""
@@ -84,5 +91,8 @@ class AnyCores:
 
     def measure(self, what):
         return what()
+
+    def told(self):
+        return "cores were taken as they were"
 
     whole = measure

@@ -356,8 +356,11 @@ int cuEventRecordWithFlags(void *event, void *stream, unsigned flags) {
   machine.queue(on, {Op::Record, {}, {}, &state, ++state.recorded, {}});
   return Success;
 }
-static thread_local int waitsOfThread =
-    0; // of a rank: its thread makes its calls
+
+/// Of a rank, whose thread makes its calls: by whatever order ranks run in, it
+/// is the same wait that is left out.
+static thread_local int waitsOfThread = 0;
+
 int cuStreamWaitEvent(void *stream, void *event, unsigned) {
   Machine &machine = Machine::get();
   Lock lock(machine.mutex);

@@ -90,16 +90,25 @@ TEST(FitMessages, WhatWasWaitedForIsNoGap) {
   EXPECT_TRUE(messageGaps(traceOf(12, 105), 1000, 2000).empty());
 }
 
+/// Two forwards, of which the second's message comes 4 us before the first has
+/// ended on the second rank, which is `gap` us later at the other:
+///   0 |F0F1------
+///   1 |--F0==F1====
+void addForwards(Json &events, int step, double gap) {
+  const double at = 1000 * step;
+  events.push_back(task(step, 0, "forward", 0, at, at + 100));
+  events.push_back(task(step, 0, "forward", 1, at + 101, at + 196));
+  events.push_back(task(step, 1, "forward", 0, at + 110, at + 200));
+  events.push_back(task(step, 1, "forward", 1, at + 200 + gap, at + 300));
+}
+
 /// Whichever direction has more gaps: 0.2 us behind forwards, 1 us behind the
 /// gradients, of which there are fewer.
 TEST(FitMessages, DirectionsCountAlike) {
   Json events = Json::array();
   for (int step = 0; step < 20; ++step) {
     const double at = 1000 * step;
-    events.push_back(task(step, 0, "forward", 0, at, at + 100));
-    events.push_back(task(step, 0, "forward", 1, at + 101, at + 196));
-    events.push_back(task(step, 1, "forward", 0, at + 110, at + 200));
-    events.push_back(task(step, 1, "forward", 1, at + 201.2, at + 300));
+    addForwards(events, step, 1.2);
     if (step % 2)
       continue;
     events.push_back(task(step, 1, "backward", 0, at + 310, at + 400));
@@ -110,19 +119,15 @@ TEST(FitMessages, DirectionsCountAlike) {
   EXPECT_NEAR(noteCost(trace, 1e-6).takeSeconds, 0.6e-6, 1e-9);
 }
 
-/// Three microbatches a step, one 4 us before the second rank has done, the
-/// other 30 us behind that:
+/// A third message comes 30 us behind all the second rank's tasks:
 ///   0 |F0F1----F2--------
 ///   1 |--F0==F1====----F2
 TEST(FitMessages, WhatIsLookedForIsSeen) {
   Json events = Json::array();
   for (int step = 0; step < 20; ++step) {
     const double at = 1000 * step;
-    events.push_back(task(step, 0, "forward", 0, at, at + 100));
-    events.push_back(task(step, 0, "forward", 1, at + 101, at + 196));
+    addForwards(events, step, 1.4);
     events.push_back(task(step, 0, "forward", 2, at + 200, at + 330));
-    events.push_back(task(step, 1, "forward", 0, at + 110, at + 200));
-    events.push_back(task(step, 1, "forward", 1, at + 201.4, at + 300));
     events.push_back(task(step, 1, "forward", 2, at + 331.9, at + 400));
   }
   const std::string trace = Json{{"traceEvents", events}}.dump();
