@@ -4,6 +4,7 @@
 #include "compiler/driver/MeasureGenerated.h"
 #include "compiler/driver/MeasureKernels.h"
 #include "compiler/driver/MeasureMessages.h"
+#include "compiler/driver/MeasurePasses.h"
 #include "compiler/driver/MeasurePrograms.h"
 #include "compiler/driver/Planning.h"
 #include "report/Format.h"
@@ -104,6 +105,7 @@ public:
     const MeasuredPrograms programs(kNarrow, kWide);
     std::vector<std::vector<plan::KernelSample>> fars, nears, togethers;
     std::vector<std::vector<plan::TaskSample>> tasks, divided;
+    std::vector<std::vector<plan::CachePass>> throughs;
     auto routines = [&](const Workers &workers, int share) {
       auto samples = measureRoutines(workers, share);
       for (plan::KernelSample &sample : kernels.measure(workers, share))
@@ -115,7 +117,8 @@ public:
       rounds.next();
       nears.push_back(routines({ranks * threads, 1, own / 4}, 1));
       tasks.push_back(programs.measure({ranks * threads, 1}, device));
-      fars.push_back(routines({ranks * threads, 1, 3 * own}, 2));
+      fars.push_back(routines({ranks * threads, 1, plan::kFarCaches * own}, 2));
+      throughs.push_back(measurePasses(ranks * threads, own));
       if (threads > 1) {
         togethers.push_back(routines({ranks, threads, own / 4}, 3));
         divided.push_back(programs.measure({ranks, threads}, device));
@@ -124,6 +127,9 @@ public:
     unsteady = plan::unsteadyNote(nears);
     near = of(nears, median), far = of(fars, median);
     whole = of(tasks, trimmedMean);
+    passes = of(throughs, median);
+    for (size_t i = 1; i < passes.size(); ++i)
+      timeOf(passes[i]) = std::max(timeOf(passes[i]), timeOf(passes[i - 1]));
     if (threads > 1)
       together = of(togethers, median),
       wholeTogether = of(divided, trimmedMean);
@@ -131,10 +137,12 @@ public:
 
   std::vector<plan::KernelSample> near, far, together;
   std::vector<plan::TaskSample> whole, wholeTogether;
+  std::vector<plan::CachePass> passes;
   std::string unsteady; ///< what to say of rounds that differ
 
 private:
   static double &timeOf(auto &sample) { return sample.seconds; }
+  static double &timeOf(plan::CachePass &pass) { return pass.secondsPerByte; }
   template <typename Sample>
   static std::vector<Sample> of(std::vector<std::vector<Sample>> &rounds,
                                 double (*of)(std::vector<double>)) {
@@ -226,7 +234,7 @@ int calibrateCommand(int argc, char **argv) {
   const int ranks = std::min(topology.cores, topology.serverSize());
   const int64_t own = ownCacheBytes();
   const CoreUse begin = coreUse();
-  auto samples = measureKernels({ranks, threads, 3 * own});
+  auto samples = measureKernels({ranks, threads, plan::kFarCaches * own});
   topology.device = plan::fitDevice(topology.device, samples);
   topology.device.tile = productTile();
   topology.device.ownCacheBytes = static_cast<double>(own);
@@ -235,6 +243,7 @@ int calibrateCommand(int argc, char **argv) {
   plan::fitKernels(away, timed.far, {});
   plan::fitKernels(topology.device, timed.near, timed.together);
   topology.device.farKernels = away.kernels;
+  topology.device.passes = timed.passes;
   const std::vector<plan::TaskSample> &programs =
       threads > 1 ? timed.wholeTogether : timed.whole;
   const plan::KernelError before = plan::taskErrors(topology.device, programs);

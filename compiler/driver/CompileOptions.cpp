@@ -5,6 +5,7 @@
 #include "compiler/plan/Topology.h"
 #include "compiler/plan/WhatIf.h"
 #include "compiler/plan/planners/Planners.h"
+#include "compiler/strategy/Strategy.h"
 #include "support/CommandLine.h"
 #include "support/Failure.h"
 #include "support/OptionChecks.h"
@@ -162,6 +163,27 @@ void checkTensorParallel(const CompileOptions &o) {
                            "--tensor-parallel out");
 }
 
+/// Published systems name a strategy, a planner or both.
+void checkNames(const CompileOptions &o) {
+  const auto planners = plan::planners();
+  const auto isPlanner = [&](const std::string &name) {
+    return std::any_of(
+        planners.begin(), planners.end(),
+        [&](const plan::PlannerRow &row) { return row.name == name; });
+  };
+  if (isPlanner(o.strategy) && o.strategy != "auto" &&
+      !strategy::findStrategy(o.strategy))
+    throw Failure(Exit::Usage,
+                  "no strategy '" + o.strategy +
+                      "', but a planner: --planner " + o.strategy +
+                      " chooses the stages of any strategy, as 1f1b");
+  if (!isPlanner(o.planner) && strategy::findStrategy(o.planner))
+    throw Failure(Exit::Usage, "no planner '" + o.planner +
+                                   "', but a strategy: --strategy " +
+                                   o.planner);
+  plan::planner(o.planner);
+}
+
 void check(const CompileOptions &o) {
   checkGrid("--cpus", o.cpus);
   checkGrid("--gpus", o.gpus);
@@ -188,7 +210,7 @@ void check(const CompileOptions &o) {
                                    " writes what is generated; leave out one "
                                    "of them");
   refuseToOverwrite(o, inputFiles(o));
-  plan::planner(o.planner);
+  checkNames(o);
   if (o.planner != "auto" && !o.stageFile.empty())
     throw Failure(Exit::Usage, "--planner " + o.planner +
                                    " and --stage-file exclude each other: "

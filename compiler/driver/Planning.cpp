@@ -5,6 +5,7 @@
 #include "compiler/driver/SmallestPlan.h"
 #include "compiler/driver/StagesByHand.h"
 #include "compiler/plan/Choose.h"
+#include "compiler/plan/FarStash.h"
 #include "compiler/plan/FitStep.h"
 #include "compiler/plan/OrderForCosts.h"
 #include "compiler/plan/Profile.h"
@@ -601,39 +602,73 @@ plan::Replanned planAgain(const CompileOptions &o, const plan::CostGraph &graph,
   return planLikeCompile(asked, graph, others);
 }
 
-/// The step that the profile's stages were measured in, if the planner can
-/// price it.
-static void fitToStep(const CompileOptions &o, const plan::Profile &profile,
-                      const plan::CostGraph &graph, ModelFacts &facts) {
+namespace {
+
+/// A run as the planner sees it.
+struct MeasuredPlan {
+  plan::PlanRequest request;
+  plan::Split split;
+};
+
+} // namespace
+
+/// As many devices, of one server where the plan is for others.
+static plan::Topology ofDevices(plan::Topology topology, int devices) {
+  if (topology.devices() == devices)
+    return topology;
+  topology.levels = {topology.levels.back()};
+  topology.levels.back().count = devices;
+  return topology;
+}
+
+/// What the profile's stages were measured in, if it is in order.
+static std::optional<MeasuredPlan> measuredPlan(const CompileOptions &o,
+                                                const plan::Profile &profile,
+                                                const plan::CostGraph &graph,
+                                                const ModelFacts &facts) {
   const plan::MeasuredStep &step = *profile.step;
   const strategy::StrategyRow *row = strategy::findStrategy(step.strategy);
-  const int devices = facts.topology.devices();
-  const auto stages = static_cast<int>(step.replicas.size());
-  if (!row || !row->synchronous() || isSearched(*row) || isSliced(*row))
-    return;
-  plan::PlanRequest request = askFor(*row, o, graph, facts, false).request;
-  findRepeats(o, facts, step.recompute, request.graph);
-  request.microbatches = step.microbatches;
-  request.strategy = factsOf(*row, row->schedule, request);
-  const int chunks = request.strategy.chunks;
-  if (std::accumulate(step.replicas.begin(), step.replicas.end(), 0) !=
-      devices * chunks)
-    return;
-  plan::Split split;
+  if (!row || isSearched(*row) || isSliced(*row))
+    return std::nullopt;
+  MeasuredPlan plan{askFor(*row, o, graph, facts, false).request, {}};
+  findRepeats(o, facts, step.recompute, plan.request.graph);
+  plan.request.microbatches = step.microbatches;
+  plan.request.strategy = factsOf(*row, row->schedule, plan.request);
+  const int replicas =
+                std::accumulate(step.replicas.begin(), step.replicas.end(), 0),
+            chunks = plan.request.strategy.chunks;
+  if (replicas == 0 || replicas % chunks != 0)
+    return std::nullopt;
+  plan.request.topology = ofDevices(facts.topology, replicas / chunks);
+  std::vector<size_t> &starts = plan.split.starts;
   for (const plan::MeasuredStage &stage : profile.stages)
-    split.starts.push_back(stage.firstNode);
-  if (split.starts.empty() ||
-      !std::is_sorted(split.starts.begin(), split.starts.end()))
-    return;
-  split.replicas = step.replicas;
+    starts.push_back(stage.firstNode);
+  if (starts.empty() || !std::is_sorted(starts.begin(), starts.end()))
+    return std::nullopt;
+  plan.split.replicas = step.replicas;
   if (step.recompute)
-    split.recompute.assign(static_cast<size_t>(stages), true);
-  try {
-    facts.topology = plan::fitStep(request, split, step.seconds);
-  } catch (const Failure &failure) {
-    if (!isRefusal(failure)) // no such step
-      throw;
-  }
+    plan.split.recompute.assign(starts.size(), true);
+  return plan;
+}
+
+/// The times of nodes as those of two slots, and what else the step that they
+/// were measured in consists of, if the planner can price it.
+static void fitToStep(const CompileOptions &o, const plan::Profile &profile,
+                      plan::CostGraph &graph, ModelFacts &facts) try {
+  auto measured = measuredPlan(o, profile, graph, facts);
+  if (!measured)
+    return;
+  auto &[request, split] = *measured;
+  const plan::IntervalCosts costs(request.graph);
+  const auto stages = plan::StepModel(request, costs).price(split).stages;
+  plan::takeOffFarStash(stages, graph);
+  plan::takeOffFarStash(stages, request.graph);
+  if (request.strategy.synchronous &&
+      request.topology.devices() == facts.topology.devices())
+    facts.topology = plan::fitStep(request, split, profile.step->seconds);
+} catch (const Failure &failure) {
+  if (!isRefusal(failure)) // no such step
+    throw;
 }
 
 void applyProfileFile(const CompileOptions &o, ModelFacts &facts,

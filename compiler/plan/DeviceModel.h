@@ -30,6 +30,16 @@ enum class OpKind {
   Copy
 };
 
+/// What a byte costs that a core writes in passes over so many.
+struct CachePass {
+  double bytes = 0, secondsPerByte = 0;
+  bool operator==(const CachePass &) const = default;
+};
+
+/// How many of a core's own caches go by between two calls on the same operands
+/// where DeviceModel::farKernels are timed.
+inline constexpr int kFarCaches = 3;
+
 struct DeviceModel {
   std::string name;
   std::string kind = "gpu"; ///< "gpu" or "cpu"
@@ -60,6 +70,9 @@ struct DeviceModel {
   /// The same where operands have left a core's own cache, of so many bytes.
   std::map<std::string, std::vector<double>> farKernels;
   double ownCacheBytes = 0;
+  /// Ascending, and none cheaper than the one before; timed on as many cores at
+  /// once as ranks use.
+  std::vector<CachePass> passes;
   /// The tile of products that these costs are of.
   ProductTile tile;
   /// Of several threads on one routine: the cost of a task that has such

@@ -1,6 +1,7 @@
 #include "compiler/plan/PlanVerifier.h"
 
 #include "compiler/plan/Expect.h"
+#include "compiler/plan/FarStashVerifier.h"
 #include "compiler/plan/StepVerifier.h"
 #include "compiler/plan/intraop/ShardingVerifier.h"
 #include "compiler/schedule/SpareSlots.h"
@@ -282,11 +283,14 @@ int usedDevices(const PlanResult &result) {
 /// The times of a stage's tasks and what it receives.
 void checkTasks(const StagePlan &stage, const Totals &t,
                 const std::string &name) {
-  expectClose(stage.forwardSeconds, t.forward, name + "forward time");
-  expectClose(stage.backwardInputSeconds,
-              t.backwardInput + (stage.recompute ? t.forward : 0),
+  const double input = t.backwardInput + (stage.recompute ? t.forward : 0),
+               backward = input + t.weight,
+               slower = backward > 0 ? 1 + stage.farStashSeconds / backward : 1;
+  expectClose(stage.forwardSeconds, t.forward + stage.farStashSeconds,
+              name + "forward time");
+  expectClose(stage.backwardInputSeconds, slower * input,
               name + "input-gradient time");
-  expectClose(stage.backwardWeightSeconds, t.weight,
+  expectClose(stage.backwardWeightSeconds, slower * t.weight,
               name + "weight-gradient time");
   expect(stage.receiveBytes == t.receive &&
              stage.receiveGradientBytes == t.receiveGradient,
@@ -298,15 +302,18 @@ int64_t workBytes(const StagePlan &stage, const Totals &t) {
   return stage.recompute ? t.again : t.workspace;
 }
 
+int64_t optimizerBytes(const PlanRequest &request, const Totals &t) {
+  return static_cast<int64_t>(request.optimizerBytesPerParameterByte *
+                              static_cast<double>(t.parameters));
+}
+
 /// All that a device of the stage has to hold for it. `undoes`: it updates
 /// before the norm of all gradients is known.
 int64_t stageBytes(const PlanRequest &request, const StagePlan &stage,
                    const StagePosition &position, const Totals &t, int spare,
                    bool undoes) {
   const StrategyFacts &strategy = request.strategy;
-  const auto optimizer =
-      static_cast<int64_t>(request.optimizerBytesPerParameterByte *
-                           static_cast<double>(t.parameters));
+  const int64_t optimizer = optimizerBytes(request, t);
   const int halves =
       strategy.betweenHalves ? strategy.betweenHalves(position) : 1;
   const bool isHalved = strategy.splitBackward && t.receiveGradient;
@@ -359,6 +366,7 @@ void checkStages(const PlanRequest &request, const PlanResult &result) {
   const std::vector<int64_t> sums = sumsOf(request, result.stages, totals);
   const schedule::Sends sends = sendsBetween(request.graph, result.stages);
   const auto &spareSlots = request.strategy.spareSlots;
+  std::vector<FoundBytes> found(totals.size());
   std::map<int, int> spare; // by replicas: other stages have the same
   for (size_t s = result.stages.size(); s-- > 0;) {
     const StagePlan &stage = result.stages[s];
@@ -384,7 +392,11 @@ void checkStages(const PlanRequest &request, const PlanResult &result) {
                " bytes in the plan and " + std::to_string(bytes) +
                " when recomputed");
     devices.add(stage, bytes, workBytes(stage, t), sums[s]);
+    found[s] = {bytes - optimizerBytes(request, t) -
+                    (undoes ? t.parameters + optimizerBytes(request, t) : 0),
+                t.stash};
   }
+  verifyFarStash(request, result, found);
 }
 
 } // namespace

@@ -91,6 +91,8 @@ struct StagePlan {
   // Seconds per microbatch on one device.
   double forwardSeconds = 0, backwardInputSeconds = 0,
          backwardWeightSeconds = 0;
+  /// Of the forward, and as much of both backward tasks: see FarStash.h.
+  double farStashSeconds = 0;
   bool recompute = false; ///< the forward runs again before the backward
   int64_t parameterBytes = 0;
   int64_t receiveBytes = 0;         ///< forward, per microbatch

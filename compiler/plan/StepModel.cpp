@@ -2,6 +2,7 @@
 
 #include "compiler/plan/Collective.h"
 #include "compiler/plan/EqualOrders.h"
+#include "compiler/plan/FarStash.h"
 #include "compiler/plan/PeakBytes.h"
 #include "compiler/plan/RankCores.h"
 #include "compiler/plan/ReduceOverlap.h"
@@ -230,6 +231,7 @@ std::vector<StagePlan> StepModel::layOut(const Split &split) const {
         allReduceSeconds(asked.topology, stage.devices, cost.parameterBytes);
   }
   addMemory(split, stages);
+  addFarStash(asked.topology, stages);
   return stages;
 }
 

@@ -123,6 +123,30 @@ void readCosts(const Json &device, const char *member,
   }
 }
 
+/// Of growing sizes, each as dear as the one before at least.
+void readPasses(const Json &device, const std::string &origin, DeviceModel &d) {
+  if (!device.contains("passes"))
+    return;
+  const Json &passes = device["passes"];
+  if (!passes.is_array())
+    bad(origin, "\"passes\" is not a list such as pipec calibrate writes");
+  for (const Json &entry : passes) {
+    const std::string where =
+        "entry " + std::to_string(d.passes.size()) + " of \"passes\"";
+    if (!entry.is_object())
+      bad(origin, where + " is not an object");
+    const CachePass pass{1024 * positive(entry, "KiB", origin, where),
+                         positive(entry, "ns_per_KiB", origin, where) * 1e-9 /
+                             1024};
+    if (!d.passes.empty() &&
+        (pass.bytes <= d.passes.back().bytes ||
+         pass.secondsPerByte < d.passes.back().secondsPerByte))
+      bad(origin, where + " is smaller or cheaper than the one before; write "
+                          "the file anew with pipec calibrate");
+    d.passes.push_back(pass);
+  }
+}
+
 /// Costs of the routines that calibration has timed, of every amount of each.
 void readKernels(const Json &device, const std::string &origin,
                  DeviceModel &d) {
@@ -151,6 +175,7 @@ void readKernels(const Json &device, const std::string &origin,
   if (device.contains("own_cache_KiB"))
     d.ownCacheBytes =
         1024 * number(device, "own_cache_KiB", origin, "\"device\"");
+  readPasses(device, origin, d);
   readCosts(device, "kernels_ns", origin, d.kernels);
   readCosts(device, "far_kernels_ns", origin, d.farKernels);
 }
@@ -311,8 +336,12 @@ void refuseUnknownMembers(const ParsedJson &file) {
           "tile",
           "kernels_ns",
           "far_kernels_ns",
-          "own_cache_KiB"},
+          "own_cache_KiB",
+          "passes"},
          "\"device\"");
+  if (const Ordered *passes = member(*device, "passes"))
+    for (const Ordered &entry : *passes)
+      refuse(entry, {"KiB", "ns_per_KiB"}, "an entry of \"passes\"");
   if (const Ordered *flops = member(*device, "flops"))
     refuse(*flops, {"fp64", "fp32", "tf32", "fp16", "bf16"}, "\"flops\"");
   if (const Ordered *tile = member(*device, "tile"))
@@ -513,6 +542,10 @@ std::string writeTopology(const Topology &topology) {
     root["device"]["own_cache_KiB"] = d.ownCacheBytes / 1024;
     root["device"]["far_kernels_ns"] = kernelsOf(d.farKernels);
   }
+  for (const CachePass &pass : d.passes)
+    root["device"]["passes"].push_back(
+        {{"KiB", pass.bytes / 1024},
+         {"ns_per_KiB", pass.secondsPerByte * 1e9 * 1024}});
   if (!d.kernels.empty()) {
     root["device"]["wake_us"] = d.wakeSeconds * 1e6;
     root["device"]["fork_us"] = d.forkSeconds * 1e6;
