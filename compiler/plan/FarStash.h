@@ -5,9 +5,10 @@
 //   gpipe  F0 F1 F2 F3 B0 B1 B2 B3     four slots between F0 and B0
 //   1f1b   F0 B0 F1 B1 F2 B2 F3 B3     one, of the last stage
 //
-// The times of a graph's nodes are those of two slots. Of more a forward writes
-// what other slots have pushed out of the caches, and the backward reads it
-// when they have again; every line that comes in sends another one back.
+// The times of a graph's nodes are those of two slots, or of kFarCaches where
+// two take more. Of more slots a forward writes what others have pushed out of
+// the caches, and the backward reads it when they have again; every line that
+// comes in sends another one back.
 //
 //===----------------------------------------------------------------------===//
 #pragma once

@@ -327,6 +327,42 @@ class ProfileTest(PipelineTest):
         again = self.compile(self.golden.model, *self.flags, "--profile", file)
         self.assertEqual(read_plan(again)["cluster"]["device"], "profiled")
 
+    def test_another_order_keeps_more_than_was_measured(self):
+        """A profile of one order says of another what its stash costs besides, once memory is timed."""
+        cluster = self.folder / "cluster.json"
+        passes = [{"KiB": 1, "ns_per_KiB": 1}, {"KiB": 1024, "ns_per_KiB": 1e6}]
+        cluster.write_text(json.dumps({
+            "levels": [{"name": "cpu", "count": 2, "bandwidth_GBps": 5}], "cores": 2,
+            "device": {"kind": "cpu", "memory_GiB": 4, "flops": {"fp32": 1e11}, "memory_GBps": 20, "own_cache_KiB": 1,
+                       "passes": passes}}))
+        flags = [*self.golden.arguments(), "--cluster", cluster, "--stages", "2", "--microbatches", "16"]
+
+        def stages(strategy, *options):
+            process = call("pipec", self.golden.model, *flags, "--strategy", strategy, *options, "--dry-run", "--format",
+                           "json")
+            self.check_exit(process, 0)
+            return json.loads(process.stdout)["stages"]
+
+        file, cuts = self.folder / "profile.json", self.folder / "stages.json"
+        first = [stage["first_node"] for stage in stages("1f1b")]
+        cuts.write_text(json.dumps({"stages": [{"first_node": node} for node in first]}))
+        last = [stage["last_node"] for stage in stages("1f1b")]
+
+        def profiled(measured, strategy):
+            file.write_text(json.dumps({
+                "version": 1,
+                "stages": [{"first_node": begin, "last_node": end, "forward_s": 1, "backward_input_s": 1,
+                            "backward_weight_s": 1} for begin, end in zip(first, last)],
+                "step": {"strategy": measured, "microbatches": 16, "replicas": [1, 1], "recompute": False,
+                         "seconds": 60}}))
+            return [stage["forward_s"] for stage in stages(strategy, "--profile", file, "--stage-file", cuts)]
+
+        for strategy in ("1f1b", "gpipe"):
+            for seconds in profiled(strategy, strategy):
+                self.assertAlmostEqual(seconds, 1, delta=1e-9)
+        self.assertTrue(all(seconds > 1 for seconds in profiled("1f1b", "gpipe")))
+        self.assertTrue(all(seconds < 1 for seconds in profiled("gpipe", "1f1b")))
+
     def test_a_profile_of_a_machine_that_others_use(self):
         plan = self.compile(self.golden.model, *self.flags)
         file = self.folder / "profile.json"
@@ -443,6 +479,9 @@ class CalibrationTest(PipelineTest):
             self.assertGreater(cluster["device"]["step_us"], 0)
         self.assertGreater(cluster["device"]["turn_us"], 0)
         self.assertGreaterEqual(cluster["device"]["task_us"], 0)
+        passes = cluster["device"]["passes"]
+        self.assertGreater(passes[-1]["KiB"], 16 * passes[0]["KiB"])
+        self.assertGreater(passes[-1]["ns_per_KiB"], passes[0]["ns_per_KiB"])
         for costs in ("kernels_ns", "far_kernels_ns"):
             self.assertEqual(set(cluster["device"][costs]),
                              {"product", "product-bf16", "generated", "copy", "gather", "scatter", "max-pool", "max-pool-grad", "avg-pool",

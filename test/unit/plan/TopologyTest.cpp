@@ -124,6 +124,7 @@ TEST(Topology, FileRoundTrip) {
   t.device.kernels["product"][3] = 0.125e-9;
   t.device.farKernels["gather"] = {1e-9, 2e-9, 4e-9};
   t.device.ownCacheBytes = 1 << 20;
+  t.device.passes = {{1 << 20, 2e-11}, {1 << 22, 4e-11}};
   t.device.tile = {8, 16, 3};
   t.device.forkSeconds = 2e-6, t.device.forkEfficiency = 0.75;
   again = parseTopology(writeTopology(t), "again");
@@ -133,6 +134,9 @@ TEST(Topology, FileRoundTrip) {
   EXPECT_EQ(again.device.tile, t.device.tile);
   EXPECT_NEAR(again.device.farKernels.at("gather").at(2), 4e-9, 1e-18);
   EXPECT_EQ(again.device.ownCacheBytes, 1 << 20);
+  ASSERT_EQ(again.device.passes.size(), 2u);
+  EXPECT_EQ(again.device.passes[1].bytes, 1 << 22);
+  EXPECT_NEAR(again.device.passes[1].secondsPerByte, 4e-11, 1e-18);
 }
 
 /// What calibration found of messages, also of ranks that share cores.
@@ -219,6 +223,18 @@ TEST(Topology, BadFilesSayWhere) {
                      "\"product\" is not an object"),
            std::pair(R"("memory_GiB":1,"crowd":0.5,)",
                      "\"crowd\" is what an older pipec measured"),
+           std::pair(R"("memory_GiB":1,"passes":{},)",
+                     "\"passes\" is not a list"),
+           std::pair(R"("memory_GiB":1,"passes":[3],)",
+                     "entry 0 of \"passes\" is not an object"),
+           std::pair(R"("memory_GiB":1,"passes":[{"KiB":4}],)",
+                     "entry 0 of \"passes\" has no \"ns_per_KiB\""),
+           std::pair(R"("memory_GiB":1,"passes":[{"KiB":4,"ns_per_KiB":20},
+                      {"KiB":8,"ns_per_KiB":10}],)",
+                     "entry 1 of \"passes\" is smaller or cheaper than the "
+                     "one before; write the file anew with pipec calibrate"),
+           std::pair(R"("memory_GiB":1,"passes":[{"kib":4}],)",
+                     "an entry of \"passes\" has no member \"kib\""),
            std::pair(R"("memory_GiB":1,"fork_efficiency":0,)",
                      "\"fork_efficiency\""),
            std::pair(R"("memory_GiB":1,"tile":8,)", "\"tile\" is not"),
