@@ -335,7 +335,8 @@ class ProfileTest(PipelineTest):
             "levels": [{"name": "cpu", "count": 2, "bandwidth_GBps": 5}], "cores": 2,
             "device": {"kind": "cpu", "memory_GiB": 4, "flops": {"fp32": 1e11}, "memory_GBps": 20, "own_cache_KiB": 1,
                        "passes": passes}}))
-        flags = [*self.golden.arguments(), "--cluster", cluster, "--stages", "2", "--microbatches", "16"]
+        flags = [*self.golden.arguments(), "--cluster", cluster, "--stages", "2"]
+        flags[flags.index("--microbatches") + 1] = "16"
 
         def stages(strategy, *options):
             process = call("pipec", self.golden.model, *flags, "--strategy", strategy, *options, "--dry-run", "--format",
