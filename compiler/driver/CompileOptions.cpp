@@ -173,10 +173,11 @@ void checkNames(const CompileOptions &o) {
   };
   if (isPlanner(o.strategy) && o.strategy != "auto" &&
       !strategy::findStrategy(o.strategy))
-    throw Failure(Exit::Usage,
-                  "no strategy '" + o.strategy +
-                      "', but a planner: --planner " + o.strategy +
-                      " chooses the stages of any strategy, as 1f1b");
+    throw Failure(
+        Exit::Usage,
+        "no strategy '" + o.strategy + "', but a planner: write --planner " +
+            o.strategy +
+            " beside a strategy that replicates stages, as --strategy 1f1b");
   if (!isPlanner(o.planner) && strategy::findStrategy(o.planner))
     throw Failure(Exit::Usage, "no planner '" + o.planner +
                                    "', but a strategy: --strategy " +

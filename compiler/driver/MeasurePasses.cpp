@@ -16,8 +16,10 @@
 namespace pipec {
 namespace {
 
+using Pages = std::shared_ptr<float[]>;
+
 /// On large pages, as the memory of a plan is.
-std::shared_ptr<float[]> makePages(int64_t bytes) {
+Pages makePages(int64_t bytes) {
   constexpr auto kPage = static_cast<std::align_val_t>(2 << 20);
   auto *memory =
       static_cast<float *>(::operator new[](static_cast<size_t>(bytes), kPage));
@@ -48,11 +50,12 @@ double secondsOfPass(float *memory, int64_t bytes) {
 /// The mean over `workers` threads at once.
 double secondsOfPasses(int64_t bytes, int workers) {
   std::vector<double> times(static_cast<size_t>(workers));
+  std::vector<Pages> pages(times.size());
+  std::generate(pages.begin(), pages.end(), [&] { return makePages(bytes); });
   std::barrier start(workers);
   auto work = [&](size_t worker) {
-    const auto pages = makePages(bytes);
     start.arrive_and_wait();
-    times[worker] = secondsOfPass(pages.get(), bytes);
+    times[worker] = secondsOfPass(pages[worker].get(), bytes);
   };
   std::vector<std::thread> others;
   for (size_t w = 1; w < times.size(); ++w)
@@ -66,9 +69,11 @@ double secondsOfPasses(int64_t bytes, int workers) {
 } // namespace
 
 std::vector<plan::CachePass> measurePasses(int workers, int64_t own) {
-  constexpr int64_t kMost = 128 << 20;
+  // Together more than any caches, and less than a container has.
+  constexpr int64_t kMost = 128 << 20, kTogether = int64_t(2) << 30;
   const int64_t memory = sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE),
-                most = std::min(kMost, memory / 8 / workers);
+                most =
+                    std::min(kMost, std::min(kTogether, memory / 8) / workers);
   std::vector<plan::CachePass> passes;
   for (int64_t bytes = own / 2; bytes <= most; bytes *= 2)
     passes.push_back(

@@ -634,16 +634,25 @@ static std::optional<MeasuredPlan> measuredPlan(const CompileOptions &o,
   findRepeats(o, facts, step.recompute, plan.request.graph);
   plan.request.microbatches = step.microbatches;
   plan.request.strategy = factsOf(*row, row->schedule, plan.request);
-  const int replicas =
-                std::accumulate(step.replicas.begin(), step.replicas.end(), 0),
-            chunks = plan.request.strategy.chunks;
-  if (replicas == 0 || replicas % chunks != 0)
+  const auto replicas =
+      std::accumulate(step.replicas.begin(), step.replicas.end(), int64_t{0});
+  const int chunks = plan.request.strategy.chunks;
+  const bool isUniform =
+      std::adjacent_find(step.replicas.begin(), step.replicas.end(),
+                         std::not_equal_to<>()) == step.replicas.end();
+  if (replicas == 0 || replicas > plan::kMostDevices ||
+      profile.stages.size() % static_cast<size_t>(chunks) != 0 ||
+      (chunks > 1 && !isUniform) || plan.request.strategy.copies > 1)
     return std::nullopt;
-  plan.request.topology = ofDevices(facts.topology, replicas / chunks);
+  plan.request.topology =
+      ofDevices(facts.topology, static_cast<int>(replicas) / chunks);
   std::vector<size_t> &starts = plan.split.starts;
   for (const plan::MeasuredStage &stage : profile.stages)
     starts.push_back(stage.firstNode);
-  if (starts.empty() || !std::is_sorted(starts.begin(), starts.end()))
+  const bool isAscending =
+      std::adjacent_find(starts.begin(), starts.end(),
+                         std::greater_equal<>()) == starts.end();
+  if (starts.empty() || starts.front() != 0 || !isAscending)
     return std::nullopt;
   plan.split.replicas = step.replicas;
   if (step.recompute)
@@ -651,24 +660,38 @@ static std::optional<MeasuredPlan> measuredPlan(const CompileOptions &o,
   return plan;
 }
 
-/// The times of nodes as those of two slots, and what else the step that they
-/// were measured in consists of, if the planner can price it.
-static void fitToStep(const CompileOptions &o, const plan::Profile &profile,
+/// The times of nodes without what their stash cost in that run.
+static void takeOffFarStash(const plan::Profile &profile, MeasuredPlan measured,
+                            plan::CostGraph &graph) {
+  plan::DeviceModel &device = measured.request.topology.device;
+  if (profile.origin.threads > 0)
+    device.threads = profile.origin.threads;
+  const plan::IntervalCosts costs(measured.request.graph);
+  plan::takeOffFarStash(
+      plan::StepModel(measured.request, costs).price(measured.split).stages,
+      graph);
+}
+
+/// Sets the graph and the topology by the step that the profile's stages were
+/// measured in. False where the planner cannot price it.
+static bool fitToStep(const CompileOptions &o, const plan::Profile &profile,
                       plan::CostGraph &graph, ModelFacts &facts) try {
   auto measured = measuredPlan(o, profile, graph, facts);
   if (!measured)
-    return;
-  auto &[request, split] = *measured;
-  const plan::IntervalCosts costs(request.graph);
-  const auto stages = plan::StepModel(request, costs).price(split).stages;
-  plan::takeOffFarStash(stages, graph);
-  plan::takeOffFarStash(stages, request.graph);
+    return false;
+  if (!facts.topology.device.passes.empty()) {
+    takeOffFarStash(profile, *measured, graph);
+    measured = measuredPlan(o, profile, graph, facts);
+  }
+  const auto &[request, split] = *measured;
   if (request.strategy.synchronous &&
       request.topology.devices() == facts.topology.devices())
     facts.topology = plan::fitStep(request, split, profile.step->seconds);
+  return true;
 } catch (const Failure &failure) {
   if (!isRefusal(failure)) // no such step
     throw;
+  return false;
 }
 
 void applyProfileFile(const CompileOptions &o, ModelFacts &facts,
@@ -683,8 +706,9 @@ void applyProfileFile(const CompileOptions &o, ModelFacts &facts,
     asked.modelSha256 = sha256OfFile(o.model);
   for (const std::string &remark : plan::applyProfile(profile, asked, graph))
     facts.notes.push_back(remark);
-  if (profile.step)
-    fitToStep(o, profile, graph, facts);
+  // Without a step nobody knows how much of the times is of the stash.
+  if (!profile.step || !fitToStep(o, profile, graph, facts))
+    facts.topology.device.passes.clear();
 }
 
 //===----------------------------------------------------------------------===//

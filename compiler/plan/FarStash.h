@@ -5,10 +5,12 @@
 //   gpipe  F0 F1 F2 F3 B0 B1 B2 B3     four slots between F0 and B0
 //   1f1b   F0 B0 F1 B1 F2 B2 F3 B3     one, of the last stage
 //
-// The times of a graph's nodes are those of two slots, or of kFarCaches where
-// two take more. Of more slots a forward writes what others have pushed out of
-// the caches, and the backward reads it when they have again; every line that
-// comes in sends another one back.
+// The times of a graph's nodes are those of two slots, of a core that goes
+// through kFarCaches of its own caches at most. Where it goes through more a
+// forward writes a slot that others, or large weights, have pushed out of the
+// caches, and the backward reads it when they have again; every line that comes
+// in sends another one back. Searches rank splits and orders without it: plans
+// are judged with it.
 //
 //===----------------------------------------------------------------------===//
 #pragma once

@@ -11,10 +11,11 @@
 //    "nodes": [{"id": "12", "forward_s": …, …}]}
 // A run writes "stages" alone. Either list may be missing, as long as every
 // node has its times from one of them; so may "update_s", the optimizer's time
-// in a step, the step in which the stages were measured (FitStep.h), what says
-// where the times are from, and the share of the cores that other programs had
-// meanwhile (CoreUse.h; 0 when it is left out). A stage's times are spread
-// over its nodes as the analytic model weighs them; a node's own entry wins.
+// in a step, the step in which the stages were measured (FitStep.h,
+// FarStash.h), what says where the times are from, and the share of the cores
+// that other programs had meanwhile (CoreUse.h; 0 when it is left out). A
+// stage's times are spread over its nodes as the analytic model weighs them; a
+// node's own entry wins.
 //
 //===----------------------------------------------------------------------===//
 #pragma once

@@ -145,6 +145,9 @@ void readPasses(const Json &device, const std::string &origin, DeviceModel &d) {
                           "the file anew with pipec calibrate");
     d.passes.push_back(pass);
   }
+  if (d.ownCacheBytes <= 0)
+    bad(origin, "\"passes\" say nothing without \"own_cache_KiB\"; write the "
+                "file anew with pipec calibrate");
 }
 
 /// Costs of the routines that calibration has timed, of every amount of each.
@@ -538,10 +541,10 @@ std::string writeTopology(const Topology &topology) {
     root["device"]["note_us"] = d.noteSeconds * 1e6;
   if (d.crowdTurnSeconds > 0)
     root["device"]["crowd_turn_us"] = d.crowdTurnSeconds * 1e6;
-  if (!d.farKernels.empty()) {
+  if (d.ownCacheBytes > 0)
     root["device"]["own_cache_KiB"] = d.ownCacheBytes / 1024;
+  if (!d.farKernels.empty())
     root["device"]["far_kernels_ns"] = kernelsOf(d.farKernels);
-  }
   for (const CachePass &pass : d.passes)
     root["device"]["passes"].push_back(
         {{"KiB", pass.bytes / 1024},

@@ -2,7 +2,8 @@
 """Predicted beside measured step time and memory, on CPU: calibrated, and with a profile.
 
 Usage: predicted_vs_measured.py BIN FOLDER [MODEL ...] [--ranks 1,2,4] [--strategy 1f1b] [--other gpipe] [--seconds 1]
-       [--repeats 4] [--threads N] [--run-with 'nice -n -20'] [--cluster RANKS=FILE | --each] [--steady] [--markdown]
+       [--repeats 4] [--microbatches N] [--threads N] [--run-with 'nice -n -20'] [--cluster RANKS=FILE | --each]
+       [--steady] [--markdown]
 
 BIN holds pipec and pipec-run; FOLDER/MODEL/ holds model.onnx, golden.json (pipec_args: the options of training) and
 one .npy file for each input, as test/models has them; examples/gpt2 works with its tokens.npy made. For every model
@@ -45,6 +46,8 @@ class Case:
             self.arguments = ["--dim", "batch=4", "--microbatches", "8", "--loss", "next-token", "--optimizer",
                               "adamw:lr=1e-3"]
             data = {"input_ids": folder / "tokens.npy"}
+        if options.microbatches:
+            self.arguments[self.arguments.index("--microbatches") + 1] = str(options.microbatches)
         self.data = [word for name, file in data.items() for word in ("--data", f"{name}={file}")]
 
     def plan(self, *options):
@@ -111,6 +114,7 @@ def main():
     parser.add_argument("--other", default="gpipe")
     parser.add_argument("--seconds", type=float, default=1, help="about how long each run takes")
     parser.add_argument("--repeats", type=int, default=4, help="profiles that are held against the predictions")
+    parser.add_argument("--microbatches", type=int, default=0, help="of a step (default: the model's)")
     parser.add_argument("--threads", type=int, default=0, help="of every rank (default: pipec-run's)")
     parser.add_argument("--run-with", default="", help="words before every command that is timed")
     parser.add_argument("--cluster", action="append", default=[], metavar="RANKS=FILE",

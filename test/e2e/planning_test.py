@@ -349,20 +349,26 @@ class ProfileTest(PipelineTest):
         cuts.write_text(json.dumps({"stages": [{"first_node": node} for node in first]}))
         last = [stage["last_node"] for stage in stages("1f1b")]
 
-        def profiled(measured, strategy):
+        def profiled(measured, strategy, replicas=(1, 1)):
             file.write_text(json.dumps({
                 "version": 1,
                 "stages": [{"first_node": begin, "last_node": end, "forward_s": 1, "backward_input_s": 1,
                             "backward_weight_s": 1} for begin, end in zip(first, last)],
-                "step": {"strategy": measured, "microbatches": 16, "replicas": [1, 1], "recompute": False,
-                         "seconds": 60}}))
-            return [stage["forward_s"] for stage in stages(strategy, "--profile", file, "--stage-file", cuts)]
+                "step": {"strategy": measured, "microbatches": 16, "replicas": list(replicas),
+                         "recompute": False, "seconds": 60}}))
+            return [round(stage["forward_s"], 9) for stage in stages(strategy, "--profile", file, "--stage-file", cuts)]
 
         for strategy in ("1f1b", "gpipe"):
             for seconds in profiled(strategy, strategy):
-                self.assertAlmostEqual(seconds, 1, delta=1e-9)
+                self.assertEqual(seconds, 1)
         self.assertTrue(all(seconds > 1 for seconds in profiled("1f1b", "gpipe")))
         self.assertTrue(all(seconds < 1 for seconds in profiled("gpipe", "1f1b")))
+        # Of what the planner cannot price the times are as they were measured.
+        for unknown in ("zb-v", "chimera", "no-such"):
+            self.assertEqual(profiled(unknown, "gpipe"), [1, 1])
+        # Steps that were never run are no way into the planner.
+        for replicas in ([1, 2], [65536, 65536]):
+            self.assertEqual(profiled("interleaved-1f1b", "gpipe", replicas), [1, 1])
 
     def test_a_profile_of_a_machine_that_others_use(self):
         plan = self.compile(self.golden.model, *self.flags)

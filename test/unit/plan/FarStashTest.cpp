@@ -5,6 +5,7 @@
 #include "compiler/plan/StepModel.h"
 #include "support/Failure.h"
 
+#include <cmath>
 #include <gtest/gtest.h>
 
 using namespace pipec;
@@ -117,33 +118,44 @@ TEST(FarStash, IsTakenOffWhatWasMeasured) {
   EXPECT_NEAR(sumOf(modelled.request.graph), before / 2, 1e-12);
 }
 
-/// The verifier finds the same from the graph, whatever is placed where.
+/// The verifier finds the same from the graph, whatever is placed where, and of
+/// every curve.
 TEST(FarStash, IsVerified) {
   Random random(11);
   int far = 0;
-  for (const char *strategy : {"gpipe", "1f1b", "zb-h1", "interleaved-1f1b"})
-    for (int threads : {1, 3})
-      for (int cores : {0, 1, 3, 4})
-        for (bool again : {false, true}) {
-          PlanRequest request;
-          request.graph = randomGraph(random, 24);
-          for (CostNode &node : request.graph.nodes)
-            node.stashBytes += 1 << 20;
-          request.topology = withPasses(oneServer(4, 1e9, 1e-6));
-          request.topology.cores = cores;
-          request.topology.device.threads = threads;
-          request.strategy = strategyFacts(strategy);
-          request.microbatches = 8;
-          request.recompute = again ? Recompute::Full : Recompute::None;
-          PlanResult plan = makePlan(request);
-          verifyPlan(request, plan);
-          for (StagePlan &stage : plan.stages)
-            if (stage.farStashSeconds > 0) {
-              ++far;
-              stage.farStashSeconds *= 1.01;
-              EXPECT_THROW(verifyPlan(request, plan), Failure);
-              stage.farStashSeconds /= 1.01;
-            }
-        }
-  EXPECT_GT(far, 50);
+  const std::vector<std::vector<CachePass>> curves = {
+      {{1e6, 1e-9}, {4e6, 2e-9}, {16e6, 4e-9}, {64e6, 8e-9}},
+      {{1e6, 1.3e-10}, {3e6, 2.7e-10}, {50e6, 2.7e-10}}, // flat where it is
+      {{2e6, 1e-9}},
+      {{1e6, 1e-9}, {8e6, 3e-9}, {std::nextafter(8e6, 9e6), 4e-9}}};
+  for (const char *strategy :
+       {"gpipe", "1f1b", "zb-h1", "interleaved-1f1b", "chimera", "pipedream"})
+    for (const auto &curve : curves)
+      for (int threads : {1, 3})
+        for (int cores : {0, 1, 3, 4})
+          for (bool again : {false, true}) {
+            PlanRequest request;
+            request.graph = randomGraph(random, 16);
+            for (CostNode &node : request.graph.nodes)
+              node.stashBytes += 1'234'567;
+            request.topology = withPasses(oneServer(4, 1e9, 1e-6));
+            request.topology.device.passes = curve;
+            request.topology.device.ownCacheBytes = 1e6;
+            request.topology.cores = cores;
+            request.topology.device.threads = threads;
+            request.strategy = strategyFacts(strategy);
+            request.microbatches = 8;
+            request.recompute = again ? Recompute::Full : Recompute::None;
+            request.effort = 0.05;
+            PlanResult plan = makePlan(request);
+            verifyPlan(request, plan);
+            for (StagePlan &stage : plan.stages)
+              if (stage.farStashSeconds > 0) {
+                ++far;
+                stage.farStashSeconds *= 1.01;
+                EXPECT_THROW(verifyPlan(request, plan), Failure);
+                stage.farStashSeconds /= 1.01;
+              }
+          }
+  EXPECT_GT(far, 100);
 }

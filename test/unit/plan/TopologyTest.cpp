@@ -233,6 +233,9 @@ TEST(Topology, BadFilesSayWhere) {
                       {"KiB":8,"ns_per_KiB":10}],)",
                      "entry 1 of \"passes\" is smaller or cheaper than the "
                      "one before; write the file anew with pipec calibrate"),
+           std::pair(R"("memory_GiB":1,"passes":[{"KiB":4,"ns_per_KiB":20}],)",
+                     "\"passes\" say nothing without \"own_cache_KiB\"; write "
+                     "the file anew with pipec calibrate"),
            std::pair(R"("memory_GiB":1,"passes":[{"kib":4}],)",
                      "an entry of \"passes\" has no member \"kib\""),
            std::pair(R"("memory_GiB":1,"fork_efficiency":0,)",
