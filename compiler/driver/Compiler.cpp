@@ -6,6 +6,7 @@
 #include "compiler/driver/DiagnosticCollector.h"
 #include "compiler/driver/LossSettings.h"
 #include "compiler/driver/OddWeights.h"
+#include "compiler/driver/ProfileFile.h"
 #include "compiler/driver/ShardedSummary.h"
 #include "compiler/driver/Untrained.h"
 #include "compiler/plan/PeakBytes.h"

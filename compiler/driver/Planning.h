@@ -6,6 +6,7 @@
 #include "compiler/plan/WhatIf.h"
 #include "compiler/schedule/Schedule.h"
 #include "compiler/strategy/Strategy.h"
+#include "support/Failure.h"
 
 #include <functional>
 #include <optional>
@@ -72,14 +73,19 @@ plan::Replanned planAgain(const CompileOptions &options,
                           const plan::CostGraph &graph, const ModelFacts &facts,
                           const plan::PlanRequest &changed);
 
-/// Replaces the graph's times by those of --profile, if given, and the
-/// topology's turns and messages by what fits the profile's step where that had
-/// as many devices; a note where the times are from ranks of other threads.
-/// Throws Failure(NoInput, BadPlan).
-void applyProfileFile(const CompileOptions &options, ModelFacts &facts,
-                      plan::CostGraph &graph);
+/// How a strategy with an order of its own is asked for that was run with so
+/// many microbatches; none where its order is searched or sliced.
+std::optional<plan::PlanRequest> requestAsRun(const strategy::StrategyRow &row,
+                                              const CompileOptions &options,
+                                              const plan::CostGraph &graph,
+                                              const ModelFacts &facts,
+                                              int microbatches, bool recompute);
 
-/// The same for a program that is run and not trained: forwards in microbatch
+/// Whether other stages, schedules or recomputation may do what this cannot;
+/// anything else is a mistake of the user's or ours.
+bool isRefusal(const Failure &failure);
+
+/// decide() for a program that is run and not trained: forwards in microbatch
 /// order. On CPUs one stage a rank, unless the options say otherwise. With
 /// `ranks`, on exactly so many ranks, whatever the options say of stages.
 Decision decideForward(const CompileOptions &options,
