@@ -53,12 +53,12 @@ static std::optional<MeasuredPlan> measuredPlan(const CompileOptions &o,
   const bool isUniform =
       std::adjacent_find(step.replicas.begin(), step.replicas.end(),
                          std::not_equal_to<>()) == step.replicas.end();
-  if (replicas == 0 || replicas > plan::kMostDevices ||
+  if (replicas == 0 || replicas / chunks > plan::kMostDevices ||
       profile.stages.size() % static_cast<size_t>(chunks) != 0 ||
       (chunks > 1 && !isUniform) || plan.request.strategy.copies > 1)
     return std::nullopt;
   plan.request.topology =
-      ofDevices(facts.topology, static_cast<int>(replicas) / chunks);
+      ofDevices(facts.topology, static_cast<int>(replicas / chunks));
   std::vector<size_t> &starts = plan.split.starts;
   for (const plan::MeasuredStage &stage : profile.stages)
     starts.push_back(stage.firstNode);

@@ -22,21 +22,13 @@ Topology withPasses(Topology topology) {
   return topology;
 }
 
-/// A chain in two stages of four nodes, each of which keeps `kept` bytes.
-struct Chain {
-  Chain(const char *strategy, int microbatches, int64_t kept = 1 << 19) {
-    request.graph = uniformChain(8, 1e-3, kept, 1000);
-    request.topology = withPasses(oneServer(2, 1e9, 1e-6));
-    request.strategy = strategyFacts(strategy);
-    request.microbatches = microbatches;
-    split.starts = {0, 4}, split.replicas = {1, 1};
+/// Each node keeps `kept` bytes.
+struct Chain : TwoStages {
+  Chain(const char *strategy, int microbatches, int64_t kept = 1 << 19)
+      : TwoStages(uniformChain(8, 1e-3, kept, 1000), strategy, microbatches) {
+    request.topology = withPasses(request.topology);
   }
-  std::vector<StagePlan> stages() const {
-    const IntervalCosts costs(request.graph);
-    return StepModel(request, costs).price(split).stages;
-  }
-  PlanRequest request;
-  Split split;
+  std::vector<StagePlan> stages() const { return price().stages; }
 };
 
 } // namespace

@@ -137,25 +137,17 @@ TEST(Profile, MismatchesAreNamed) {
 namespace {
 
 /// Two stages on two ranks with messages that cost something.
-struct MeasuredPipeline {
-  MeasuredPipeline() {
-    request.graph = uniformChain(8, 1e-4, 100000, 10);
-    request.topology = oneServer(2, 1e9, 20e-6);
+struct MeasuredPipeline : TwoStages {
+  MeasuredPipeline() : TwoStages(uniformChain(8, 1e-4, 100000, 10), "1f1b", 8) {
     request.topology.device.turnSeconds = 1e-6;
     request.topology.device.ringSeconds = 30e-6;
     request.topology.device.takeSeconds = 8e-6;
-    request.strategy = strategyFacts("1f1b");
-    request.microbatches = 8;
-    split.starts = {0, 4}, split.replicas = {1, 1};
   }
   double step(const Topology &topology) const {
-    PlanRequest asked = request;
-    asked.topology = topology;
-    const IntervalCosts costs(asked.graph);
-    return StepModel(asked, costs).price(split).stepSeconds;
+    TwoStages asked = *this;
+    asked.request.topology = topology;
+    return asked.price().stepSeconds;
   }
-  PlanRequest request;
-  Split split;
 };
 
 } // namespace

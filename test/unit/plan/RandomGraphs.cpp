@@ -91,4 +91,17 @@ Topology oneServer(int devices, double bandwidth, double latency) {
   return t;
 }
 
+TwoStages::TwoStages(CostGraph chain, const char *strategy, int microbatches) {
+  request.graph = std::move(chain);
+  request.topology = oneServer(2, 1e9, 20e-6);
+  request.strategy = strategyFacts(strategy);
+  request.microbatches = microbatches;
+  split.starts = {0, 4}, split.replicas = {1, 1};
+}
+
+PlanResult TwoStages::price() const {
+  const IntervalCosts costs(request.graph);
+  return StepModel(request, costs).price(split);
+}
+
 } // namespace pipec::plan::test

@@ -1,7 +1,7 @@
 //===- RandomGraphs.h - small cost graphs for property tests ----*- C++ -*-===//
 #pragma once
 
-#include "compiler/plan/Planner.h"
+#include "compiler/plan/StepModel.h"
 
 #include <cstdint>
 
@@ -39,5 +39,14 @@ CostGraph uniformChain(int nodes, double seconds, int64_t activationBytes,
 
 /// One server of so many devices with the given link.
 Topology oneServer(int devices, double bandwidth, double latency);
+
+/// A uniform chain of eight nodes in two stages of four, on two devices of
+/// their own. Tests change the request as they like.
+struct TwoStages {
+  TwoStages(CostGraph chain, const char *strategy, int microbatches);
+  PlanResult price() const;
+  PlanRequest request;
+  Split split;
+};
 
 } // namespace pipec::plan::test
