@@ -56,28 +56,45 @@ struct AttachOptimizerPass
   void addUpdate(ModuleOp stage, const Optimizer &rule,
                  const Optimizer::Settings &values) {
     NNBuilder b(stage.getLoc(), &getContext());
-    int64_t bytes = regionBytes(stage, "weights");
-    auto flat = RankedTensorType::get({bytes / 4}, b.getF32Type());
-    auto scalar = RankedTensorType::get({}, b.getF64Type());
+    int64_t bytes = regionBytes(stage, "weights"), copied = 0;
+    if (auto rounded = stage->getAttrOfType<DictionaryAttr>("pipe.rounded")) {
+      bytes = rounded.getAs<IntegerAttr>("offset").getInt();
+      copied = rounded.getAs<IntegerAttr>("bytes").getInt();
+    }
     addTask(b, stage, "update");
+    if (copied > 0)
+      updateWeights(b, rule, values, bytes, 0, copied, /*keepsRounded=*/true);
+    if (copied < bytes)
+      updateWeights(b, rule, values, bytes, copied, bytes, false);
+    func::ReturnOp::create(b);
+    recordStates(stage, rule.states(values), bytes);
+  }
+
+  /// Those at the offsets from `begin` to `end`, of `bytes` of all.
+  static void updateWeights(NNBuilder &b, const Optimizer &rule,
+                            const Optimizer::Settings &values, int64_t bytes,
+                            int64_t begin, int64_t end, bool keepsRounded) {
+    auto flat = RankedTensorType::get({(end - begin) / 4}, b.getF32Type());
+    auto scalar = RankedTensorType::get({}, b.getF64Type());
+    const auto stateAt = [&](size_t i) { return int64_t(i) * bytes + begin; };
     Optimizer::Inputs in;
-    in.weight = pipe::LoadOp::create(b, flat, "weights", 0);
+    in.weight = pipe::LoadOp::create(b, flat, "weights", begin);
     Value scale = pipe::ScalarOp::create(b, scalar, "grad_scale");
-    in.gradient = mul(b, pipe::LoadOp::create(b, flat, "gradients", 0),
+    in.gradient = mul(b, pipe::LoadOp::create(b, flat, "gradients", begin),
                       spread(b, scale, in.weight));
-    auto states = rule.states(values);
-    for (size_t i = 0; i < states.size(); ++i)
+    for (size_t i = 0; i < rule.states(values).size(); ++i)
       in.state.push_back(
-          pipe::LoadOp::create(b, flat, "optimizer", int64_t(i) * bytes));
+          pipe::LoadOp::create(b, flat, "optimizer", stateAt(i)));
     Value factor = pipe::ScalarOp::create(b, scalar, "lr_factor");
     in.learningRate = mulScalar(b, factor, values.at("lr"));
     in.update = pipe::ScalarOp::create(b, scalar, "update");
     Optimizer::Outputs out = rule.emit(b, in, values);
-    pipe::StoreOp::create(b, out.weight, "new_weights", 0, false);
+    pipe::StoreOp::create(b, out.weight, "new_weights", begin, false);
+    if (keepsRounded)
+      pipe::StoreOp::create(b, nn::cast(b, out.weight, b.getBF16Type()),
+                            "new_weights", bytes, false);
     for (auto [i, state] : llvm::enumerate(out.state))
-      pipe::StoreOp::create(b, state, "optimizer", int64_t(i) * bytes, false);
-    func::ReturnOp::create(b);
-    recordStates(stage, states, bytes);
+      pipe::StoreOp::create(b, state, "optimizer", stateAt(i), false);
   }
 
   /// `pipe.optimizer = [{name, offset}]`: weight w's part is at offset + its

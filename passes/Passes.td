@@ -248,6 +248,32 @@ def SplitStages : Pass<"pipe-split-stages", "::mlir::ModuleOp"> {
   let dependentDialects = ["::pipec::nn::NNDialect", "::pipec::pipe::PipeDialect"];
 }
 
+def RoundWeights : Pass<"pipe-round-weights", "::mlir::ModuleOp"> {
+  let summary =
+      "weights that tasks round are read from copies that the update keeps";
+  let description = [{
+    A trained weight that a task rounds to bf16, also behind views, is read
+    rounded: `pipe-plan-memory` places a copy behind the stage's weights, and
+    `pipe-attach-optimizer` has the update write it, so that no microbatch
+    rounds a matrix. Vectors (biases) are rounded by the tasks. Numbers are the
+    same.
+
+    With `even-rows` (GPUs) matrices whose rounded rows have no whole 16 bytes
+    are rounded by each task as before, to padded rows: a copy beside the
+    weights is dense.
+
+    ```mlir
+    %w = nn.weight @w : tensor<8x16xf32>         %w = nn.weight @w : tensor<8x16xbf16>
+    %v = nn.transpose %w [1, 0] : …f32       ->  %v = nn.transpose %w [1, 0] : …bf16
+    %r = nn.cast %v : … to tensor<16x8xbf16>     %y = nn.matmul %x, %v
+    %y = nn.matmul %x, %r
+    ```
+  }];
+  let options = [Option<"evenRows", "even-rows", "bool", "false",
+                        "matrices of uneven rows are rounded by the tasks">];
+  let dependentDialects = ["::pipec::nn::NNDialect"];
+}
+
 def PlanMemory : Pass<"pipe-plan-memory", "::mlir::ModuleOp"> {
   let summary = "gives every tensor that outlives a task its region and offset";
   let description = [{
@@ -265,6 +291,11 @@ def PlanMemory : Pass<"pipe-plan-memory", "::mlir::ModuleOp"> {
     What goes from one stage to another lies side by side at both ends where the
     stage does not keep it anyway, and travels as one message.
 
+    Weights that tasks read rounded lie before all others, and behind all of
+    them the rounded copies, each at half of its weight's offset:
+    `pipe.rounded = {bytes, offset}` says how many bytes of weights have copies,
+    and where those begin.
+
     With `even-rows` (GPUs) matrices whose rows have no whole 16 bytes are kept
     with a gap behind each row: `pipe.store %logits, "stash" [0] pitch 50304`.
   }];
@@ -277,7 +308,9 @@ def AttachOptimizer : Pass<"pipe-attach-optimizer", "::mlir::ModuleOp"> {
   let description = [{
     The update is PyTorch's arithmetic over all weights of a stage at once;
     learning-rate factor, gradient scale and update number are run-time inputs.
-    `pipe-plan-memory` must have run.
+    `pipe-plan-memory` must have run. Weights with rounded copies
+    (`pipe.rounded`) are updated apart from the others: their new values are
+    stored rounded, too.
 
     ```mlir
     func.func @update() attributes {pipe.task = "update"} {

@@ -88,9 +88,14 @@ void addSplitPhase(OpPassManager &pm, bool splitBackward) {
   pm.addPass(createVerifyStages());
 }
 
-void addMemoryPhase(OpPassManager &pm, bool evenRows) {
+void addMemoryPhase(OpPassManager &pm, const MemoryChoice &choice) {
+  if (choice.keepsRounded) {
+    RoundWeightsOptions round;
+    round.evenRows = choice.evenRows;
+    pm.addPass(createRoundWeights(round));
+  }
   PlanMemoryOptions options;
-  options.evenRows = evenRows;
+  options.evenRows = choice.evenRows;
   pm.addPass(createPlanMemory(options));
 }
 

@@ -6,6 +6,7 @@
 #include "passes/Passes.h"
 
 #include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/StringSet.h"
 
 #include <set>
 
@@ -60,7 +61,7 @@ public:
       : stage(stage), edges(edges), family(family), b(stage.getContext()),
         id(idOf(stage)), holdsWeights(!holder), evenRows(evenRows) {
     if (holder)
-      places = holder->places, uses = holder->uses;
+      places = holder->places, uses = holder->uses, rounded = holder->rounded;
   }
 
   void run() {
@@ -95,15 +96,45 @@ private:
   //===--------------------------------------------------------------------===//
 
   void placeParameters() {
+    placeRounded();
     for (auto parameter : stage.getOps<ParameterOp>()) {
       StringRef role = parameter.getRole();
       StringRef region = role == "weight"  ? "weights"
                          : role == "state" ? "state"
                                            : "constants";
-      places[parameter.getSymName()] =
-          take(region, byteSize(parameter.getType()));
+      if (!places.contains(parameter.getSymName()))
+        places[parameter.getSymName()] =
+            take(region, byteSize(parameter.getType()));
     }
     sizes["gradients"] = sizes.lookup("weights");
+    if (rounded.bytes)
+      rounded.offset = take("weights", rounded.bytes / 2).offset;
+  }
+
+  /// Weights that tasks read rounded, where their copies will have offsets of
+  /// whole lines, too.
+  void placeRounded() {
+    llvm::StringSet<> read;
+    for (ModuleOp member : family)
+      member.walk([&](WeightOp op) {
+        if (tensorType(op.getY()).getElementType().isBF16())
+          read.insert(op.getParameter());
+      });
+    for (auto parameter : stage.getOps<ParameterOp>())
+      if (read.contains(parameter.getSymName()) && parameter.isTrained())
+        places[parameter.getSymName()] =
+            take("weights",
+                 llvm::alignTo(byteSize(parameter.getType()), 2 * kAlignment));
+    rounded.bytes = sizes.lookup("weights");
+  }
+
+  Place placeOf(WeightOp op) {
+    const Place place = places[op.getParameter()];
+    auto parameter = SymbolTable::lookupNearestSymbolFrom<ParameterOp>(
+        op, op.getParameterAttr());
+    if (op.getY().getType() == parameter.getType())
+      return place;
+    return {place.region, rounded.offset + place.offset / 2};
   }
 
   /// The first use of a weight accumulates at the weight's own offset, further
@@ -240,7 +271,7 @@ private:
 
   void rewrite(Operation *op) {
     if (auto weight = dyn_cast<WeightOp>(op))
-      load(op, places[weight.getParameter()]);
+      load(op, placeOf(weight));
     else if (auto input = dyn_cast<pipe::InputOp>(op))
       load(op, placeInput(input.getInput(), input.getY().getType()));
     else if (auto recv = dyn_cast<pipe::RecvOp>(op))
@@ -343,6 +374,10 @@ private:
            b.getNamedAttr("uses", b.getArrayAttr(accumulators))}));
     }
     stage->setAttr("pipe.weights", b.getArrayAttr(list));
+    if (holdsWeights && rounded.bytes)
+      stage->setAttr("pipe.rounded",
+                     b.getDictionaryAttr({number("bytes", rounded.bytes),
+                                          number("offset", rounded.offset)}));
     stage->setAttr("pipe.trackers", b.getArrayAttr(trackers));
     stage->setAttr("pipe.outputs", b.getArrayAttr(outputs));
   }
@@ -356,6 +391,11 @@ private:
   bool evenRows;
   llvm::StringMap<int64_t> sizes;
   llvm::StringMap<Place> places;
+  /// Of how many bytes of weights, the first ones, there are rounded copies,
+  /// and where those begin.
+  struct {
+    int64_t bytes = 0, offset = 0;
+  } rounded;
   std::map<std::string, SmallVector<std::pair<int64_t, Place>>> uses;
   std::map<std::pair<StringRef, int64_t>, Place> stashPlaces;
   llvm::DenseMap<Value, Place> valuePlaces;

@@ -277,6 +277,11 @@ void addTraining(CLI::App &app, CompileOptions &o, Texts &text) {
                  "fused keeps no scores and computes them again for the "
                  "gradient; plain keeps them; auto: fused on GPUs")
       ->check(oneOf({"auto", "fused", "plain"}));
+  app.add_option("--rounded-weights", o.roundedWeights,
+                 "with --precision bf16: keep (default) a rounded copy of what "
+                 "products read, 2 bytes a weight and version, written by the "
+                 "update; again: round in every task, for less memory")
+      ->check(oneOf({"keep", "again"}));
 }
 
 /// Which weights train.

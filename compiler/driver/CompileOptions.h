@@ -40,6 +40,7 @@ struct CompileOptions {
   std::string recompute = "auto";
   std::string precision = "fp32"; ///< of contractions: fp32 or bf16
   std::string attention = "auto"; ///< fused, plain or auto: by the device
+  std::string roundedWeights = "keep"; ///< or again, in every task
   std::string planner = "auto";
   /// Devices among which stages divide operators: a number, or auto.
   std::string tensorParallel = "1";

@@ -306,6 +306,7 @@ bool Compiler::findCosts(plan::CostGraph &graph, ModelFacts &measured) {
     request.optimizer = {options.optimizer, optimizerSettings()};
   request.shards = trains && options.tensorParallel != "1";
   request.caches = facts.topology.caches();
+  request.memory = memoryChoice();
   if (failed(costGraph(*module, request, facts.topology.device, graph,
                        facts.repeats)))
     return false;
@@ -367,13 +368,17 @@ std::vector<std::string> Compiler::optimizerSettings() const {
   return values;
 }
 
+MemoryChoice Compiler::memoryChoice() const {
+  return {forGpus(), options.roundedWeights == "keep"};
+}
+
 bool Compiler::lowerToTasks() {
   const Phase lowering("lowering");
   const auto partition = [&](PassManager &pm) {
     addPartitionPhase(pm, decision.cuts());
   };
   const auto memory = [&](PassManager &pm) {
-    addMemoryPhase(pm, /*evenRows=*/forGpus());
+    addMemoryPhase(pm, memoryChoice());
     if (forGpus())
       pm.addPass(cuda::createCudaAttentionStash());
   };

@@ -47,6 +47,7 @@ private:
   int report();
   bool forGpus() const { return facts.topology.device.kind != "cpu"; }
   bool fusesAttention() const;
+  MemoryChoice memoryChoice() const;
   bool import();
   bool checkPieces();
   KnownModel *knownModel();

@@ -17,6 +17,7 @@
 #include "dialects/pipe/Pipe.h"
 #include "passes/Graph.h"
 #include "passes/Passes.h"
+#include "passes/RoundedWeights.h"
 
 #include "mlir/Pass/PassManager.h"
 #include "llvm/ADT/MapVector.h"
@@ -206,10 +207,10 @@ private:
   LogicalResult addWorkspace(ModuleOp copy) {
     const char *target = device.kind == "cpu" ? "cpu" : "cuda";
     OwningOpRef<ModuleOp> other = copy.clone();
-    if (failed(addScratch(*other, target, graph)))
+    if (failed(addScratch(*other, target, request.memory, graph)))
       return failure();
     if (unchosen)
-      repeats = repeatsOf(std::move(unchosen), target);
+      repeats = repeatsOf(std::move(unchosen), target, request.memory);
     return success();
   }
 
@@ -223,7 +224,7 @@ private:
     }
     FailureOr<TaskCosts> costs =
         taskCosts(copy, nodes.size(), request.optimizer, device, workingSet(),
-                  request.caches);
+                  request.caches, request.memory);
     if (failed(costs))
       return failure();
     for (auto [node, seconds] : llvm::zip_equal(graph.nodes, costs->nodes)) {
@@ -377,13 +378,33 @@ private:
         readers[track.getParameter()].insert(nodeOf(&op));
     }
     SymbolTable parameters(copy);
+    const auto rounded = readersOfRounded(main);
     for (auto &[name, users] : readers) {
       auto parameter = parameters.lookup<ParameterOp>(name);
+      int64_t bytes = placedBytes(parameter.getType());
+      if (auto copies = rounded.find(name); copies != rounded.end()) {
+        bytes = llvm::alignTo(bytes, 128); // the copy fills whole lines, too
+        graph.rounded.push_back(
+            {bytes / 2, {copies->second.begin(), copies->second.end()}});
+      }
       graph.weights.push_back({name.str(),
-                               placedBytes(parameter.getType()),
+                               bytes,
                                {users.begin(), users.end()},
                                parameter.isTrained()});
     }
+  }
+
+  /// The nodes that read a rounded copy, of each weight that has one.
+  llvm::MapVector<StringRef, std::set<size_t>>
+  readersOfRounded(func::FuncOp main) {
+    llvm::MapVector<StringRef, std::set<size_t>> readers;
+    if (!request.memory.keepsRounded)
+      return readers;
+    for (auto cast : main.front().getOps<CastOp>())
+      if (WeightOp weight = roundedWeight(cast, request.memory.evenRows);
+          weight && !isBackward(cast))
+        collectReaders(cast, readers[weight.getParameter()]);
+    return readers;
   }
 
   /// A kept tensor stays on the stage that made it, where that reads it again,

@@ -26,6 +26,7 @@ struct CostRequest {
   bool recomputes = true; ///< all activations may be computed again
   bool workspace = true;  ///< what code works in is found, too
   bool shards = false;    ///< how operators may be sharded is found, too
+  MemoryChoice memory{};  ///< how the plan's memory will be laid out
   int caches = 1;         ///< of cores, among which the model is divided
 };
 

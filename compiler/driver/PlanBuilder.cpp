@@ -330,6 +330,8 @@ private:
     for (NamedAttribute region : regions)
       s.regions[region.getName().str()] = {
           cast<IntegerAttr>(region.getValue()).getInt(), 1};
+    if (auto rounded = module->getAttrOfType<DictionaryAttr>("pipe.rounded"))
+      s.rounded = {integer(rounded, "bytes"), integer(rounded, "offset")};
     if (int64_t bytes = in.workspaceBytes[s.id])
       s.regions["workspace"] = {bytes, 1};
     if (in.strategy.synchronous())

@@ -67,6 +67,15 @@ std::vector<Change> recomputation(const CompileOptions &options) {
   return {change};
 }
 
+/// Products of bf16 round their weights in every task.
+std::vector<Change> roundedAgain(const CompileOptions &options) {
+  if (options.precision != "bf16" || options.roundedWeights == "again")
+    return {};
+  Change change{"--rounded-weights again", options};
+  change.options.roundedWeights = "again";
+  return {change};
+}
+
 std::vector<Change> otherStrategies(const CompileOptions &options) {
   std::vector<Change> changes;
   for (const char *strategy : kFrugalStrategies)
@@ -202,6 +211,7 @@ plan::NoFit advised(const CompileOptions &options, const plan::NoFit &failure,
   }
   const std::vector<Kind> kinds = {
       recomputation,
+      roundedAgain,
       otherStrategies,
       fewerMicrobatches,
       [&](const CompileOptions &o) { return smallerMicrobatches(o, batch); },

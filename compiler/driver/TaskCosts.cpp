@@ -127,12 +127,13 @@ private:
 FailureOr<TaskCosts> pipec::taskCosts(ModuleOp module, size_t nodes,
                                       const OptimizerChoice &optimizer,
                                       const plan::DeviceModel &device,
-                                      double workingSet, int caches) {
+                                      double workingSet, int caches,
+                                      const MemoryChoice &memory) {
   PassManager passes(module.getContext());
   passes.addPass(createCanonicalizerPass());
   passes.addPass(createCSEPass());
   addSplitPhase(passes, false);
-  addMemoryPhase(passes);
+  addMemoryPhase(passes, memory);
   if (!optimizer.name.empty())
     addUpdatePhase(passes, optimizer.name, optimizer.settings);
   if (failed(passes.run(module)))

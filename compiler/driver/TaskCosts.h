@@ -10,6 +10,7 @@
 
 #include "compiler/plan/DeviceModel.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "passes/Pipelines.h"
 
 #include <array>
 #include <string>
@@ -45,6 +46,7 @@ bool knowsCalls(const plan::DeviceModel &device);
 mlir::FailureOr<TaskCosts> taskCosts(mlir::ModuleOp module, size_t nodes,
                                      const OptimizerChoice &optimizer,
                                      const plan::DeviceModel &device,
-                                     double workingSet, int caches);
+                                     double workingSet, int caches,
+                                     const MemoryChoice &memory);
 
 } // namespace pipec

@@ -20,7 +20,7 @@ namespace {
 
 /// Plans the tasks of all of `module` as one stage.
 LogicalResult
-planAsOne(ModuleOp module, const char *target,
+planAsOne(ModuleOp module, const char *target, const MemoryChoice &memory,
           llvm::function_ref<LogicalResult(fusion::TaskPlan &)> use) {
   Builder b(module.getContext());
   if (func::FuncOp main = mainFunction(module))
@@ -30,7 +30,7 @@ planAsOne(ModuleOp module, const char *target,
   passes.addPass(createCanonicalizerPass());
   passes.addPass(createCSEPass());
   addSplitPhase(passes, false);
-  addMemoryPhase(passes);
+  addMemoryPhase(passes, memory);
   if (failed(passes.run(module)))
     return failure();
   const std::unique_ptr<target::Target> made = target::createTarget(target);
@@ -63,8 +63,9 @@ LogicalResult repeatAll(ModuleOp module) {
 } // namespace
 
 LogicalResult pipec::addScratch(ModuleOp module, const char *target,
+                                const MemoryChoice &memory,
                                 plan::CostGraph &graph) {
-  return planAsOne(module, target, [&](fusion::TaskPlan &task) {
+  return planAsOne(module, target, memory, [&](fusion::TaskPlan &task) {
     for (const fusion::Held &held : fusion::heldBy(task, {kNode, kReader}))
       graph.scratch.push_back({static_cast<size_t>(held.first),
                                static_cast<size_t>(held.last), held.bytes});
@@ -72,8 +73,8 @@ LogicalResult pipec::addScratch(ModuleOp module, const char *target,
   });
 }
 
-static std::vector<plan::CostStash> findRepeats(ModuleOp module,
-                                                const char *target) {
+static std::vector<plan::CostStash>
+findRepeats(ModuleOp module, const char *target, const MemoryChoice &memory) {
   std::vector<plan::CostStash> repeats;
   const auto take = [&](fusion::TaskPlan &task) {
     if (task.name != "backward")
@@ -85,7 +86,8 @@ static std::vector<plan::CostStash> findRepeats(ModuleOp module,
                          static_cast<size_t>(value.maker)});
     return success();
   };
-  if (failed(repeatAll(module)) || failed(planAsOne(module, target, take)))
+  if (failed(repeatAll(module)) ||
+      failed(planAsOne(module, target, memory, take)))
     throw Failure(Exit::Internal,
                   "what a plan works in that computes all activations again "
                   "was not found; run again with --recompute selective and "
@@ -94,15 +96,16 @@ static std::vector<plan::CostStash> findRepeats(ModuleOp module,
 }
 
 std::function<std::vector<plan::CostStash>()>
-pipec::repeatsOf(OwningOpRef<ModuleOp> module, const char *target) {
+pipec::repeatsOf(OwningOpRef<ModuleOp> module, const char *target,
+                 const MemoryChoice &memory) {
   struct Found {
     OwningOpRef<ModuleOp> module;
     std::vector<plan::CostStash> repeats;
   };
   auto found = std::make_shared<Found>(Found{std::move(module), {}});
-  return [found, target] {
+  return [found, target, memory] {
     if (found->module) {
-      found->repeats = findRepeats(*found->module, target);
+      found->repeats = findRepeats(*found->module, target, memory);
       found->module = nullptr;
     }
     return found->repeats;

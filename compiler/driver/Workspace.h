@@ -11,6 +11,7 @@
 #include "compiler/plan/CostGraph.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
+#include "passes/Pipelines.h"
 
 #include <functional>
 #include <vector>
@@ -21,6 +22,7 @@ namespace pipec {
 /// `module` is consumed: differentiated where it trains, what is kept chosen,
 /// its ops carry their node. Fails after a diagnostic.
 mlir::LogicalResult addScratch(mlir::ModuleOp module, const char *target,
+                               const MemoryChoice &memory,
                                plan::CostGraph &graph);
 
 /// What is in use when all activations have been computed again
@@ -28,6 +30,7 @@ mlir::LogicalResult addScratch(mlir::ModuleOp module, const char *target,
 /// takes as long as all other costs, and most plans keep their activations. Of
 /// `module` nothing has been chosen to be kept yet.
 std::function<std::vector<plan::CostStash>()>
-repeatsOf(mlir::OwningOpRef<mlir::ModuleOp> module, const char *target);
+repeatsOf(mlir::OwningOpRef<mlir::ModuleOp> module, const char *target,
+          const MemoryChoice &memory);
 
 } // namespace pipec

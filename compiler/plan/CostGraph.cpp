@@ -74,6 +74,7 @@ void checkCostGraph(const CostGraph &graph) {
         bad(kind + std::to_string(s) + " has a negative size");
     }
   };
+  checkKept(graph.rounded, "rounded weight ");
   checkKept(graph.stashes, "stash ");
   checkKept(graph.inputs, "input ");
   checkKept(graph.repeats, "repeat ");

@@ -98,6 +98,9 @@ struct CostGraph {
   std::vector<CostNode> nodes;
   std::vector<CostValue> values;
   std::vector<CostWeight> weights;
+  /// Copies of weights in a narrower type, which stages keep beside them as
+  /// often as the weights.
+  std::vector<CostStash> rounded;
   std::vector<CostStash> stashes;
   std::vector<CostStash> inputs; ///< data that nodes read, of a microbatch
   std::vector<CostHandover> handovers;

@@ -35,6 +35,8 @@ IntervalCosts::IntervalCosts(const CostGraph &graph)
   for (const CostWeight &weight : graph.weights)
     touchAll(weight.trainable ? Tensor::Parameter : Tensor::State, weight.users,
              weight.bytes, 0, 0);
+  for (const CostStash &copy : graph.rounded)
+    touchAll(Tensor::Rounded, copy.users, copy.bytes, 0, 0);
   for (const CostStash &stash : graph.stashes)
     touchAll(Tensor::Stash, stash.users, stash.bytes, 0, 0, stash.producer);
   for (const CostStash &again : graph.repeats)
@@ -150,6 +152,9 @@ void IntervalCosts::Sweep::addFirst(const Touch &touch) {
   switch (touch.tensor) {
   case Tensor::Parameter:
     sum.parameterBytes += touch.bytes;
+    break;
+  case Tensor::Rounded:
+    sum.roundedBytes += touch.bytes;
     break;
   case Tensor::State:
     sum.stateBytes += touch.bytes;

@@ -13,6 +13,7 @@ struct StageCost {
   double forwardSeconds = 0, backwardInputSeconds = 0,
          backwardWeightSeconds = 0;
   int64_t parameterBytes = 0; ///< trainable
+  int64_t roundedBytes = 0;   ///< copies of those in a narrower type
   int64_t stateBytes = 0;     ///< not trainable
   int64_t stashBytes = 0;     ///< one microbatch
   int64_t workspaceBytes = 0;
@@ -26,6 +27,9 @@ struct StageCost {
                                  ///< as well
   int64_t handoverBytes = 0;     ///< from input to weight gradients
   int64_t useBytes = 0;          ///< gradients of further uses of weights
+
+  /// Of a version.
+  int64_t weightBytes() const { return parameterBytes + roundedBytes; }
 
   double seconds() const {
     return forwardSeconds + backwardInputSeconds + backwardWeightSeconds;
@@ -74,6 +78,7 @@ public:
 private:
   enum class Tensor : unsigned char {
     Parameter,
+    Rounded,
     State,
     Stash,
     Again,

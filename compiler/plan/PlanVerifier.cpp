@@ -51,9 +51,9 @@ void checkCoverage(const PlanRequest &request, const PlanResult &result) {
 
 struct Totals {
   double forward = 0, backwardInput = 0, weight = 0;
-  int64_t parameters = 0, state = 0, stash = 0, workspace = 0, receive = 0,
-          receiveGradient = 0, input = 0, send = 0, sendGradient = 0,
-          handover = 0, again = 0, uses = 0;
+  int64_t parameters = 0, rounded = 0, state = 0, stash = 0, workspace = 0,
+          receive = 0, receiveGradient = 0, input = 0, send = 0,
+          sendGradient = 0, handover = 0, again = 0, uses = 0;
 };
 
 /// What a stage works in that computes all activations again: most at one of
@@ -118,6 +118,9 @@ std::vector<Totals> addUp(const CostGraph &graph,
   for (const CostWeight &w : graph.weights)
     for (size_t s : touching(w.users))
       (w.trainable ? totals[s].parameters : totals[s].state) += w.bytes;
+  for (const CostStash &copy : graph.rounded)
+    for (size_t s : touching(copy.users))
+      totals[s].rounded += copy.bytes;
   for (const CostStash &k : graph.stashes)
     for (size_t s : touching(k.users))
       if (k.producer >= stages[s].firstNode) // others receive it
@@ -321,13 +324,13 @@ int64_t stageBytes(const PlanRequest &request, const StagePlan &stage,
       strategy.synchronous
           ? std::min(halves, (request.microbatches - 1) / stage.replicas + 1)
           : halves;
-  return t.parameters * strategy.versions(position) + t.state +
-         workBytes(stage, t) +
+  const int64_t weights = t.parameters + t.rounded;
+  return weights * strategy.versions(position) + t.state + workBytes(stage, t) +
          messageBytes(request, position, t, halves, spare) +
          (isHalved ? t.handover * between : 0) + gradientBytes(request, t) +
          optimizer +
          (stage.recompute ? 0 : t.stash * strategy.inFlight(position)) +
-         (undoes ? t.parameters + optimizer : 0);
+         (undoes ? weights + optimizer : 0);
 }
 
 /// What the stages of each device take together.
@@ -393,7 +396,9 @@ void checkStages(const PlanRequest &request, const PlanResult &result) {
                " when recomputed");
     devices.add(stage, bytes, workBytes(stage, t), sums[s]);
     found[s] = {bytes - optimizerBytes(request, t) -
-                    (undoes ? t.parameters + optimizerBytes(request, t) : 0),
+                    (undoes
+                         ? t.parameters + t.rounded + optimizerBytes(request, t)
+                         : 0),
                 t.stash};
   }
   verifyFarStash(request, result, found);

@@ -150,7 +150,7 @@ static int64_t handoverBytes(const StrategyFacts &facts,
 MemoryParts StepModel::memory(const StageCost &cost, const Keeps &keeps,
                               bool recompute) const {
   MemoryParts m;
-  m.weights = cost.parameterBytes * keeps.versions;
+  m.weights = cost.weightBytes() * keeps.versions;
   m.state = cost.stateBytes;
   m.gradients = static_cast<int64_t>(
       asked.strategy.gradientCopies *
@@ -166,7 +166,7 @@ MemoryParts StepModel::memory(const StageCost &cost, const Keeps &keeps,
                            reducedAtOnce(asked.topology.device));
   // When the forward runs again, with one microbatch's activations.
   m.workspace = recompute ? cost.againBytes : cost.workspaceBytes;
-  m.undo = keeps.undo ? cost.parameterBytes + m.optimizer : 0;
+  m.undo = keeps.undo ? cost.weightBytes() + m.optimizer : 0;
   return m;
 }
 
@@ -175,10 +175,10 @@ ByteRates StepModel::byteRates(const StageCost &cost) const {
   ByteRates rates;
   const int64_t stages = asked.strategy.chunks * asked.strategy.copies;
   rates.fixed = none.total() - none.workspace + none.workspace / stages;
-  rates.perVersion = cost.parameterBytes;
+  rates.perVersion = cost.weightBytes();
   rates.perFlight = cost.stashBytes;
   rates.again = (cost.againBytes - cost.workspaceBytes) / stages;
-  rates.undo = cost.parameterBytes + none.optimizer;
+  rates.undo = cost.weightBytes() + none.optimizer;
   rates.perReceived = cost.receiveBytes + cost.inputBytes;
   rates.perReceivedBack = cost.sendGradientBytes;
   rates.perHalf = handoverBytes(asked.strategy, cost);

@@ -184,6 +184,10 @@ def NN_ParameterOp : Op<NN_Dialect, "parameter", [Symbol]> {
 }
 def NN_WeightOp : NN_Op<"weight", [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "reads an nn.parameter; each op is one use with a gradient of its own";
+  let description = [{
+    The result has the parameter's type; of a trained one it may be bf16, which
+    is the weight rounded (`pipe-round-weights`).
+  }];
   let arguments = (ins FlatSymbolRefAttr:$parameter);
   let results = (outs NN_Tensor:$y);
   let assemblyFormat = "$parameter attr-dict `:` type($y)";

@@ -45,7 +45,13 @@ static LogicalResult verifyParameterUse(Operation *op, FlatSymbolRefAttr name,
 }
 
 LogicalResult WeightOp::verifySymbolUses(SymbolTableCollection &t) {
-  return verifyParameterUse(*this, getParameterAttr(), getY().getType(), t);
+  Type type = getY().getType();
+  if (auto parameter =
+          t.lookupNearestSymbolFrom<ParameterOp>(*this, getParameterAttr());
+      parameter && parameter.isTrained() &&
+      tensorType(getY()).getElementType().isBF16())
+    type = tensorType(getY()).clone(parameter.getTensorType().getElementType());
+  return verifyParameterUse(*this, getParameterAttr(), type, t);
 }
 LogicalResult TrackOp::verifySymbolUses(SymbolTableCollection &t) {
   return verifyParameterUse(*this, getParameterAttr(), getX().getType(), t);

@@ -21,7 +21,7 @@
 
 namespace pipec::plan {
 
-constexpr int kPlanVersion = 3;
+constexpr int kPlanVersion = 4;
 
 /// Inside the folder of a plan that trains: the plan that evaluates it.
 constexpr const char *kEvaluationFolder = "evaluation";
@@ -122,6 +122,13 @@ struct Region {
   int slots = 1;
 };
 
+/// Of the first `bytes` of WEIGHTS, which are float32, there are copies rounded
+/// to bfloat16 from WEIGHTS + offset on, that of byte b at b / 2. Updates write
+/// both; who fills in weights rounds them (roundWeights).
+struct Rounded {
+  int64_t bytes = 0, offset = 0;
+};
+
 struct Cost {
   double forward_s = 0, backward_input_s = 0, backward_weight_s = 0;
 };
@@ -147,6 +154,7 @@ struct Stage {
   /// empty. stats: in a step program one slot per microbatch, used by its
   /// number.
   std::map<std::string, Region> regions;
+  Rounded rounded; ///< not in the file where nothing is
   std::vector<StageInput> inputs;
   std::vector<StageWeight> weights;
 };

@@ -177,6 +177,16 @@ void checkRegions(const std::string &path, const Stage &stage) {
   inRange(path + ".warmup", stage.warmup, 0, kMaxCount);
   if (regionOf(stage, "weights").bytes > kMaxBytes / stage.versions)
     badPlan(path + ".versions", "are too many");
+  const int64_t weights = regionOf(stage, "weights").bytes;
+  const Rounded &rounded = stage.rounded;
+  inRange(path + ".rounded.bytes", rounded.bytes, 0, weights);
+  if (rounded.bytes % 128)
+    badPlan(path + ".rounded.bytes", "must be a multiple of 128");
+  if (rounded.bytes == 0)
+    return;
+  fits(path + ".rounded.offset", rounded.offset, rounded.bytes / 2, weights);
+  if (rounded.offset < rounded.bytes)
+    badPlan(path + ".rounded.offset", "lies within what is rounded");
 }
 
 void checkStageWeight(const Plan &plan, const std::string &path,

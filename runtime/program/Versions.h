@@ -10,6 +10,7 @@
 #include "runtime/program/Plan.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace pipec::plan {
 
@@ -35,6 +36,16 @@ inline int64_t updatesAfter(const Plan &plan, const Stage &stage,
     return steps;
   const auto replicas = static_cast<int64_t>(stage.ranks.size());
   return (steps + replicas - 1) / replicas;
+}
+
+/// The oldest and the newest version that training goes on from after `steps`
+/// steps.
+inline std::pair<int64_t, int64_t>
+versionsAfter(const Plan &plan, const Stage &stage, int64_t steps) {
+  const int64_t newest = updatesAfter(plan, stage, steps);
+  if (plan.strategy.update != "round")
+    return {newest, newest};
+  return {std::max<int64_t>(0, newest - stage.versions + 1), newest};
 }
 
 } // namespace pipec::plan

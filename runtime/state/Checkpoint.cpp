@@ -2,6 +2,7 @@
 #include "runtime/state/Checkpoint.h"
 #include "runtime/program/Sequence.h"
 #include "runtime/program/Sha256.h"
+#include "runtime/state/RoundedWeights.h"
 #include "runtime/state/Tensors.h"
 #include "support/OutputFile.h"
 
@@ -394,6 +395,7 @@ void Checkpoint::load(RankState &state) const {
       this->open(state.rank, static_cast<int>(state.plan.ranks.size()));
   for (const Tensor &tensor : trainedTensors(state, steps))
     read(open, tensor, *state.device);
+  roundWeights(state, steps);
 }
 
 void Checkpoint::loadTrained(RankState &state,
@@ -418,6 +420,7 @@ void Checkpoint::loadTrained(RankState &state,
             false},
            *state.device);
     }
+  roundWeights(state, 0);
 }
 
 } // namespace pipec

@@ -5,6 +5,7 @@
 #include "runtime/program/Sequence.h"
 #include "runtime/program/Sha256.h"
 #include "runtime/program/Versions.h"
+#include "runtime/state/RoundedWeights.h"
 #include "support/Failure.h"
 
 #include <algorithm>
@@ -127,6 +128,7 @@ void loadInitial(RankState &state, bool verifyDigests) {
             });
       }
   }
+  roundWeights(state, 0);
 }
 
 std::string weightWithNan(const plan::Plan &plan, const std::string &folder) {
@@ -158,9 +160,7 @@ std::vector<Tensor> trainedTensors(RankState &state, int64_t steps) {
   std::vector<Tensor> tensors;
   for (auto &unit : state.units) {
     const plan::Stage &stage = *unit->stage;
-    const int64_t latest = plan::updatesAfter(plan, stage, steps);
-    const int64_t oldest =
-        stream ? std::max<int64_t>(0, latest - stage.versions + 1) : latest;
+    const auto [oldest, latest] = plan::versionsAfter(plan, stage, steps);
     const std::string prefix =
         stream ? "stage/" + std::to_string(stage.id) + "/" : "";
     for (const plan::StageWeight &weight : stage.weights) {

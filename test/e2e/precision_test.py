@@ -121,6 +121,49 @@ class MixedTest(PipelineTest):
     def test_unet(self):
         self.check("unet", 1e-4)
 
+    def rounding(self, way, ranks, strategy):
+        """A plan for the GPT whose weights are kept rounded, or rounded again."""
+        words = [str(word) for word in Golden("gpt").arguments(Golden("gpt").runs[0]["optimizer"])]
+        if strategy == "pipedream":
+            words[words.index("--microbatches") + 1] = "1"
+        return self.compile(Golden("gpt").model, *words, "--precision", "bf16", "--cpus", "1x%d" % ranks, "--stages", ranks,
+                            "--strategy", strategy, "--rounded-weights", way)
+
+    def test_rounded_weights(self):
+        """Kept beside the weights or made in every task: the same numbers, for other memory."""
+        golden = Golden("gpt")
+        for ranks, strategy in ((1, "1f1b"), (2, "1f1b"), (2, "pipedream")):
+            with self.subTest(ranks=ranks, strategy=strategy):
+                kept, rest = (self.rounding(way, ranks, strategy) for way in ("keep", "again"))
+                results = [self.train(plan, golden.data, golden.steps) for plan in (kept, rest)]
+                self.assertEqual(results[0].losses, results[1].losses)
+                for rank in results[0].summary["ranks"]:
+                    self.assertEqual(rank["peak_bytes"], rank["predicted_peak_bytes"])
+                for ours, theirs in zip(read_plan(kept)["stages"], read_plan(rest)["stages"]):
+                    more = ours["regions"]["weights"]["bytes"] - theirs["regions"]["weights"]["bytes"]
+                    self.assertGreaterEqual(more, ours["rounded"]["bytes"] // 2)
+                    self.assertNotIn("rounded", theirs)
+
+    def test_rounded_weights_of_a_checkpoint(self):
+        """Who fills in weights rounds them: a resumed run and an evaluation go on with the same numbers."""
+        golden = Golden("gpt")
+        for strategy in ("1f1b", "pipedream"):
+            with self.subTest(strategy=strategy):
+                plan, saved = self.rounding("keep", 2, strategy), self.fresh()
+                whole = self.train(plan, golden.data, 6).losses
+                half = self.train(plan, golden.data, 3, "--checkpoint", saved).losses
+                rest = self.train(plan, golden.data, 6, "--resume", saved).losses
+                self.assertEqual(half + rest, whole)
+                if strategy == "pipedream": # resumes on its own plan alone
+                    continue
+                flags = [word for name, file in golden.data.items() for word in ("--data", "%s=%s" % (name, file))]
+                losses = []
+                for weights in ("keep", "again"):
+                    process = call("pipec-run", self.rounding(weights, 2, strategy), *flags, "--evaluate", "--resume", saved)
+                    self.check_exit(process, 0)
+                    losses.append(process.stdout.split("loss ")[1].split()[0])
+                self.assertEqual(*losses)
+
     def test_keeps_half(self):
         """What products read again is kept in bf16."""
         golden, kept = Golden("gpt"), {}

@@ -25,11 +25,12 @@ published::PiperVariant variantOf(const PlanRequest &request,
       static_cast<double>(again ? cost.receiveBytes : cost.stashBytes);
   // Piper's double buffering stands for versions; gradients and optimizer state
   // are what it leaves out.
-  double copies = (request.strategy.synchronous ? 1 : 2) +
-                  request.strategy.gradientCopies +
-                  request.optimizerBytesPerParameterByte;
+  const double versions = request.strategy.synchronous ? 1 : 2,
+               others = request.strategy.gradientCopies +
+                        request.optimizerBytesPerParameterByte;
   v.memoryFixed =
-      copies * static_cast<double>(cost.parameterBytes) +
+      versions * static_cast<double>(cost.weightBytes()) +
+      others * static_cast<double>(cost.parameterBytes) +
       static_cast<double>(cost.stateBytes) +
       (again ? static_cast<double>(cost.againBytes - cost.workspaceBytes) : 0);
   return v;

@@ -82,6 +82,18 @@ TEST(Estimate, IsWithinTwoPercentWhereNothingIsComputedAgain) {
               << recompute;
 }
 
+/// Weights that are kept rounded, too, and those that every task rounds.
+TEST(Estimate, KnowsRoundedWeights) {
+  for (const char *devices : {"1", "2", "3"})
+    for (const char *weights : {"keep", "again"})
+      EXPECT_NEAR(ratioOf(optionsOf(kModels[0],
+                                    {"--cpus", devices, "--precision", "bf16",
+                                     "--rounded-weights", weights, "--strategy",
+                                     "1f1b", "--microbatches", "6"})),
+                  1, 0.025)
+          << devices << " " << weights;
+}
+
 /// Stages of a node or two, cut where activations would be computed again, with
 /// messages that skip stages and a stage that only brings labels along. What is
 /// left is alignment, of weights of a hundred bytes.

@@ -62,6 +62,24 @@ TEST(Remedies, WhereNoChangeIsEnoughThoseThatAreTogetherAreNamed) {
             kNeed + ", or with --strategy naive --dim batch=1 --cpus 16");
 }
 
+TEST(Remedies, ProductsOfBf16MayRoundTheirWeightsInEveryTask) {
+  const plan::NoFit failure("nothing fits", {{plan::Remedy::Limit, 5000}}, "",
+                            kLimit);
+  const auto adviceOf = [&](const char *precision) -> std::string {
+    CompileOptions options = asked();
+    options.precision = precision;
+    return advised(
+               options, failure, Smallest{options, 5000},
+               [](const CompileOptions &o) {
+                 return o.roundedWeights == "again";
+               },
+               "batch")
+        .what();
+  };
+  EXPECT_EQ(adviceOf("bf16"), kNeed + ", or with --rounded-weights again");
+  EXPECT_EQ(adviceOf("fp32"), kNeed);
+}
+
 TEST(Remedies, NothingIsNamedThatIsNotEnough) {
   int tried = 0;
   EXPECT_EQ(advice([](const CompileOptions &) { return false; }, tried), kNeed);

@@ -108,6 +108,9 @@ TEST(IntervalCosts, EqualsCountingByHand) {
         for (const auto &w : g.weights)
           if (any(w.users))
             (w.trainable ? want.parameterBytes : want.stateBytes) += w.bytes;
+        for (const auto &r : g.rounded)
+          if (any(r.users))
+            want.roundedBytes += r.bytes;
         for (const auto &s : g.stashes)
           if (any(s.users) && s.producer >= i)
             want.stashBytes += s.bytes;

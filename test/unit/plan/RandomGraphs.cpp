@@ -37,6 +37,9 @@ CostGraph randomGraph(Random &random, int nodes) {
                              random.between(1, 9) * 700,
                              {anyNode(), anyNode()},
                              random.between(0, 3) > 0});
+  for (const CostWeight &weight : graph.weights)
+    if (weight.trainable && weight.bytes > 2000)
+      graph.rounded.push_back({weight.bytes / 2, {weight.users.front()}});
   for (int s = random.between(0, 2); s-- > 0;)
     graph.stashes.push_back(
         {random.between(1, 9) * 900, {anyNode(), anyNode()}});

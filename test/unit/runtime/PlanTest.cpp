@@ -73,7 +73,7 @@ TEST(Plan, NamesTheFieldThatIsWrong) {
       {"two", "stages is missing", [](Json &j) { j.erase("stages"); }},
       {"two", "stages must be an array", [](Json &j) { j["stages"] = 3; }},
       {"two", "stages is empty", [](Json &j) { j["stages"] = Json::array(); }},
-      {"two", "version 4", [](Json &j) { j["version"] = 4; }},
+      {"two", "version 5", [](Json &j) { j["version"] = 5; }},
       {"two", "stages[1].id", [](Json &j) { j["stages"][1]["id"] = 0; }},
       {"two", "stages[1].ranks",
        [](Json &j) { j["stages"][1]["ranks"] = {7}; }},
@@ -100,6 +100,24 @@ TEST(Plan, NamesTheFieldThatIsWrong) {
        [](Json &j) { j["stages"][0]["weights"][0]["gradients"][0][1] = -64; }},
       {"two", "stages[0].weights[0].weight",
        [](Json &j) { j["stages"][0]["weights"][0]["weight"] = 99; }},
+      {"two", "stages[0].rounded.bytes",
+       [](Json &j) {
+         j["stages"][0]["rounded"] = {{"bytes", 1 << 20}, {"offset", 0}};
+       }},
+      {"two", "stages[0].rounded.bytes must be a multiple",
+       [](Json &j) {
+         j["stages"][0]["rounded"] = {{"bytes", 64}, {"offset", 64}};
+       }},
+      {"two", "stages[0].rounded.offset is 1048576",
+       [](Json &j) {
+         j["stages"][0]["rounded"] = {{"bytes", 128}, {"offset", 1 << 20}};
+       }},
+      {"two", "stages[0].rounded.offset lies within",
+       [](Json &j) {
+         j["stages"][0]["rounded"] = {{"bytes", 128}, {"offset", 64}};
+       }},
+      {"two", "stages[0].rounded.offset is missing",
+       [](Json &j) { j["stages"][0]["rounded"] = {{"bytes", 128}}; }},
       {"two", "stages[0].inputs[0].input",
        [](Json &j) { j["stages"][0]["inputs"][0]["input"] = 3; }},
       {"two", "weights[0].bytes",
