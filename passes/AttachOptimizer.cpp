@@ -56,24 +56,33 @@ struct AttachOptimizerPass
   void addUpdate(ModuleOp stage, const Optimizer &rule,
                  const Optimizer::Settings &values) {
     NNBuilder b(stage.getLoc(), &getContext());
-    int64_t bytes = regionBytes(stage, "weights"), copied = 0;
-    if (auto rounded = stage->getAttrOfType<DictionaryAttr>("pipe.rounded")) {
-      bytes = rounded.getAs<IntegerAttr>("offset").getInt();
-      copied = rounded.getAs<IntegerAttr>("bytes").getInt();
-    }
+    int64_t bytes = regionBytes(stage, "weights"), done = 0;
+    auto rounded = stage->getAttrOfType<ArrayAttr>("pipe.rounded");
     addTask(b, stage, "update");
-    if (copied > 0)
-      updateWeights(b, rule, values, bytes, 0, copied, /*keepsRounded=*/true);
-    if (copied < bytes)
-      updateWeights(b, rule, values, bytes, copied, bytes, false);
+    if (rounded) {
+      bytes = number(cast<DictionaryAttr>(rounded[0]), "to");
+      for (auto piece : rounded.getAsRange<DictionaryAttr>()) {
+        const int64_t begin = number(piece, "offset");
+        done = begin + number(piece, "rows") * number(piece, "row") * 4;
+        storeRounded(b, update(b, rule, values, bytes, begin, done), piece);
+      }
+      done = llvm::alignTo(done, 64);
+    }
+    if (done < bytes)
+      update(b, rule, values, bytes, done, bytes);
     func::ReturnOp::create(b);
     recordStates(stage, rule.states(values), bytes);
   }
 
-  /// Those at the offsets from `begin` to `end`, of `bytes` of all.
-  static void updateWeights(NNBuilder &b, const Optimizer &rule,
-                            const Optimizer::Settings &values, int64_t bytes,
-                            int64_t begin, int64_t end, bool keepsRounded) {
+  static int64_t number(DictionaryAttr of, StringRef name) {
+    return of.getAs<IntegerAttr>(name).getInt();
+  }
+
+  /// Those at the offsets from `begin` to `end`, of `bytes` of all; their new
+  /// values.
+  static Value update(NNBuilder &b, const Optimizer &rule,
+                      const Optimizer::Settings &values, int64_t bytes,
+                      int64_t begin, int64_t end) {
     auto flat = RankedTensorType::get({(end - begin) / 4}, b.getF32Type());
     auto scalar = RankedTensorType::get({}, b.getF64Type());
     const auto stateAt = [&](size_t i) { return int64_t(i) * bytes + begin; };
@@ -90,11 +99,19 @@ struct AttachOptimizerPass
     in.update = pipe::ScalarOp::create(b, scalar, "update");
     Optimizer::Outputs out = rule.emit(b, in, values);
     pipe::StoreOp::create(b, out.weight, "new_weights", begin, false);
-    if (keepsRounded)
-      pipe::StoreOp::create(b, nn::cast(b, out.weight, b.getBF16Type()),
-                            "new_weights", bytes, false);
     for (auto [i, state] : llvm::enumerate(out.state))
       pipe::StoreOp::create(b, state, "optimizer", stateAt(i), false);
+    return out.weight;
+  }
+
+  static void storeRounded(NNBuilder &b, Value weights, DictionaryAttr piece) {
+    const int64_t rows = number(piece, "rows"), row = number(piece, "row"),
+                  pitch = number(piece, "pitch");
+    if (rows > 1)
+      weights = nn::reshape(b, weights, {rows, row});
+    pipe::StoreOp::create(b, nn::cast(b, weights, b.getBF16Type()),
+                          "new_weights", number(piece, "to"), false,
+                          pitch == row ? 0 : pitch);
   }
 
   /// `pipe.optimizer = [{name, offset}]`: weight w's part is at offset + its

@@ -249,18 +249,13 @@ def SplitStages : Pass<"pipe-split-stages", "::mlir::ModuleOp"> {
 }
 
 def RoundWeights : Pass<"pipe-round-weights", "::mlir::ModuleOp"> {
-  let summary =
-      "weights that tasks round are read from copies that the update keeps";
+  let summary = "weights that tasks round are read from copies that the update keeps";
   let description = [{
     A trained weight that a task rounds to bf16, also behind views, is read
     rounded: `pipe-plan-memory` places a copy behind the stage's weights, and
     `pipe-attach-optimizer` has the update write it, so that no microbatch
     rounds a matrix. Vectors (biases) are rounded by the tasks. Numbers are the
     same.
-
-    With `even-rows` (GPUs) matrices whose rounded rows have no whole 16 bytes
-    are rounded by each task as before, to padded rows: a copy beside the
-    weights is dense.
 
     ```mlir
     %w = nn.weight @w : tensor<8x16xf32>         %w = nn.weight @w : tensor<8x16xbf16>
@@ -269,8 +264,6 @@ def RoundWeights : Pass<"pipe-round-weights", "::mlir::ModuleOp"> {
     %y = nn.matmul %x, %r
     ```
   }];
-  let options = [Option<"evenRows", "even-rows", "bool", "false",
-                        "matrices of uneven rows are rounded by the tasks">];
   let dependentDialects = ["::pipec::nn::NNDialect"];
 }
 
@@ -292,12 +285,13 @@ def PlanMemory : Pass<"pipe-plan-memory", "::mlir::ModuleOp"> {
     stage does not keep it anyway, and travels as one message.
 
     Weights that tasks read rounded lie before all others, and behind all of
-    them the rounded copies, each at half of its weight's offset:
-    `pipe.rounded = {bytes, offset}` says how many bytes of weights have copies,
-    and where those begin.
+    them the rounded copies. `pipe.rounded` says which bytes have copies where:
+    `rows` of `row` numbers, one behind the other from `offset` on, from `to` on
+    with `pitch` numbers from row to row. All copies without gaps are one row.
 
     With `even-rows` (GPUs) matrices whose rows have no whole 16 bytes are kept
-    with a gap behind each row: `pipe.store %logits, "stash" [0] pitch 50304`.
+    with a gap behind each row: `pipe.store %logits, "stash" [0] pitch 50304`, and
+    so are rounded copies.
   }];
   let options = [Option<"evenRows", "even-rows", "bool", "false", "matrices are kept with rows of whole 16 bytes">];
   let dependentDialects = ["::pipec::nn::NNDialect", "::pipec::pipe::PipeDialect"];
@@ -309,8 +303,8 @@ def AttachOptimizer : Pass<"pipe-attach-optimizer", "::mlir::ModuleOp"> {
     The update is PyTorch's arithmetic over all weights of a stage at once;
     learning-rate factor, gradient scale and update number are run-time inputs.
     `pipe-plan-memory` must have run. Weights with rounded copies
-    (`pipe.rounded`) are updated apart from the others: their new values are
-    stored rounded, too.
+    (`pipe.rounded`) are updated apart from the others, and their new values
+    stored rounded as well.
 
     ```mlir
     func.func @update() attributes {pipe.task = "update"} {

@@ -89,11 +89,8 @@ void addSplitPhase(OpPassManager &pm, bool splitBackward) {
 }
 
 void addMemoryPhase(OpPassManager &pm, const MemoryChoice &choice) {
-  if (choice.keepsRounded) {
-    RoundWeightsOptions round;
-    round.evenRows = choice.evenRows;
-    pm.addPass(createRoundWeights(round));
-  }
+  if (choice.keepsRounded)
+    pm.addPass(createRoundWeights());
   PlanMemoryOptions options;
   options.evenRows = choice.evenRows;
   pm.addPass(createPlanMemory(options));

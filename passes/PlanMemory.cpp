@@ -39,6 +39,12 @@ struct Edge {
   Place source, target;
 };
 
+/// Weights with rounded copies: `rows` of `row` numbers, one behind the other
+/// from `offset` on, and from `to` on with `pitch` numbers from row to row.
+struct Rounded {
+  int64_t offset, rows, row, to, pitch;
+};
+
 /// The task's name decides which regions its messages use.
 bool inBackward(Operation *op) {
   auto task = op->getParentOfType<func::FuncOp>();
@@ -61,7 +67,7 @@ public:
       : stage(stage), edges(edges), family(family), b(stage.getContext()),
         id(idOf(stage)), holdsWeights(!holder), evenRows(evenRows) {
     if (holder)
-      places = holder->places, uses = holder->uses, rounded = holder->rounded;
+      places = holder->places, uses = holder->uses, copies = holder->copies;
   }
 
   void run() {
@@ -107,34 +113,65 @@ private:
             take(region, byteSize(parameter.getType()));
     }
     sizes["gradients"] = sizes.lookup("weights");
-    if (rounded.bytes)
-      rounded.offset = take("weights", rounded.bytes / 2).offset;
+    placeCopies();
   }
 
-  /// Weights that tasks read rounded, where their copies will have offsets of
-  /// whole lines, too.
+  /// Weights that tasks read rounded, before all others: where copies lie side
+  /// by side at half of their weights' offsets those have whole lines, too.
   void placeRounded() {
-    llvm::StringSet<> read;
+    llvm::StringMap<std::set<int64_t>> pitches; // that readers want
     for (ModuleOp member : family)
       member.walk([&](WeightOp op) {
         if (tensorType(op.getY()).getElementType().isBF16())
-          read.insert(op.getParameter());
+          pitches[op.getParameter()].insert(evenRows ? evenPitch(op.getY())
+                                                     : 0);
       });
-    for (auto parameter : stage.getOps<ParameterOp>())
-      if (read.contains(parameter.getSymName()) && parameter.isTrained())
-        places[parameter.getSymName()] =
+    SmallVector<std::pair<ParameterOp, int64_t>> padded;
+    for (auto parameter : stage.getOps<ParameterOp>()) {
+      StringRef name = parameter.getSymName();
+      auto wanted = pitches.find(name);
+      if (wanted == pitches.end())
+        continue;
+      const std::set<int64_t> &all = wanted->second;
+      if (all.size() == 1 && *all.begin() > 0)
+        padded.push_back({parameter, *all.begin()});
+      else
+        copies[name] = places[name] =
             take("weights",
                  llvm::alignTo(byteSize(parameter.getType()), 2 * kAlignment));
-    rounded.bytes = sizes.lookup("weights");
+    }
+    if (int64_t dense = sizes.lookup("weights") / 4)
+      rounded.push_back({0, 1, dense, 0, dense});
+    for (auto &[parameter, pitch] : padded) {
+      StringRef name = parameter.getSymName();
+      const Place place = take("weights", byteSize(parameter.getType()));
+      places[name] = copies[name] = place;
+      copies[name].pitch = pitch;
+      const int64_t row = parameter.getTensorType().getShape().back();
+      rounded.push_back({place.offset,
+                         parameter.getTensorType().getNumElements() / row, row,
+                         0, pitch});
+    }
+  }
+
+  /// Behind all weights.
+  void placeCopies() {
+    for (Rounded &piece : rounded)
+      piece.to = take("weights", piece.rows * piece.pitch * 2).offset;
+    for (auto &[name, copy] : copies)
+      for (const Rounded &piece : rounded)
+        if (copy.pitch ? copy.offset == piece.offset : piece.rows == 1) {
+          copy.offset = copy.pitch ? piece.to : piece.to + copy.offset / 2;
+          break;
+        }
   }
 
   Place placeOf(WeightOp op) {
-    const Place place = places[op.getParameter()];
     auto parameter = SymbolTable::lookupNearestSymbolFrom<ParameterOp>(
         op, op.getParameterAttr());
     if (op.getY().getType() == parameter.getType())
-      return place;
-    return {place.region, rounded.offset + place.offset / 2};
+      return places[op.getParameter()];
+    return copies[op.getParameter()];
   }
 
   /// The first use of a weight accumulates at the weight's own offset, further
@@ -347,6 +384,13 @@ private:
     return b.getNamedAttr(name, b.getI64IntegerAttr(value));
   }
 
+  DictionaryAttr attributeOf(const Rounded &piece) {
+    return b.getDictionaryAttr(
+        {number("offset", piece.offset), number("rows", piece.rows),
+         number("row", piece.row), number("to", piece.to),
+         number("pitch", piece.pitch)});
+  }
+
   void writeAttributes() {
     SmallVector<NamedAttribute> regions;
     for (StringRef name : pipe::regionNames())
@@ -374,10 +418,12 @@ private:
            b.getNamedAttr("uses", b.getArrayAttr(accumulators))}));
     }
     stage->setAttr("pipe.weights", b.getArrayAttr(list));
-    if (holdsWeights && rounded.bytes)
+    if (holdsWeights && !rounded.empty())
       stage->setAttr("pipe.rounded",
-                     b.getDictionaryAttr({number("bytes", rounded.bytes),
-                                          number("offset", rounded.offset)}));
+                     b.getArrayAttr(llvm::map_to_vector(
+                         rounded, [&](const Rounded &piece) -> Attribute {
+                           return attributeOf(piece);
+                         })));
     stage->setAttr("pipe.trackers", b.getArrayAttr(trackers));
     stage->setAttr("pipe.outputs", b.getArrayAttr(outputs));
   }
@@ -391,11 +437,8 @@ private:
   bool evenRows;
   llvm::StringMap<int64_t> sizes;
   llvm::StringMap<Place> places;
-  /// Of how many bytes of weights, the first ones, there are rounded copies,
-  /// and where those begin.
-  struct {
-    int64_t bytes = 0, offset = 0;
-  } rounded;
+  llvm::StringMap<Place> copies; ///< of weights that are read rounded
+  SmallVector<Rounded> rounded;
   std::map<std::string, SmallVector<std::pair<int64_t, Place>>> uses;
   std::map<std::pair<StringRef, int64_t>, Place> stashPlaces;
   llvm::DenseMap<Value, Place> valuePlaces;

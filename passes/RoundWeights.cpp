@@ -1,5 +1,4 @@
 //===- RoundWeights.cpp - weights that are kept rounded, too --------------===//
-#include "dialects/nn/EvenRows.h"
 #include "dialects/pipe/Pipe.h"
 #include "passes/Passes.h"
 #include "passes/RoundedWeights.h"
@@ -13,7 +12,7 @@ using namespace mlir;
 using namespace pipec;
 using namespace pipec::nn;
 
-WeightOp pipec::roundedWeight(CastOp cast, bool evenRows) {
+WeightOp pipec::roundedWeight(CastOp cast) {
   const Type from = tensorType(cast.getX()).getElementType(),
              to = tensorType(cast.getY()).getElementType();
   if (!from.isF32() || !to.isBF16())
@@ -25,8 +24,7 @@ WeightOp pipec::roundedWeight(CastOp cast, bool evenRows) {
     source = def->getOperand(0);
   }
   auto weight = source.getDefiningOp<WeightOp>();
-  if (!weight || tensorType(weight.getY()).getRank() < 2 ||
-      (evenRows && evenPitch(cast.getY())))
+  if (!weight || tensorType(weight.getY()).getRank() < 2)
     return {};
   auto parameter = SymbolTable::lookupNearestSymbolFrom<ParameterOp>(
       weight, weight.getParameterAttr());
@@ -49,13 +47,11 @@ Value rounded(Value value, Type element) {
 
 struct RoundWeightsPass
     : public pipec::impl::RoundWeightsBase<RoundWeightsPass> {
-  using RoundWeightsBase::RoundWeightsBase;
-
   void runOnOperation() override {
     getOperation().walk([&](func::FuncOp task) {
       SmallVector<CastOp> casts(task.getOps<CastOp>());
       for (CastOp cast : casts)
-        if (roundedWeight(cast, evenRows))
+        if (roundedWeight(cast))
           cast.replaceAllUsesWith(
               rounded(cast.getX(), tensorType(cast.getY()).getElementType()));
       for (Operation &op :

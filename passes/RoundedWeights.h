@@ -14,8 +14,7 @@ namespace pipec {
 
 /// The trained weight that `cast` rounds to bf16, directly or behind views, and
 /// that is worth a copy; null for other casts. Vectors are not: the kernel that
-/// rounds a bias also has it in f32. Nor, with `evenRows`, are matrices whose
-/// rounded rows are to be padded (EvenRows.h): copies beside weights are dense.
-nn::WeightOp roundedWeight(nn::CastOp cast, bool evenRows);
+/// rounds a bias also has it in f32.
+nn::WeightOp roundedWeight(nn::CastOp cast);
 
 } // namespace pipec

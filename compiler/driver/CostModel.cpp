@@ -13,6 +13,7 @@
 #include "compiler/driver/Shardings.h"
 #include "compiler/driver/TaskCosts.h"
 #include "compiler/driver/Workspace.h"
+#include "dialects/nn/EvenRows.h"
 #include "dialects/nn/NN.h"
 #include "dialects/pipe/Pipe.h"
 #include "passes/Graph.h"
@@ -314,19 +315,21 @@ private:
   }
 
   /// Input gradients are what other nodes wait for; the rest is weight
-  /// gradient.
+  /// gradient. That of a source is its first reader's: of a weight that
+  /// products read rounded it is all of the product.
   void addBackwardSeconds(func::FuncOp main) {
     const llvm::DenseSet<int64_t> ofWeights = weightNodes();
     llvm::DenseSet<Operation *> waitedFor;
     for (Operation &op : llvm::reverse(main.front())) {
-      if (!isBackward(&op) || nodeOf(&op) < 0)
+      if (!isBackward(&op) || firstReader(&op) < 0)
         continue;
       for (Operation *user : op.getUsers())
         if (waitedFor.contains(user) ||
-            (!isa<pipe::AccumulateOp>(user) && nodeOf(user) != nodeOf(&op) &&
+            (nodeOf(user) >= 0 && nodeOf(user) != nodeOf(&op) &&
              !ofWeights.contains(nodeOf(user))))
           waitedFor.insert(&op);
-      plan::CostNode &node = graph.nodes[nodeOf(&op)];
+      plan::CostNode &node = graph.nodes[nodeOf(&op) < 0 ? firstReader(&op)
+                                                         : nodeOf(&op)];
       const bool waits = waitedFor.contains(&op);
       mark(&op, waits ? Part::BackwardInput : Part::BackwardWeight);
       (waits ? node.backwardInputSeconds : node.backwardWeightSeconds) +=
@@ -385,13 +388,22 @@ private:
       if (auto copies = rounded.find(name); copies != rounded.end()) {
         bytes = llvm::alignTo(bytes, 128); // the copy fills whole lines, too
         graph.rounded.push_back(
-            {bytes / 2, {copies->second.begin(), copies->second.end()}});
+            {copyBytes(parameter.getTensorType()),
+             {copies->second.begin(), copies->second.end()}});
       }
       graph.weights.push_back({name.str(),
                                bytes,
                                {users.begin(), users.end()},
                                parameter.isTrained()});
     }
+  }
+
+  /// Of a rounded copy, as PlanMemory lays it out for products.
+  int64_t copyBytes(RankedTensorType type) const {
+    type = type.clone(BFloat16Type::get(type.getContext()));
+    return llvm::alignTo(
+        pipe::placeBytes(type, request.memory.evenRows ? evenPitch(type) : 0),
+        64);
   }
 
   /// The nodes that read a rounded copy, of each weight that has one.
@@ -401,8 +413,7 @@ private:
     if (!request.memory.keepsRounded)
       return readers;
     for (auto cast : main.front().getOps<CastOp>())
-      if (WeightOp weight = roundedWeight(cast, request.memory.evenRows);
-          weight && !isBackward(cast))
+      if (WeightOp weight = roundedWeight(cast); weight && !isBackward(cast))
         collectReaders(cast, readers[weight.getParameter()]);
     return readers;
   }

@@ -330,8 +330,11 @@ private:
     for (NamedAttribute region : regions)
       s.regions[region.getName().str()] = {
           cast<IntegerAttr>(region.getValue()).getInt(), 1};
-    if (auto rounded = module->getAttrOfType<DictionaryAttr>("pipe.rounded"))
-      s.rounded = {integer(rounded, "bytes"), integer(rounded, "offset")};
+    if (auto rounded = module->getAttrOfType<ArrayAttr>("pipe.rounded"))
+      for (auto d : rounded.getAsRange<DictionaryAttr>())
+        s.rounded.push_back({integer(d, "offset"), integer(d, "rows"),
+                             integer(d, "row"), integer(d, "to"),
+                             integer(d, "pitch")});
     if (int64_t bytes = in.workspaceBytes[s.id])
       s.regions["workspace"] = {bytes, 1};
     if (in.strategy.synchronous())

@@ -50,8 +50,8 @@ std::set<size_t> pipec::gradientReaders(Value v) {
     Operation *user = users[i];
     if (isRepetition(user))
       users.insert(user->getUsers().begin(), user->getUsers().end());
-    else if (isBackward(user) && nodeOf(user) >= 0)
-      readers.insert(static_cast<size_t>(nodeOf(user)));
+    else if (isBackward(user) && firstReader(user) >= 0)
+      readers.insert(static_cast<size_t>(firstReader(user)));
   }
   return readers;
 }

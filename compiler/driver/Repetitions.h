@@ -17,7 +17,8 @@ namespace pipec {
 
 /// On ops of the forward pass, and so on what repeats them.
 inline constexpr llvm::StringLiteral kForwardMark = "pipe.forward";
-/// On a repetition: the first node whose gradient reads it.
+/// On a repetition, a source and the gradient of one: the first node whose
+/// gradient reads it, or that the source is for.
 inline constexpr llvm::StringLiteral kReader = "pipe.reader";
 
 /// Marks the ops of the forward pass, before it is chosen what is kept.

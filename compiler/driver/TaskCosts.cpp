@@ -2,6 +2,7 @@
 #include "compiler/driver/TaskCosts.h"
 
 #include "compiler/driver/OperandUses.h"
+#include "compiler/driver/Repetitions.h"
 #include "compiler/driver/UnitWork.h"
 #include "compiler/target/cpu/Cpu.h"
 #include "compiler/target/native/Codegen.h"
@@ -83,6 +84,8 @@ private:
     auto add = [&](Operation *op) {
       auto node = op->getAttrOfType<IntegerAttr>(kNode);
       auto part = op->getAttrOfType<IntegerAttr>(kPart);
+      if (part && !node && part.getInt() != static_cast<int>(Part::Forward))
+        node = op->getAttrOfType<IntegerAttr>(kReader); // a source's gradient
       if (!node || !part)
         return;
       owners.push_back(

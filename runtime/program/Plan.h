@@ -122,11 +122,12 @@ struct Region {
   int slots = 1;
 };
 
-/// Of the first `bytes` of WEIGHTS, which are float32, there are copies rounded
-/// to bfloat16 from WEIGHTS + offset on, that of byte b at b / 2. Updates write
-/// both; who fills in weights rounds them (roundWeights).
+/// Weights that are kept rounded to bfloat16, too: `rows` of `row` float32, one
+/// behind the other from WEIGHTS + offset on, and rounded from WEIGHTS + to on,
+/// a row `pitch` numbers behind the one before. Updates write both; who fills
+/// in weights rounds them (roundWeights).
 struct Rounded {
-  int64_t bytes = 0, offset = 0;
+  int64_t offset = 0, rows = 0, row = 0, to = 0, pitch = 0;
 };
 
 struct Cost {
@@ -154,7 +155,7 @@ struct Stage {
   /// empty. stats: in a step program one slot per microbatch, used by its
   /// number.
   std::map<std::string, Region> regions;
-  Rounded rounded; ///< not in the file where nothing is
+  std::vector<Rounded> rounded; ///< not in the file where there are none
   std::vector<StageInput> inputs;
   std::vector<StageWeight> weights;
 };

@@ -177,16 +177,19 @@ void checkRegions(const std::string &path, const Stage &stage) {
   inRange(path + ".warmup", stage.warmup, 0, kMaxCount);
   if (regionOf(stage, "weights").bytes > kMaxBytes / stage.versions)
     badPlan(path + ".versions", "are too many");
-  const int64_t weights = regionOf(stage, "weights").bytes;
-  const Rounded &rounded = stage.rounded;
-  inRange(path + ".rounded.bytes", rounded.bytes, 0, weights);
-  if (rounded.bytes % 128)
-    badPlan(path + ".rounded.bytes", "must be a multiple of 128");
-  if (rounded.bytes == 0)
-    return;
-  fits(path + ".rounded.offset", rounded.offset, rounded.bytes / 2, weights);
-  if (rounded.offset < rounded.bytes)
-    badPlan(path + ".rounded.offset", "lies within what is rounded");
+}
+
+void checkRounded(const std::string &path, const Rounded &rounded,
+                  int64_t weights) {
+  inRange(path + ".row", rounded.row, 1, kMaxBytes);
+  inRange(path + ".rows", rounded.rows, 1, kMaxBytes / rounded.row);
+  inRange(path + ".pitch", rounded.pitch, rounded.row,
+          kMaxBytes / rounded.rows);
+  const int64_t bytes = rounded.rows * rounded.row * 4;
+  fits(path + ".offset", rounded.offset, bytes, weights);
+  fits(path + ".to", rounded.to, rounded.rows * rounded.pitch * 2, weights);
+  if (rounded.to < rounded.offset + bytes)
+    badPlan(path + ".to", "lies before or within what is rounded");
 }
 
 void checkStageWeight(const Plan &plan, const std::string &path,
@@ -274,6 +277,9 @@ void checkStage(const Plan &plan, size_t index,
   isFinite(path + ".cost.backward_input_s", stage.cost.backward_input_s);
   isFinite(path + ".cost.backward_weight_s", stage.cost.backward_weight_s);
   checkRegions(path, stage);
+  for (size_t i = 0; i < stage.rounded.size(); ++i)
+    checkRounded(path + "." + at("rounded", i), stage.rounded[i],
+                 regionOf(stage, "weights").bytes);
   for (size_t i = 0; i < stage.inputs.size(); ++i) {
     const StageInput &input = stage.inputs[i];
     const std::string where = path + "." + at("inputs", i);

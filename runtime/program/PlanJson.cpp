@@ -59,7 +59,8 @@ template <class IO> void fields(IO &io, Region &r) {
   io("bytes", r.bytes), io("slots", r.slots);
 }
 template <class IO> void fields(IO &io, Rounded &r) {
-  io("bytes", r.bytes), io("offset", r.offset);
+  io("offset", r.offset), io("rows", r.rows), io("row", r.row);
+  io("to", r.to), io("pitch", r.pitch);
 }
 template <class IO> void fields(IO &io, Cost &c) {
   io("forward_s", c.forward_s);
@@ -75,7 +76,7 @@ template <class IO> void fields(IO &io, Stage &s) {
   io("split_backward", s.split_backward), io("tracks", s.tracks);
   io("computes_loss", s.computes_loss);
   io("versions", s.versions), io("warmup", s.warmup);
-  io("regions", s.regions), io.part("rounded", s.rounded, s.rounded.bytes > 0);
+  io("regions", s.regions), io.list("rounded", s.rounded);
   io("inputs", s.inputs), io("weights", s.weights);
 }
 template <class IO> void fields(IO &io, Edge &e) {
@@ -164,11 +165,6 @@ struct Writer {
     if (!values.empty())
       object[key] = write(values);
   }
-  /// One that is left out unless it `isThere`.
-  template <class T> void part(const char *key, T &value, bool isThere) {
-    if (isThere)
-      object[key] = write(value);
-  }
   template <Scalar T> static Json write(const T &value) { return value; }
   template <class A, class B> static Json write(std::pair<A, B> &pair) {
     return Json::array({write(pair.first), write(pair.second)});
@@ -246,10 +242,6 @@ struct Reader {
   template <class T> void list(const char *key, std::vector<T> &values) {
     if (object.contains(key))
       (*this)(key, values);
-  }
-  template <class T> void part(const char *key, T &value, bool /*isThere*/) {
-    if (object.contains(key))
-      (*this)(key, value);
   }
   static void read(const Json &json, const std::string &path, bool &value) {
     if (!json.is_boolean())

@@ -7,29 +7,36 @@
 
 namespace pipec {
 
-/// Of a whole version, in pieces that a host has room for.
-static void roundVersion(Device &device, char *weights,
-                         const plan::Rounded &rounded) {
-  constexpr int64_t kPiece = 1 << 20;
-  const int64_t count = rounded.bytes / 4;
-  std::vector<float> from(static_cast<size_t>(std::min(kPiece, count)));
-  std::vector<uint16_t> to(from.size());
-  for (int64_t at = 0; at < count; at += kPiece) {
-    const int64_t here = std::min(kPiece, count - at);
-    device.download(from.data(), weights + at * 4, here * 4);
-    std::transform(from.begin(), from.begin() + here, to.begin(), toBfloat);
-    device.upload(weights + rounded.offset + at * 2, to.data(), here * 2);
+/// In pieces of whole rows that a host has room for, and of one row in parts.
+static void roundPiece(Device &device, char *weights,
+                       const plan::Rounded &piece) {
+  constexpr int64_t kMost = 1 << 20; // numbers at a time
+  const bool isDense = piece.pitch == piece.row;
+  const int64_t row = isDense ? 1 : piece.row,
+                pitch = isDense ? 1 : piece.pitch,
+                rows = isDense ? piece.rows * piece.row : piece.rows,
+                most = std::min(rows, std::max<int64_t>(1, kMost / pitch));
+  std::vector<float> from(static_cast<size_t>(most * row));
+  std::vector<uint16_t> to(static_cast<size_t>(most * pitch));
+  for (int64_t at = 0; at < rows; at += most) {
+    const int64_t here = std::min(most, rows - at);
+    device.download(from.data(), weights + piece.offset + at * row * 4,
+                    here * row * 4);
+    for (int64_t r = 0; r < here; ++r)
+      std::transform(from.begin() + r * row, from.begin() + (r + 1) * row,
+                     to.begin() + r * pitch, toBfloat);
+    device.upload(weights + piece.to + at * pitch * 2, to.data(),
+                  here * pitch * 2);
   }
 }
 
 void roundWeights(RankState &state, int64_t steps) {
   for (auto &unit : state.units) {
     const plan::Stage &stage = *unit->stage;
-    if (stage.rounded.bytes == 0)
-      continue;
     const auto [oldest, latest] = plan::versionsAfter(state.plan, stage, steps);
     for (int64_t version = oldest; version <= latest; ++version)
-      roundVersion(*state.device, unit->memory.weights(version), stage.rounded);
+      for (const plan::Rounded &piece : stage.rounded)
+        roundPiece(*state.device, unit->memory.weights(version), piece);
   }
 }
 

@@ -62,6 +62,14 @@ std::string refusal(const std::string &setup,
   return "accepted";
 }
 
+/// Has the first stage keep weights rounded: {offset, rows, row, to, pitch}.
+void round(Json &plan, const std::vector<int64_t> &numbers) {
+  Json piece;
+  for (size_t i = 0; const char *key : {"offset", "rows", "row", "to", "pitch"})
+    piece[key] = numbers[i++];
+  plan["stages"][0]["rounded"] = Json::array({piece});
+}
+
 struct Wrong {
   const char *setup;
   const char *field; ///< must be named
@@ -100,24 +108,22 @@ TEST(Plan, NamesTheFieldThatIsWrong) {
        [](Json &j) { j["stages"][0]["weights"][0]["gradients"][0][1] = -64; }},
       {"two", "stages[0].weights[0].weight",
        [](Json &j) { j["stages"][0]["weights"][0]["weight"] = 99; }},
-      {"two", "stages[0].rounded.bytes",
-       [](Json &j) {
-         j["stages"][0]["rounded"] = {{"bytes", 1 << 20}, {"offset", 0}};
-       }},
-      {"two", "stages[0].rounded.bytes must be a multiple",
-       [](Json &j) {
-         j["stages"][0]["rounded"] = {{"bytes", 64}, {"offset", 64}};
-       }},
-      {"two", "stages[0].rounded.offset is 1048576",
-       [](Json &j) {
-         j["stages"][0]["rounded"] = {{"bytes", 128}, {"offset", 1 << 20}};
-       }},
-      {"two", "stages[0].rounded.offset lies within",
-       [](Json &j) {
-         j["stages"][0]["rounded"] = {{"bytes", 128}, {"offset", 64}};
-       }},
-      {"two", "stages[0].rounded.offset is missing",
-       [](Json &j) { j["stages"][0]["rounded"] = {{"bytes", 128}}; }},
+      {"two", "stages[0].rounded[0].rows is missing",
+       [](Json &j) { j["stages"][0]["rounded"] = {{{"offset", 0}}}; }},
+      {"two", "stages[0].rounded[0].row",
+       [](Json &j) { round(j, {0, 1, 0, 64, 16}); }},
+      {"two", "stages[0].rounded[0].rows",
+       [](Json &j) { round(j, {0, 1ll << 44, 16, 64, 16}); }},
+      {"two", "stages[0].rounded[0].pitch",
+       [](Json &j) { round(j, {0, 1, 16, 64, 15}); }},
+      {"two", "stages[0].rounded[0].offset",
+       [](Json &j) { round(j, {1 << 20, 1, 16, 64, 16}); }},
+      {"two", "stages[0].rounded[0].to is 32, not a multiple",
+       [](Json &j) { round(j, {0, 1, 8, 32, 8}); }},
+      {"two", "stages[0].rounded[0].to is 1048576",
+       [](Json &j) { round(j, {0, 1, 16, 1 << 20, 16}); }},
+      {"two", "stages[0].rounded[0].to lies before",
+       [](Json &j) { round(j, {64, 1, 16, 64, 16}); }},
       {"two", "stages[0].inputs[0].input",
        [](Json &j) { j["stages"][0]["inputs"][0]["input"] = 3; }},
       {"two", "weights[0].bytes",
