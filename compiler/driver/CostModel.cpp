@@ -298,7 +298,23 @@ private:
         node.flops = costed.flops();
       graph.nodes.push_back(node);
     }
+    addSourceSeconds(main);
     addBackwardSeconds(main);
+  }
+
+  /// What is made of weights and constants alone is made in every task that
+  /// reads it; in backward ones by repetitions.
+  void addSourceSeconds(func::FuncOp main) {
+    for (Operation &op : main.front())
+      if (!isBackward(&op) && nodeOf(&op) < 0 && firstReader(&op) >= 0 &&
+          !isKeptRounded(&op))
+        graph.nodes[firstReader(&op)].forwardSeconds += seconds(&op);
+  }
+
+  /// The update rounds it.
+  bool isKeptRounded(Operation *op) const {
+    auto cast = dyn_cast<CastOp>(op);
+    return cast && request.memory.keepsRounded && roundedWeight(cast);
   }
 
   /// Nodes that compute with weights and constants alone, as the broadcast of a
@@ -321,7 +337,7 @@ private:
     const llvm::DenseSet<int64_t> ofWeights = weightNodes();
     llvm::DenseSet<Operation *> waitedFor;
     for (Operation &op : llvm::reverse(main.front())) {
-      if (!isBackward(&op) || firstReader(&op) < 0)
+      if (!isBackward(&op) || firstReader(&op) < 0 || isKeptRounded(&op))
         continue;
       for (Operation *user : op.getUsers())
         if (waitedFor.contains(user) ||

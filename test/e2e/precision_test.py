@@ -179,15 +179,16 @@ class MixedTest(PipelineTest):
         model.write_bytes(onnx.model(
             [onnx.node("MatMul", ["x", "w"], ["y"])], [onnx.tensor("w", onnx.FLOAT, (width, width), [0.5] * width ** 2)],
             [onnx.value("x", onnx.FLOAT, (16384, width))], [onnx.value("y", onnx.FLOAT, (16384, width))]))
-        for precision in ("fp32", "bf16"):
+        for way in ("fp32", "bf16", "bf16 --rounded-weights again"):
             process = call("pipec", model, "--gpus", 1, "--device", "h100-sxm", "--loss", "mse", "--dry-run", "--format", "json",
-                           "--precision", precision)
+                           "--precision", *way.split())
             self.check_exit(process, 0)
             planned = json.loads(process.stdout)
-            step[precision] = planned["predicted"]["step_s"]
+            step[way] = planned["predicted"]["step_s"]
             stage = planned["stages"][0]
             self.assertGreater(stage["backward_weight_s"], 0.5 * stage["forward_s"])
         self.assertLess(2 * step["bf16"], step["fp32"])
+        self.assertLess(step["bf16"], step["bf16 --rounded-weights again"])
 
     def test_unknown(self):
         process = call("pipec", Golden("mlp").model, "--cpus", "1", "--precision", "fp8")
