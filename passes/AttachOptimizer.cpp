@@ -63,10 +63,12 @@ struct AttachOptimizerPass
       bytes = number(cast<DictionaryAttr>(rounded[0]), "to");
       for (auto piece : rounded.getAsRange<DictionaryAttr>()) {
         const int64_t begin = number(piece, "offset");
+        if (done < begin)
+          update(b, rule, values, bytes, done, begin);
         done = begin + number(piece, "rows") * number(piece, "row") * 4;
         storeRounded(b, update(b, rule, values, bytes, begin, done), piece);
+        done = llvm::alignTo(done, 64);
       }
-      done = llvm::alignTo(done, 64);
     }
     if (done < bytes)
       update(b, rule, values, bytes, done, bytes);
@@ -107,7 +109,7 @@ struct AttachOptimizerPass
   static void storeRounded(NNBuilder &b, Value weights, DictionaryAttr piece) {
     const int64_t rows = number(piece, "rows"), row = number(piece, "row"),
                   pitch = number(piece, "pitch");
-    if (rows > 1)
+    if (pitch != row)
       weights = nn::reshape(b, weights, {rows, row});
     pipe::StoreOp::create(b, nn::cast(b, weights, b.getBF16Type()),
                           "new_weights", number(piece, "to"), false,

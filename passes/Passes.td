@@ -284,8 +284,8 @@ def PlanMemory : Pass<"pipe-plan-memory", "::mlir::ModuleOp"> {
     What goes from one stage to another lies side by side at both ends where the
     stage does not keep it anyway, and travels as one message.
 
-    Weights that tasks read rounded lie before all others, and behind all of
-    them the rounded copies. `pipe.rounded` says which bytes have copies where:
+    Weights that tasks read rounded lie behind others, and behind all of them
+    the rounded copies. `pipe.rounded` says which bytes have copies where:
     `rows` of `row` numbers, one behind the other from `offset` on, from `to` on
     with `pitch` numbers from row to row. All copies without gaps are one row.
 
@@ -300,11 +300,10 @@ def PlanMemory : Pass<"pipe-plan-memory", "::mlir::ModuleOp"> {
 def AttachOptimizer : Pass<"pipe-attach-optimizer", "::mlir::ModuleOp"> {
   let summary = "adds the update and track tasks of every stage";
   let description = [{
-    The update is PyTorch's arithmetic over all weights of a stage at once;
-    learning-rate factor, gradient scale and update number are run-time inputs.
-    `pipe-plan-memory` must have run. Weights with rounded copies
-    (`pipe.rounded`) are updated apart from the others, and their new values
-    stored rounded as well.
+    The update is PyTorch's arithmetic over all weights of a stage at once, or
+    over as many pieces as there are in `pipe.rounded`; learning-rate factor, gradient scale and update number are run-time inputs.
+    `pipe-plan-memory` must have run. New values of weights with rounded copies
+    are stored rounded as well.
 
     ```mlir
     func.func @update() attributes {pipe.task = "update"} {

@@ -47,11 +47,11 @@ void addDifferentiatePhase(mlir::OpPassManager &pm, int64_t microbatches,
                            const std::string &recompute);
 /// Stages and tasks, verified.
 void addSplitPhase(mlir::OpPassManager &pm, bool splitBackward);
-/// Regions and offsets.
 struct MemoryChoice {
   bool evenRows = false;    ///< as GPUs like matrices
   bool keepsRounded = true; ///< copies of weights that tasks read rounded
 };
+/// Regions and offsets.
 void addMemoryPhase(mlir::OpPassManager &pm, const MemoryChoice &choice = {});
 /// The optimizer.
 void addUpdatePhase(mlir::OpPassManager &pm, const std::string &optimizer,

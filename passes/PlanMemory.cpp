@@ -6,7 +6,6 @@
 #include "passes/Passes.h"
 
 #include "llvm/ADT/MapVector.h"
-#include "llvm/ADT/StringSet.h"
 
 #include <set>
 
@@ -67,7 +66,8 @@ public:
       : stage(stage), edges(edges), family(family), b(stage.getContext()),
         id(idOf(stage)), holdsWeights(!holder), evenRows(evenRows) {
     if (holder)
-      places = holder->places, uses = holder->uses, copies = holder->copies;
+      places = holder->places, uses = holder->uses, copies = holder->copies,
+      rounded = holder->rounded;
   }
 
   void run() {
@@ -102,55 +102,80 @@ private:
   //===--------------------------------------------------------------------===//
 
   void placeParameters() {
-    placeRounded();
+    const llvm::StringMap<int64_t> pitches = pitchesOfCopies();
     for (auto parameter : stage.getOps<ParameterOp>()) {
       StringRef role = parameter.getRole();
       StringRef region = role == "weight"  ? "weights"
                          : role == "state" ? "state"
                                            : "constants";
-      if (!places.contains(parameter.getSymName()))
+      if (!pitches.contains(parameter.getSymName()))
         places[parameter.getSymName()] =
             take(region, byteSize(parameter.getType()));
     }
+    placeRounded(pitches);
     sizes["gradients"] = sizes.lookup("weights");
     placeCopies();
   }
 
-  /// Weights that tasks read rounded, before all others: where copies lie side
-  /// by side at half of their weights' offsets those have whole lines, too.
-  void placeRounded() {
-    llvm::StringMap<std::set<int64_t>> pitches; // that readers want
+  /// Of the weights that tasks read rounded: elements from row to row of their
+  /// copies, 0 for dense ones.
+  llvm::StringMap<int64_t> pitchesOfCopies() {
+    llvm::StringMap<int64_t> pitches;
     for (ModuleOp member : family)
       member.walk([&](WeightOp op) {
-        if (tensorType(op.getY()).getElementType().isBF16())
-          pitches[op.getParameter()].insert(evenRows ? evenPitch(op.getY())
-                                                     : 0);
+        if (!tensorType(op.getY()).getElementType().isBF16())
+          return;
+        const int64_t pitch =
+            evenRows && isMatrixOfProducts(op) ? evenPitch(op.getY()) : 0;
+        auto [known, isNew] = pitches.insert({op.getParameter(), pitch});
+        if (!isNew && known->second != pitch)
+          known->second = 0;
       });
+    return pitches;
+  }
+
+  /// Whether rows may have gaps for all that read the weight.
+  static bool isMatrixOfProducts(WeightOp op) {
+    return tensorType(op.getY()).getRank() == 2 &&
+           llvm::all_of(op->getUsers(), [](Operation *user) {
+             return isa<MatmulOp>(user) ||
+                    (isa<TransposeOp>(user) &&
+                     llvm::all_of(user->getUsers(), llvm::IsaPred<MatmulOp>));
+           });
+  }
+
+  /// Behind other weights, so that gradients of those, which the last backward
+  /// task completes, are at one end. Where copies lie side by side at half of
+  /// their weights' offsets those have whole lines, too.
+  void placeRounded(const llvm::StringMap<int64_t> &pitches) {
+    if (pitches.empty())
+      return;
+    constexpr int64_t kWhole = 2 * kAlignment;
+    int64_t &filled = sizes["weights"];
+    filled = llvm::alignTo(filled, kWhole);
+    const int64_t begin = filled;
     SmallVector<std::pair<ParameterOp, int64_t>> padded;
     for (auto parameter : stage.getOps<ParameterOp>()) {
-      StringRef name = parameter.getSymName();
-      auto wanted = pitches.find(name);
-      if (wanted == pitches.end())
+      auto found = pitches.find(parameter.getSymName());
+      if (found == pitches.end())
         continue;
-      const std::set<int64_t> &all = wanted->second;
-      if (all.size() == 1 && *all.begin() > 0)
-        padded.push_back({parameter, *all.begin()});
-      else
-        copies[name] = places[name] =
-            take("weights",
-                 llvm::alignTo(byteSize(parameter.getType()), 2 * kAlignment));
+      if (found->second) {
+        padded.push_back({parameter, found->second});
+        continue;
+      }
+      const Place place =
+          take("weights", llvm::alignTo(byteSize(parameter.getType()), kWhole));
+      places[parameter.getSymName()] = place;
+      copies[parameter.getSymName()] = {0, (place.offset - begin) / 2};
     }
-    if (int64_t dense = sizes.lookup("weights") / 4)
-      rounded.push_back({0, 1, dense, 0, dense});
+    if (const int64_t dense = (filled - begin) / 4)
+      rounded.push_back({begin, 1, dense, 0, dense});
     for (auto &[parameter, pitch] : padded) {
-      StringRef name = parameter.getSymName();
+      ArrayRef<int64_t> shape = parameter.getTensorType().getShape();
       const Place place = take("weights", byteSize(parameter.getType()));
-      places[name] = copies[name] = place;
-      copies[name].pitch = pitch;
-      const int64_t row = parameter.getTensorType().getShape().back();
-      rounded.push_back({place.offset,
-                         parameter.getTensorType().getNumElements() / row, row,
-                         0, pitch});
+      places[parameter.getSymName()] = place;
+      copies[parameter.getSymName()] = {rounded.size(), 0};
+      rounded.push_back({place.offset, shape[0], shape[1], 0, pitch});
     }
   }
 
@@ -158,12 +183,6 @@ private:
   void placeCopies() {
     for (Rounded &piece : rounded)
       piece.to = take("weights", piece.rows * piece.pitch * 2).offset;
-    for (auto &[name, copy] : copies)
-      for (const Rounded &piece : rounded)
-        if (copy.pitch ? copy.offset == piece.offset : piece.rows == 1) {
-          copy.offset = copy.pitch ? piece.to : piece.to + copy.offset / 2;
-          break;
-        }
   }
 
   Place placeOf(WeightOp op) {
@@ -171,7 +190,10 @@ private:
         op, op.getParameterAttr());
     if (op.getY().getType() == parameter.getType())
       return places[op.getParameter()];
-    return copies[op.getParameter()];
+    const Copy &copy = copies[op.getParameter()];
+    const Rounded &piece = rounded[copy.piece];
+    return {"weights", piece.to + copy.offset,
+            piece.pitch == piece.row ? 0 : piece.pitch};
   }
 
   /// The first use of a weight accumulates at the weight's own offset, further
@@ -437,7 +459,13 @@ private:
   bool evenRows;
   llvm::StringMap<int64_t> sizes;
   llvm::StringMap<Place> places;
-  llvm::StringMap<Place> copies; ///< of weights that are read rounded
+  /// Of a weight that is read rounded: in which piece, and how far behind its
+  /// beginning.
+  struct Copy {
+    size_t piece = 0;
+    int64_t offset = 0;
+  };
+  llvm::StringMap<Copy> copies;
   SmallVector<Rounded> rounded;
   std::map<std::string, SmallVector<std::pair<int64_t, Place>>> uses;
   std::map<std::pair<StringRef, int64_t>, Place> stashPlaces;

@@ -1,7 +1,7 @@
 //===- RoundWeights.cpp - weights that are kept rounded, too --------------===//
-#include "dialects/pipe/Pipe.h"
+#include "passes/RoundWeights.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "passes/Passes.h"
-#include "passes/RoundedWeights.h"
 
 namespace pipec {
 #define GEN_PASS_DEF_ROUNDWEIGHTS
@@ -24,7 +24,10 @@ WeightOp pipec::roundedWeight(CastOp cast) {
     source = def->getOperand(0);
   }
   auto weight = source.getDefiningOp<WeightOp>();
-  if (!weight || tensorType(weight.getY()).getRank() < 2)
+  const bool isMultiplied =
+      llvm::all_of(cast->getUsers(), llvm::IsaPred<MatmulOp, AttentionOp>);
+  if (!weight || tensorType(weight.getY()).getRank() < 2 ||
+      (source != cast.getX() && !isMultiplied))
     return {};
   auto parameter = SymbolTable::lookupNearestSymbolFrom<ParameterOp>(
       weight, weight.getParameterAttr());

@@ -369,7 +369,8 @@ std::vector<std::string> Compiler::optimizerSettings() const {
 }
 
 MemoryChoice Compiler::memoryChoice() const {
-  return {forGpus(), options.roundedWeights == "keep"};
+  return {forGpus(),
+          options.precision == "bf16" && options.roundedWeights == "keep"};
 }
 
 bool Compiler::lowerToTasks() {

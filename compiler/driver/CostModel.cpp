@@ -18,7 +18,7 @@
 #include "dialects/pipe/Pipe.h"
 #include "passes/Graph.h"
 #include "passes/Passes.h"
-#include "passes/RoundedWeights.h"
+#include "passes/RoundWeights.h"
 
 #include "mlir/Pass/PassManager.h"
 #include "llvm/ADT/MapVector.h"
@@ -134,6 +134,7 @@ public:
     addNodes(main);
     addValues(main);
     addWeights(*copy, main);
+    graph.roundedShare = roundedShare();
     addStashes(main);
     addInputs(main);
     addHandovers(main);
@@ -159,22 +160,17 @@ private:
   LogicalResult differentiate(ModuleOp copy, func::FuncOp main) {
     Builder b(copy.getContext());
     for (auto [i, op] : llvm::enumerate(modelNodes(main)))
-      op->setAttr(trains ? kOpStage : kNode, b.getI64IntegerAttr(i));
-    if (!trains)
-      return success();
+      op->setAttr(kOpStage, b.getI64IntegerAttr(i));
     markSources(main);
+    if (!trains) {
+      noteNodes(main);
+      return success();
+    }
     PassManager first(copy.getContext());
     first.addPass(createDifferentiate());
     if (failed(first.run(copy)))
       return failure();
-    for (Operation &op : main.front().without_terminator()) {
-      if (auto stage = op.getAttrOfType<IntegerAttr>(kOpStage)) {
-        const int64_t node = stage.getInt();
-        op.setAttr(node < 0 ? kReader : kNode,
-                   b.getI64IntegerAttr(node < 0 ? ~node : node));
-      }
-      op.setAttr(kOpStage, b.getI64IntegerAttr(0));
-    }
+    noteNodes(main);
     if (request.workspace && request.recomputes &&
         modelNodes(main).size() <= kMostPlanned)
       unchosen = cast<ModuleOp>(copy->clone());
@@ -187,6 +183,19 @@ private:
       return failure();
     markReaders(main);
     return success();
+  }
+
+  /// The node of every op in place of its stage, or the one it is for.
+  static void noteNodes(func::FuncOp main) {
+    Builder b(main.getContext());
+    for (Operation &op : main.front().without_terminator()) {
+      if (auto stage = op.getAttrOfType<IntegerAttr>(kOpStage)) {
+        const int64_t node = stage.getInt();
+        op.setAttr(node < 0 ? kReader : kNode,
+                   b.getI64IntegerAttr(node < 0 ? ~node : node));
+      }
+      op.setAttr(kOpStage, b.getI64IntegerAttr(0));
+    }
   }
 
   /// What sources and their gradients are for, by ~node: they are none
@@ -403,15 +412,24 @@ private:
       int64_t bytes = placedBytes(parameter.getType());
       if (auto copies = rounded.find(name); copies != rounded.end()) {
         bytes = llvm::alignTo(bytes, 128); // the copy fills whole lines, too
-        graph.rounded.push_back(
-            {copyBytes(parameter.getTensorType()),
-             {copies->second.begin(), copies->second.end()}});
+        graph.rounded.push_back({copyBytes(parameter.getTensorType()),
+                                 {copies->second.begin(), copies->second.end()},
+                                 graph.weights.size()});
       }
       graph.weights.push_back({name.str(),
                                bytes,
                                {users.begin(), users.end()},
                                parameter.isTrained()});
     }
+  }
+
+  double roundedShare() const {
+    double weights = 0, copies = 0;
+    for (const plan::CostWeight &weight : graph.weights)
+      weights += weight.trainable ? static_cast<double>(weight.bytes) : 0;
+    for (const plan::CostCopy &copy : graph.rounded)
+      copies += static_cast<double>(copy.bytes);
+    return weights > 0 ? copies / weights : 0;
   }
 
   /// Of a rounded copy, as PlanMemory lays it out for products.

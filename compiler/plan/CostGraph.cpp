@@ -66,6 +66,16 @@ void checkCostGraph(const CostGraph &graph) {
     if (weight.bytes < 0)
       bad("weight '" + weight.name + "' has a negative size");
   }
+  for (const CostCopy &copy : graph.rounded) {
+    if (copy.weight >= graph.weights.size())
+      bad("a rounded copy is of weight " + std::to_string(copy.weight) +
+          " of " + std::to_string(graph.weights.size()));
+    const std::string what =
+        "the copy of weight '" + graph.weights[copy.weight].name + "'";
+    checkUsers(copy.users, n, what);
+    if (copy.bytes < 0)
+      bad(what + " has a negative size");
+  }
   const auto checkKept = [&](const std::vector<CostStash> &kept,
                              const std::string &kind) {
     for (size_t s = 0; s < kept.size(); ++s) {
@@ -74,7 +84,6 @@ void checkCostGraph(const CostGraph &graph) {
         bad(kind + std::to_string(s) + " has a negative size");
     }
   };
-  checkKept(graph.rounded, "rounded weight ");
   checkKept(graph.stashes, "stash ");
   checkKept(graph.inputs, "input ");
   checkKept(graph.repeats, "repeat ");

@@ -68,6 +68,14 @@ struct CostWeight {
   std::vector<size_t> uses{};
 };
 
+/// A weight rounded to a narrower type, which every stage with a user keeps
+/// beside it, as often as the weight.
+struct CostCopy {
+  int64_t bytes = 0;
+  std::vector<size_t> users;
+  size_t weight = 0; ///< in CostGraph::weights
+};
+
 /// A tensor kept from forward to backward by every stage with a user; but for
 /// that of its producer, where it is known, they have received it, and keep
 /// what they receive anyway.
@@ -98,9 +106,7 @@ struct CostGraph {
   std::vector<CostNode> nodes;
   std::vector<CostValue> values;
   std::vector<CostWeight> weights;
-  /// Copies of weights in a narrower type, which stages keep beside them as
-  /// often as the weights.
-  std::vector<CostStash> rounded;
+  std::vector<CostCopy> rounded;
   std::vector<CostStash> stashes;
   std::vector<CostStash> inputs; ///< data that nodes read, of a microbatch
   std::vector<CostHandover> handovers;
@@ -114,6 +120,8 @@ struct CostGraph {
   std::vector<std::vector<size_t>> pinTogether;
   /// Measured time of the optimizer's update; 0: the device model's.
   double updateSecondsPerByte = 0;
+  /// Bytes of rounded copies that it writes for a byte of trainable weights.
+  double roundedShare = 0;
   /// What a task costs however little it computes; in a stage once, of the
   /// backward where one is computed.
   double forwardTaskSeconds = 0, backwardTaskSeconds = 0;

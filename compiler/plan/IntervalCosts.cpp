@@ -35,7 +35,7 @@ IntervalCosts::IntervalCosts(const CostGraph &graph)
   for (const CostWeight &weight : graph.weights)
     touchAll(weight.trainable ? Tensor::Parameter : Tensor::State, weight.users,
              weight.bytes, 0, 0);
-  for (const CostStash &copy : graph.rounded)
+  for (const CostCopy &copy : graph.rounded)
     touchAll(Tensor::Rounded, copy.users, copy.bytes, 0, 0);
   for (const CostStash &stash : graph.stashes)
     touchAll(Tensor::Stash, stash.users, stash.bytes, 0, 0, stash.producer);

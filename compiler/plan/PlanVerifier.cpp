@@ -118,7 +118,7 @@ std::vector<Totals> addUp(const CostGraph &graph,
   for (const CostWeight &w : graph.weights)
     for (size_t s : touching(w.users))
       (w.trainable ? totals[s].parameters : totals[s].state) += w.bytes;
-  for (const CostStash &copy : graph.rounded)
+  for (const CostCopy &copy : graph.rounded)
     for (size_t s : touching(copy.users))
       totals[s].rounded += copy.bytes;
   for (const CostStash &k : graph.stashes)
@@ -168,6 +168,7 @@ void shard(const PlanRequest &request, const StagePlan &stage, Totals &t) {
   t.backwardInput = request.graph.backwardTaskSeconds + sharded.backwardInput;
   t.weight = sharded.weight;
   t.parameters -= sharded.savedParameters;
+  t.rounded -= sharded.savedRounded;
   t.state -= sharded.savedState;
   t.stash -= sharded.savedStash;
   t.uses += sharded.addedGradients;

@@ -87,8 +87,9 @@ StepModel::StepModel(const PlanRequest &request, const IntervalCosts &costs)
 double updateSecondsPerByte(const PlanRequest &request) {
   if (request.graph.updateSecondsPerByte > 0)
     return request.graph.updateSecondsPerByte;
-  // Read weight, gradient and state; write weight and state.
-  return (3 + 2 * request.optimizerBytesPerParameterByte) /
+  // Read weight, gradient and state; write weight, its copy and state.
+  return (3 + request.graph.roundedShare +
+          2 * request.optimizerBytesPerParameterByte) /
          (0.8 * request.topology.device.memoryBandwidth);
 }
 

@@ -27,8 +27,9 @@ double updateOf(const PlanRequest &request, const StagePlan &stage) {
   const double end = request.topology.device.stepSeconds;
   if (request.graph.updateSecondsPerByte > 0)
     return end + request.graph.updateSecondsPerByte * bytes;
-  return end + bytes * (3 + 2 * request.optimizerBytesPerParameterByte) /
-                   (0.8 * request.topology.device.memoryBandwidth);
+  const double moved = 3 + 2 * request.optimizerBytesPerParameterByte +
+                       request.graph.roundedShare;
+  return end + bytes * moved / (0.8 * request.topology.device.memoryBandwidth);
 }
 
 /// The better of a ring over all replicas and, where servers hold equally many,

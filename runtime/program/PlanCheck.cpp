@@ -3,6 +3,7 @@
 #include "runtime/program/Memory.h"
 #include "runtime/program/Sequence.h"
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
@@ -179,17 +180,27 @@ void checkRegions(const std::string &path, const Stage &stage) {
     badPlan(path + ".versions", "are too many");
 }
 
-void checkRounded(const std::string &path, const Rounded &rounded,
-                  int64_t weights) {
-  inRange(path + ".row", rounded.row, 1, kMaxBytes);
-  inRange(path + ".rows", rounded.rows, 1, kMaxBytes / rounded.row);
-  inRange(path + ".pitch", rounded.pitch, rounded.row,
-          kMaxBytes / rounded.rows);
-  const int64_t bytes = rounded.rows * rounded.row * 4;
-  fits(path + ".offset", rounded.offset, bytes, weights);
-  fits(path + ".to", rounded.to, rounded.rows * rounded.pitch * 2, weights);
-  if (rounded.to < rounded.offset + bytes)
-    badPlan(path + ".to", "lies before or within what is rounded");
+/// Copies lie in the weights' region, behind all weights and each other.
+void checkRounded(const Plan &plan, const std::string &path,
+                  const Stage &stage) {
+  const int64_t size = regionOf(stage, "weights").bytes;
+  int64_t end = 0;
+  for (const StageWeight &weight : stage.weights)
+    if (weight.region == "weights")
+      end = std::max(end, weight.offset + plan.weights[weight.weight].bytes);
+  for (size_t i = 0; i < stage.rounded.size(); ++i) {
+    const Rounded &piece = stage.rounded[i];
+    const std::string where = path + "." + at("rounded", i);
+    inRange(where + ".row", piece.row, 1, kMaxBytes);
+    inRange(where + ".rows", piece.rows, 1, kMaxBytes / piece.row);
+    inRange(where + ".pitch", piece.pitch, piece.row, kMaxBytes / piece.rows);
+    const int64_t bytes = piece.rows * piece.pitch * 2;
+    fits(where + ".offset", piece.offset, piece.rows * piece.row * 4, size);
+    fits(where + ".to", piece.to, bytes, size);
+    if (piece.to < std::max(end, piece.offset + piece.rows * piece.row * 4))
+      badPlan(where + ".to", "lies before the end of what is not rounded");
+    end = piece.to + bytes;
+  }
 }
 
 void checkStageWeight(const Plan &plan, const std::string &path,
@@ -277,9 +288,6 @@ void checkStage(const Plan &plan, size_t index,
   isFinite(path + ".cost.backward_input_s", stage.cost.backward_input_s);
   isFinite(path + ".cost.backward_weight_s", stage.cost.backward_weight_s);
   checkRegions(path, stage);
-  for (size_t i = 0; i < stage.rounded.size(); ++i)
-    checkRounded(path + "." + at("rounded", i), stage.rounded[i],
-                 regionOf(stage, "weights").bytes);
   for (size_t i = 0; i < stage.inputs.size(); ++i) {
     const StageInput &input = stage.inputs[i];
     const std::string where = path + "." + at("inputs", i);
@@ -298,6 +306,7 @@ void checkStage(const Plan &plan, size_t index,
       badPlan(where + ".weight", "is in this stage twice");
     checkStageWeight(plan, where, stage, stage.weights[i], uses[weight]);
   }
+  checkRounded(plan, path, stage);
 }
 
 void checkEdges(const Plan &plan) {

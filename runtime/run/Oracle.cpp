@@ -4,6 +4,7 @@
 #include "runtime/program/Memory.h"
 #include "runtime/program/Sequence.h"
 #include "runtime/program/Versions.h"
+#include "runtime/state/RoundedWeights.h"
 #include "runtime/state/Tensors.h"
 #include "support/Failure.h"
 
@@ -50,6 +51,7 @@ Oracle::Oracle(const plan::Plan &plan, const std::string &folder,
       state(std::make_unique<RankState>(
           flat, folder, 0, openDevice({flat, 0, nullptr, nullptr, false}))) {
   loadInitial(*state, true);
+  roundWeights(*state, 0);
   for (const plan::Stage &stage : plan.stages) {
     Stage &own = stages.emplace_back();
     own.unit = &state->unit(stage.id);

@@ -10,6 +10,7 @@
 #include "runtime/run/StepPhases.h"
 #include "runtime/run/Verify.h"
 #include "runtime/state/Checkpoint.h"
+#include "runtime/state/RoundedWeights.h"
 #include "runtime/state/Tensors.h"
 #include "support/OutputFile.h"
 #include "support/ShellWord.h"
@@ -112,6 +113,7 @@ void Session::load() {
     loadInitial(*state, true);
     if (!options.resume.empty())
       loadCheckpoint();
+    roundWeights(*state, firstStep);
     if (!state->trains) {
       pass = passOver(plan, data->samples());
       sampleLosses = std::make_unique<SampleLosses>(plan, *data);

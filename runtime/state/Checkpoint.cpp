@@ -2,7 +2,6 @@
 #include "runtime/state/Checkpoint.h"
 #include "runtime/program/Sequence.h"
 #include "runtime/program/Sha256.h"
-#include "runtime/state/RoundedWeights.h"
 #include "runtime/state/Tensors.h"
 #include "support/OutputFile.h"
 
@@ -395,7 +394,6 @@ void Checkpoint::load(RankState &state) const {
       this->open(state.rank, static_cast<int>(state.plan.ranks.size()));
   for (const Tensor &tensor : trainedTensors(state, steps))
     read(open, tensor, *state.device);
-  roundWeights(state, steps);
 }
 
 void Checkpoint::loadTrained(RankState &state,
@@ -420,7 +418,6 @@ void Checkpoint::loadTrained(RankState &state,
             false},
            *state.device);
     }
-  roundWeights(state, 0);
 }
 
 } // namespace pipec

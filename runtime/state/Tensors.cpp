@@ -5,7 +5,6 @@
 #include "runtime/program/Sequence.h"
 #include "runtime/program/Sha256.h"
 #include "runtime/program/Versions.h"
-#include "runtime/state/RoundedWeights.h"
 #include "support/Failure.h"
 
 #include <algorithm>
@@ -128,7 +127,6 @@ void loadInitial(RankState &state, bool verifyDigests) {
             });
       }
   }
-  roundWeights(state, 0);
 }
 
 std::string weightWithNan(const plan::Plan &plan, const std::string &folder) {

@@ -27,8 +27,9 @@ struct Tensor {
 };
 
 /// Reads weights, constants and states of the rank's stages from the files that
-/// the plan names into version 0. Failure(NoInput, BadModel): a file is missing
-/// or not the one the plan was made for.
+/// the plan names into version 0; roundWeights is to follow, here and behind
+/// checkpoints (RoundedWeights.h). Failure(NoInput, BadModel): a file is
+/// missing or not the one the plan was made for.
 void loadInitial(RankState &state, bool verifyDigests);
 
 /// The first weight whose initial values have NaN, of all stages. Empty when

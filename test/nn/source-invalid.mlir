@@ -37,6 +37,15 @@ func.func @type() {
 
 // -----
 
+nn.parameter @c : tensor<1xf32> {role = "frozen", value = dense<0.0> : tensor<1xf32>}
+func.func @rounded() {
+  // expected-error@+1 {{has type 'tensor<1xbf16>' but the parameter has 'tensor<1xf32>'}}
+  %w = nn.weight @c : tensor<1xbf16>
+  return
+}
+
+// -----
+
 nn.parameter @s : tensor<1xf32> {role = "state", value = dense<0.0> : tensor<1xf32>}
 func.func @track(%x: tensor<2xf32>) {
   // expected-error@+1 {{has type 'tensor<2xf32>' but the parameter has 'tensor<1xf32>'}}

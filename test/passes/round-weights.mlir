@@ -6,6 +6,7 @@
 module @stage0 attributes {pipe.stage = 0 : i64} {
   nn.parameter @w : tensor<16x67xf32> {role = "weight", file = 0 : i64, offset = 0 : i64, length = 4288 : i64}
   nn.parameter @b : tensor<67xf32> {role = "weight", file = 0 : i64, offset = 8384 : i64, length = 268 : i64}
+  nn.parameter @k : tensor<3x3x4x8xf32> {role = "weight", file = 0 : i64, offset = 8652 : i64, length = 1152 : i64}
   nn.parameter @c : tensor<16x64xf32> {role = "frozen", file = 0 : i64, offset = 4288 : i64, length = 4096 : i64}
   // CHECK-LABEL: func.func @forward
   func.func @forward() attributes {pipe.task = "forward"} {
@@ -40,6 +41,14 @@ module @stage0 attributes {pipe.stage = 0 : i64} {
     %b = nn.weight @b : tensor<67xf32>
     %s = nn.cast %b : (tensor<67xf32>) -> tensor<67xbf16>
     pipe.stash %s in "stash" 3 : tensor<67xbf16>
+    // Convolutions would copy what a view shows.
+    // CHECK: %[[K:.*]] = nn.weight @k : tensor<3x3x4x8xf32>
+    // CHECK: nn.transpose %[[K]]
+    // CHECK: nn.cast
+    %k = nn.weight @k : tensor<3x3x4x8xf32>
+    %o = nn.transpose %k {permutation = array<i64: 3, 2, 0, 1>} : (tensor<3x3x4x8xf32>) -> tensor<8x4x3x3xf32>
+    %n = nn.cast %o : (tensor<8x4x3x3xf32>) -> tensor<8x4x3x3xbf16>
+    pipe.stash %n in "stash" 4 : tensor<8x4x3x3xbf16>
     return
   }
 }

@@ -219,6 +219,11 @@ StageCost shardedCost(const CostGraph &graph, const StageCost &whole,
     if (sharding.weights[w] != kWhole && walk.isRead(w))
       (graph.weights[w].trainable ? cost.parameterBytes : cost.stateBytes) -=
           saved(graph.weights[w].bytes);
+  for (const CostCopy &copy : graph.rounded)
+    if (sharding.weights[copy.weight] != kWhole && walk.isRead(copy.weight) &&
+        std::any_of(copy.users.begin(), copy.users.end(),
+                    [&](size_t user) { return walk.isInside(user); }))
+      cost.roundedBytes -= saved(copy.bytes);
   for (const CostStash &stash : graph.stashes)
     if (walk.isInside(stash.producer) &&
         std::any_of(stash.users.begin(), stash.users.end(),

@@ -204,6 +204,12 @@ private:
       const int64_t own = slice(weight.bytes);
       (weight.trainable ? totals.savedParameters : totals.savedState) +=
           weight.bytes - own;
+      for (const CostCopy &copy : graph.rounded)
+        if (copy.weight == w &&
+            std::any_of(copy.users.begin(), copy.users.end(), [&](size_t node) {
+              return stage.firstNode <= node && node <= stage.lastNode;
+            }))
+          totals.savedRounded += copy.bytes - slice(copy.bytes);
       if (!weight.trainable)
         continue;
       // Sums in which a device adds up what it makes: its own slice, others,

@@ -9,7 +9,7 @@ namespace pipec::plan {
 /// planner's code (PlanVerifier.h).
 struct ShardedTotals {
   double forward = 0, backwardInput = 0, weight = 0;
-  int64_t savedParameters = 0, savedState = 0, savedStash = 0;
+  int64_t savedParameters = 0, savedRounded = 0, savedState = 0, savedStash = 0;
   /// Weights that lie otherwise than in their slices, at one time the most;
   /// what their gradients are summed in beside slices; and what a device works
   /// in that computes all activations again, without the former.

@@ -156,7 +156,7 @@ TEST(Estimate, IsNearThePlanThatIsBuilt) {
 }
 
 /// Of orders of many kinds: what is sent early, what is in flight, both copies'
-/// gradients.
+/// gradients. An order that is searched for the plan's costs may keep less.
 TEST(Estimate, KnowsTheSlotsOfTenOrders) {
   for (const Model &model : {kModels[0], kModels[1]})
     for (const char *strategy :
@@ -169,8 +169,11 @@ TEST(Estimate, KnowsTheSlotsOfTenOrders) {
                {"--strategy", strategy, "--microbatches", microbatches,
                 "--recompute", "none", "--optimizer", "adamw"})
             flags.push_back(flag);
-          EXPECT_NEAR(ratioOf(optionsOf(model, flags)), 1, 0.01)
-              << model.name << " " << strategy << " " << devices << " "
-              << microbatches;
+          const double ratio = ratioOf(optionsOf(model, flags)),
+                       above = strategy == std::string("v-half") ? 0.08 : 0.01;
+          const std::string what = std::string(model.name) + " " + strategy +
+                                   " " + devices + " " + microbatches;
+          EXPECT_GT(ratio, 0.99) << what;
+          EXPECT_LT(ratio, 1 + above) << what;
         }
 }

@@ -52,6 +52,15 @@ TEST(CostGraph, NamesWhatIsWrong) {
               g.weights = {{"w", -4, {0}, true}};
             }).find("'w'"),
             std::string::npos);
+  EXPECT_NE(broken([](CostGraph &g) {
+              g.rounded = {{4, {0}, 1}};
+            }).find("copy is of weight 1 of 0"),
+            std::string::npos);
+  EXPECT_NE(broken([](CostGraph &g) {
+              g.weights = {{"w", 4, {0}, true}};
+              g.rounded = {{-2, {0}, 0}};
+            }).find("the copy of weight 'w' has a negative size"),
+            std::string::npos);
 }
 
 TEST(CostGraph, PinnedGroupsCloseTheStartsBetween) {

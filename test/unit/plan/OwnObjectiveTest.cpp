@@ -31,7 +31,7 @@ constexpr double inf = std::numeric_limits<double>::infinity();
 PlanRequest randomRequest(Random &random, int mostNodes) {
   PlanRequest r;
   r.graph = randomGraph(random, random.between(2, mostNodes));
-  r.graph.weights.clear(), r.graph.stashes.clear();
+  r.graph.weights.clear(), r.graph.rounded.clear(), r.graph.stashes.clear();
   if (random.between(0, 3)) // so many weights that replicas are dear
     for (CostNode &node : r.graph.nodes)
       node.parameterBytes *= random.between(100, 3000);

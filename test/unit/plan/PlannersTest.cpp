@@ -113,7 +113,7 @@ TEST(Planners, OursLeavesDevicesIdleBehindDearLinks) {
   int alone = 0, idle = 0;
   for (int round = 0; round < 30; ++round) {
     PlanRequest r = randomRequest(random, false);
-    r.graph.weights.clear();
+    r.graph.weights.clear(), r.graph.rounded.clear();
     const double slow = std::pow(10, random.real(3, 6));
     r.topology = twoServers(random.between(1, 4), slow,
                             slow * std::pow(10, random.real(0, 3)));

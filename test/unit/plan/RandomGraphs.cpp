@@ -37,9 +37,10 @@ CostGraph randomGraph(Random &random, int nodes) {
                              random.between(1, 9) * 700,
                              {anyNode(), anyNode()},
                              random.between(0, 3) > 0});
-  for (const CostWeight &weight : graph.weights)
-    if (weight.trainable && weight.bytes > 2000)
-      graph.rounded.push_back({weight.bytes / 2, {weight.users.front()}});
+  for (size_t w = 0; w < graph.weights.size(); ++w)
+    if (const CostWeight &weight = graph.weights[w];
+        weight.trainable && weight.bytes > 2000)
+      graph.rounded.push_back({weight.bytes / 2, {weight.users.front()}, w});
   for (int s = random.between(0, 2); s-- > 0;)
     graph.stashes.push_back(
         {random.between(1, 9) * 900, {anyNode(), anyNode()}});

@@ -7,7 +7,8 @@ namespace pipec::plan::test {
 
 CostGraph randomShardable(Random &random, int nodes) {
   CostGraph graph = randomGraph(random, nodes);
-  graph.values.clear(), graph.weights.clear(), graph.stashes.clear();
+  graph.values.clear(), graph.weights.clear(), graph.rounded.clear();
+  graph.stashes.clear();
   auto sharding = std::make_shared<ShardingGraph>();
   const auto read = [&](ShardedOp &op, bool isWeight, size_t tensor,
                         size_t node) {
@@ -70,6 +71,10 @@ CostGraph randomShardable(Random &random, int nodes) {
   }
   for (size_t w = 0; w < graph.weights.size(); ++w)
     graph.weights[w].users = sharding->weights[w].readers;
+  for (size_t w = 0; w < graph.weights.size(); w += 2)
+    if (const CostWeight &weight = graph.weights[w];
+        weight.trainable && !weight.users.empty())
+      graph.rounded.push_back({weight.bytes / 2, {weight.users[0]}, w});
   graph.sharding = sharding;
   return graph;
 }

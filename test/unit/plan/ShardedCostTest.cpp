@@ -18,7 +18,7 @@ using namespace pipec::plan::test;
 
 TEST(ShardedCost, TheVerifierAddsUpTheSame) {
   Random random(6);
-  int gathered = 0, added = 0;
+  int gathered = 0, added = 0, rounded = 0;
   for (int round = 0; round < 60; ++round) {
     PlanRequest request =
         requestOf(randomShardable(random, random.between(6, 40)), 24, random);
@@ -69,6 +69,8 @@ TEST(ShardedCost, TheVerifierAddsUpTheSame) {
                 1e-12);
     EXPECT_NEAR(cost.backwardWeightSeconds, totals.weight, 1e-12);
     EXPECT_EQ(-cost.parameterBytes, totals.savedParameters);
+    EXPECT_EQ(-cost.roundedBytes, totals.savedRounded);
+    rounded += totals.savedRounded > 0;
     EXPECT_EQ(-cost.stateBytes, totals.savedState);
     EXPECT_EQ(-cost.stashBytes, totals.savedStash);
     EXPECT_EQ(cost.workspaceBytes, totals.gathered);
@@ -78,6 +80,7 @@ TEST(ShardedCost, TheVerifierAddsUpTheSame) {
   }
   EXPECT_GT(gathered, 20);
   EXPECT_GT(added, 20);
+  EXPECT_GT(rounded, 20);
 }
 
 namespace {

@@ -1,4 +1,4 @@
-//===- RoundedWeights.h - weights that are kept rounded, too ----*- C++ -*-===//
+//===- RoundWeights.h - weights that are kept rounded, too ------*- C++ -*-===//
 //
 // With --precision bf16 products read a weight rounded. Rounded in every task
 // that reads it, it costs a pass over it for each microbatch, forward and
@@ -14,7 +14,8 @@ namespace pipec {
 
 /// The trained weight that `cast` rounds to bf16, directly or behind views, and
 /// that is worth a copy; null for other casts. Vectors are not: the kernel that
-/// rounds a bias also has it in f32.
+/// rounds a bias also has it in f32. What only products could read through a
+/// view is not either where something else does: it would be copied again.
 nn::WeightOp roundedWeight(nn::CastOp cast);
 
 } // namespace pipec
