@@ -236,6 +236,9 @@ bool Compiler::import() {
   if (!options.batchNorm.empty() && !importReport.hasBatchNorms)
     diagnostics.note("--bn " + options.batchNorm +
                      " changes nothing: the file has no batch norms");
+  if (options.roundedWeights != "keep" && options.precision != "bf16")
+    diagnostics.note("--rounded-weights " + options.roundedWeights +
+                     " changes nothing without --precision bf16");
   if (purpose != Purpose::Infer) {
     checkLossNames(options, importReport, diagnostics);
     if (!diagnostics.empty())
