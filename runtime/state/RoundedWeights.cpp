@@ -8,8 +8,7 @@
 namespace pipec {
 
 /// In pieces of whole rows that a host has room for, and of one row in parts.
-static void roundPiece(Device &device, char *weights,
-                       const plan::Rounded &piece) {
+void roundPiece(Device &device, char *weights, const plan::Rounded &piece) {
   constexpr int64_t kMost = 1 << 20; // numbers at a time
   const bool isDense = piece.pitch == piece.row;
   const int64_t row = isDense ? 1 : piece.row,

@@ -10,4 +10,7 @@ namespace pipec {
 /// weights in from a file. Updates do it themselves. Waits.
 void roundWeights(RankState &state, int64_t steps);
 
+/// One piece, of a version of the weights.
+void roundPiece(Device &device, char *weights, const plan::Rounded &piece);
+
 } // namespace pipec
