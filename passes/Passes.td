@@ -301,7 +301,8 @@ def AttachOptimizer : Pass<"pipe-attach-optimizer", "::mlir::ModuleOp"> {
   let summary = "adds the update and track tasks of every stage";
   let description = [{
     The update is PyTorch's arithmetic over all weights of a stage at once, or
-    over as many pieces as there are in `pipe.rounded`; learning-rate factor, gradient scale and update number are run-time inputs.
+    over those of each piece of `pipe.rounded` and what lies between; learning-
+    rate factor, gradient scale and update number are run-time inputs.
     `pipe-plan-memory` must have run. New values of weights with rounded copies
     are stored rounded as well.
 

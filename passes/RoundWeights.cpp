@@ -24,6 +24,7 @@ WeightOp pipec::roundedWeight(CastOp cast) {
     source = def->getOperand(0);
   }
   auto weight = source.getDefiningOp<WeightOp>();
+  // Others cannot read strides: they would copy what a view shows.
   const bool isMultiplied =
       llvm::all_of(cast->getUsers(), llvm::IsaPred<MatmulOp, AttentionOp>);
   if (!weight || tensorType(weight.getY()).getRank() < 2 ||

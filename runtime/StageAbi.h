@@ -22,25 +22,24 @@ extern "C" {
 /* Where a buffer lives. "slot" regions exist once per microbatch in flight;
  * the plan says how many slots there are and which one an action uses.       */
 enum PipecRegion {
-  PIPEC_WORKSPACE, /* scratch of one call, shared by all stages of a rank     */
-  PIPEC_CONSTANTS, /* frozen tensors and folded constants, read only          */
-  PIPEC_WEIGHTS,   /* trained weights, the version this call reads, and the
-                      rounded copies that the plan names (Stage::rounded)     */
-  PIPEC_NEW_WEIGHTS, /* update only: where the new version goes (may be equal)
-                      */
+  PIPEC_WORKSPACE,   /* scratch of one call, shared by all stages of a rank     */
+  PIPEC_CONSTANTS,   /* frozen tensors and folded constants, read only          */
+  PIPEC_WEIGHTS,     /* trained weights, the version this call reads, and the
+                        rounded copies that the plan names (Stage::rounded)     */
+  PIPEC_NEW_WEIGHTS, /* update only: where the new version goes (may be equal)  */
   PIPEC_GRADIENTS,   /* accumulators, one per use of a weight; zeroed by the
                         runtime at the start of an update period               */
-  PIPEC_OPTIMIZER, /* optimizer state                                         */
-  PIPEC_STATE,     /* running statistics: read by forward, changed by track   */
-  PIPEC_STATS,     /* this microbatch's row of batch statistics (slot)        */
-  PIPEC_IN,        /* received activations and model inputs (slot)            */
-  PIPEC_STASH,     /* forward -> backward (slot)                              */
-  PIPEC_OUT,       /* activations to send (slot)                              */
-  PIPEC_GRAD_IN,   /* received gradients (slot)                               */
-  PIPEC_GRAD_OUT,  /* gradients to send (slot)                                */
-  PIPEC_WSTASH,    /* backward_input -> backward_weight (slot)                */
-  PIPEC_LOSS,      /* float: the microbatch's loss, written by the last stage */
-  PIPEC_OUTPUTS,   /* the model's outputs that this stage makes               */
+  PIPEC_OPTIMIZER,   /* optimizer state                                         */
+  PIPEC_STATE,       /* running statistics: read by forward, changed by track   */
+  PIPEC_STATS,       /* this microbatch's row of batch statistics (slot)        */
+  PIPEC_IN,          /* received activations and model inputs (slot)            */
+  PIPEC_STASH,       /* forward -> backward (slot)                              */
+  PIPEC_OUT,         /* activations to send (slot)                              */
+  PIPEC_GRAD_IN,     /* received gradients (slot)                               */
+  PIPEC_GRAD_OUT,    /* gradients to send (slot)                                */
+  PIPEC_WSTASH,      /* backward_input -> backward_weight (slot)                */
+  PIPEC_LOSS,        /* float: the microbatch's loss, written by the last stage */
+  PIPEC_OUTPUTS,     /* the model's outputs that this stage makes               */
   PIPEC_REGION_COUNT
 };
 
@@ -69,15 +68,16 @@ typedef void (*PipecTask)(PipecFrame *);
  *   void pipec_load(void);                         optional: prepares library
  *                                                  primitives, called once
  *   PipecTask-typed functions, those that the plan's stage lists:
- *     pipec_forward         IN, WEIGHTS, CONSTANTS, STATE -> STASH, OUT, STATS,
- * LOSS, OUTPUTS pipec_backward        IN, STASH, GRAD_IN, WEIGHTS -> GRAD_OUT,
- * += GRADIENTS pipec_backward_input  the part of backward that other stages
- * wait for
+ *     pipec_forward         IN, WEIGHTS, CONSTANTS, STATE -> STASH, OUT, STATS, LOSS,
+ *                           OUTPUTS
+ *     pipec_backward        IN, STASH, GRAD_IN, WEIGHTS -> GRAD_OUT, += GRADIENTS
+ *     pipec_backward_input  the part of backward that other stages wait for
  *                           (-> GRAD_OUT, WSTASH)
  *     pipec_backward_weight the rest (IN, STASH, WSTASH -> += GRADIENTS)
- *     pipec_update          WEIGHTS, GRADIENTS, OPTIMIZER -> NEW_WEIGHTS (and
- * its rounded copies), OPTIMIZER pipec_track           STATS -> STATE, once per
- * microbatch in ascending order, after the last forward of a step            */
+ *     pipec_update          WEIGHTS, GRADIENTS, OPTIMIZER -> NEW_WEIGHTS (with their
+ *                           rounded copies), OPTIMIZER
+ *     pipec_track           STATS -> STATE, once per microbatch in ascending
+ *                           order, after the last forward of a step            */
 
 /* A stage for GPUs is the same: its functions run on the host and hand work to
  * the device, in order, through the table that the runtime gives them. Nothing
