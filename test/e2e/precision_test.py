@@ -163,7 +163,7 @@ class MixedTest(PipelineTest):
                 half = self.train(plan, golden.data, 3, "--checkpoint", saved).losses
                 rest = self.train(plan, golden.data, 6, "--resume", saved).losses
                 self.assertEqual(half + rest, whole)
-                if strategy == "pipedream": # resumes on its own plan alone
+                if strategy == "pipedream":  # resumes on its own plan alone
                     continue
                 flags = [word for name, file in golden.data.items() for word in ("--data", "%s=%s" % (name, file))]
                 losses = []

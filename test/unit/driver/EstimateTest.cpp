@@ -170,11 +170,11 @@ TEST(Estimate, KnowsTheSlotsOfTenOrders) {
                {"--strategy", strategy, "--microbatches", microbatches,
                 "--recompute", "none", "--optimizer", "adamw"})
             flags.push_back(flag);
-          const double ratio = ratioOf(optionsOf(model, flags)),
-                       above = strategy == std::string("v-half") ? 0.08 : 0.01;
+          const double ratio = ratioOf(optionsOf(model, flags));
           const std::string what = std::string(model.name) + " " + strategy +
                                    " " + devices + " " + microbatches;
+          const bool isCutSo = what == "examples/gpt2 v-half 4 16";
           EXPECT_GT(ratio, 0.99) << what;
-          EXPECT_LT(ratio, 1 + above) << what;
+          EXPECT_LT(ratio, isCutSo ? 1.08 : 1.01) << what;
         }
 }
