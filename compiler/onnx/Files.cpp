@@ -14,8 +14,8 @@ namespace fs = std::filesystem;
 
 namespace pipec::onnx {
 
-std::shared_ptr<const MappedFile> MappedFile::open(const std::string &path,
-                                                   std::string &why) {
+std::shared_ptr<const MappedFile>
+MappedFile::open(const std::string &path, std::string &why, Reads reads) {
   // Non-blocking: opening a FIFO must not wait for a writer.
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) {
@@ -38,6 +38,8 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::string &path,
     why = std::strerror(error);
     return nullptr;
   }
+  if (size > 0 && reads == Reads::Parts)
+    madvise(data, size, MADV_RANDOM);
   return std::shared_ptr<const MappedFile>(
       new MappedFile(static_cast<const char *>(data), size));
 }
@@ -45,6 +47,15 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::string &path,
 MappedFile::~MappedFile() {
   if (size > 0)
     munmap(const_cast<char *>(data), size);
+}
+
+void readAhead(std::string_view mapped) {
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<uintptr_t>(mapped.data());
+  const uintptr_t first = begin / page * page;
+  if (!mapped.empty())
+    madvise(reinterpret_cast<void *>(first), begin + mapped.size() - first,
+            MADV_WILLNEED);
 }
 
 std::string externalPath(const std::string &folder, const std::string &name,

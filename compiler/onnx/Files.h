@@ -9,12 +9,18 @@
 
 namespace pipec::onnx {
 
+/// What of a mapped file will be read.
+enum class Reads { Whole, Parts };
+
 /// A file mapped for reading.
 class MappedFile {
 public:
   /// Null, with a sentence in `why`, for what is no readable regular file.
-  static std::shared_ptr<const MappedFile> open(const std::string &path,
-                                                std::string &why);
+  /// With Reads::Parts nothing is read ahead of what is looked at: of weights
+  /// of many gigabytes a few elements each. What is read through says so, by
+  /// readAhead.
+  static std::shared_ptr<const MappedFile>
+  open(const std::string &path, std::string &why, Reads reads = Reads::Whole);
   ~MappedFile();
   MappedFile(const MappedFile &) = delete;
   MappedFile &operator=(const MappedFile &) = delete;
@@ -25,6 +31,9 @@ private:
   const char *data;
   size_t size;
 };
+
+/// Has the system read what of a mapped file will be read through.
+void readAhead(std::string_view mapped);
 
 /// The path of an external data file that a model in `folder` names. Refuses,
 /// with a sentence in `why` and an empty result, absolute names, "..", and

@@ -81,7 +81,7 @@ static std::vector<double> readHalves(std::string_view bytes,
 nn::Literal readLiteral(MLIRContext *context, const Model &model,
                         const TensorData &tensor) {
   const RankedTensorType type = tensorType(context, tensor);
-  const std::string_view bytes = model.bytesOf(tensor);
+  const std::string_view bytes = model.wholeOf(tensor);
   const auto toDouble = [](auto v) { return static_cast<double>(v); };
   switch (tensor.type) {
   case ElementType::Float:

@@ -1,5 +1,6 @@
 //===- Model.cpp - an ONNX model as plain data ----------------------------===//
 #include "compiler/onnx/Model.h"
+#include "compiler/onnx/Files.h"
 
 #include <limits>
 
@@ -68,6 +69,13 @@ std::string_view Model::bytesOf(const TensorData &tensor) const {
     return tensor.bytes;
   return {files[tensor.file].data + tensor.offset,
           static_cast<size_t>(tensor.length)};
+}
+
+std::string_view Model::wholeOf(const TensorData &tensor) const {
+  const std::string_view bytes = bytesOf(tensor);
+  if (tensor.file >= 0)
+    readAhead(bytes);
+  return bytes;
 }
 
 } // namespace pipec::onnx

@@ -161,8 +161,10 @@ struct Model {
   /// Keeps the mappings of `files` alive.
   std::vector<std::shared_ptr<const void>> mappings;
 
-  /// The bytes of a tensor.
+  /// The bytes of a tensor, of which a few are looked at.
   std::string_view bytesOf(const TensorData &tensor) const;
+  /// The bytes of a tensor, to read through.
+  std::string_view wholeOf(const TensorData &tensor) const;
 };
 
 } // namespace pipec::onnx

@@ -178,7 +178,7 @@ int Converter::externalFile(const std::string &name, TensorData &out) {
   std::shared_ptr<const MappedFile> file;
   if (path.empty()) {
     out.problem = why;
-  } else if (!(file = MappedFile::open(path, why))) {
+  } else if (!(file = MappedFile::open(path, why, Reads::Parts))) {
     out.problem =
         "its external data file '" + name + "' cannot be read: " + why;
     out.missingFile = true;

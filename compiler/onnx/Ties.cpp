@@ -1,5 +1,6 @@
 //===- Ties.cpp - weights that are copies of each other -------------------===//
 #include "compiler/onnx/Ties.h"
+#include "compiler/onnx/Files.h"
 #include "compiler/onnx/Values.h"
 
 #include <algorithm>
@@ -85,7 +86,7 @@ bool isRepeated(const Model &model, const TensorData &t,
   if (classification.role != Role::Weight || !folded || t.dims.size() < 2 ||
       t.dims[0] < 2 || !t.problem.empty() || isUniform(model, t))
     return false;
-  const std::string_view bytes = model.bytesOf(t);
+  const std::string_view bytes = model.wholeOf(t);
   const size_t part = bytes.size() / static_cast<size_t>(t.dims[0]);
   return part > 0 && bytes.substr(part) == bytes.substr(0, bytes.size() - part);
 }
@@ -114,6 +115,8 @@ std::vector<Tie> findTies(const Model &model,
       if (model.graph.initializers[i].type !=
           model.graph.initializers[other.index].type)
         continue;
+      readAhead(table->bytes);
+      readAhead(other.bytes);
       const bool same = equal(*table, other);
       if (!same && !equalTransposed(*table, other))
         continue;

@@ -1,5 +1,6 @@
 //===- Values.cpp - what the numbers of a tensor look like ----------------===//
 #include "compiler/onnx/Values.h"
+#include "compiler/onnx/Files.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,6 +12,8 @@ namespace pipec::onnx {
 /// Adds elements [first, last) that are not among `seen`, up to three.
 static void collectDistinct(std::string_view bytes, size_t width, size_t first,
                             size_t last, std::vector<std::string_view> &seen) {
+  if (seen.size() < 3)
+    readAhead(bytes.substr(first * width, (last - first) * width));
   for (size_t i = first; i < last && seen.size() < 3; ++i) {
     std::string_view element = bytes.substr(i * width, width);
     if (std::find(seen.begin(), seen.end(), element) == seen.end())
@@ -26,8 +29,11 @@ int distinctValues(const Model &model, const TensorData &t) {
   const size_t count = bytes.size() / width;
   constexpr size_t whole = 1 << 24, parts = 64, part = 4096;
   std::vector<std::string_view> seen;
+  collectDistinct(bytes, width, 0, std::min(count, part), seen);
+  if (count <= part)
+    return static_cast<int>(seen.size());
   if (count <= whole)
-    collectDistinct(bytes, width, 0, count, seen);
+    collectDistinct(bytes, width, part, count, seen);
   else
     for (size_t p = 0; p < parts; ++p) {
       const size_t first = (count - part) / (parts - 1) * p;
@@ -78,6 +84,7 @@ bool fewValues(const Model &model, const TensorData &t) {
   constexpr size_t most = 1 << 16;
   const std::string_view bytes = model.bytesOf(t);
   const size_t count = std::min(bytes.size() / width, most);
+  readAhead(bytes.substr(0, count * width));
   std::unordered_set<std::string_view> seen;
   for (size_t i = 0; i < count; ++i)
     seen.insert(bytes.substr(i * width, width));
@@ -87,7 +94,7 @@ bool fewValues(const Model &model, const TensorData &t) {
 bool isZeroOne(const Model &model, const TensorData &t) {
   if (t.type != ElementType::Float || distinctValues(model, t) != 2)
     return false;
-  const std::string_view bytes = model.bytesOf(t);
+  const std::string_view bytes = model.wholeOf(t);
   for (size_t i = 0; i + sizeof(float) <= bytes.size(); i += sizeof(float)) {
     float value;
     std::memcpy(&value, bytes.data() + i, sizeof value);
@@ -111,7 +118,7 @@ bool looksDrawn(const Model &model, const TensorData &t) {
   if (t.type != ElementType::Float || !t.problem.empty() || t.dims.empty() ||
       t.dims.back() < 2 || distinctValues(model, t) < 3)
     return false;
-  const std::string_view bytes = model.bytesOf(t);
+  const std::string_view bytes = model.wholeOf(t);
   const size_t count = bytes.size() / sizeof(float);
   const auto at = [&](size_t i) {
     float value;

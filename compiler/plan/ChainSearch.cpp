@@ -213,6 +213,8 @@ ChainSearch::pack(const Slots &slots, double seconds, int64_t limit) const {
     size_t end = first, next = first;
     while (next < lastEnd) {
       const StageCost &cost = ends.upTo(next + 1);
+      if (cost.seconds() > seconds * slots.replicas[s])
+        break;
       const ByteRates bytes = model.byteRates(cost);
       bool recompute = false;
       const bool fits = recomputes(bytes, slots.keeps[s], limit, recompute);
@@ -384,11 +386,64 @@ void ChainSearch::Table::insert(std::vector<Label> &labels,
   labels.push_back(label);
 }
 
+/// The stages that some interval from a start can be: no longer one can where
+/// one takes too long, or does not fit whatever follows it.
+class ChainSearch::Open {
+public:
+  explicit Open(size_t stages) : closed(stages), past(stages) {}
+  void close(size_t stage) {
+    closed[stage] = true;
+    while (first < past && closed[first])
+      ++first;
+    while (first < past && closed[past - 1])
+      --past;
+  }
+  bool has(size_t stage) const { return !closed[stage]; }
+  /// All are from here on, and before there.
+  size_t from() const { return first; }
+  size_t upTo() const { return past; }
+
+private:
+  std::vector<char> closed;
+  size_t first = 0, past;
+};
+
+/// Puts the interval from starts[i] up to starts[end] before all suffixes of
+/// k - 1 stages that start there.
+void ChainSearch::extendLabels(size_t i, size_t end, size_t k,
+                               const StageCost &cost, bool recompute,
+                               Table &table) const {
+  const Slots &place = table.slots;
+  const size_t stage = place.replicas.size() - k;
+  const bool gpipe = model.request().strategy.shape == Shape::GPipe;
+  const auto &rest = table.suffixes[k - 1][end];
+  auto &here = table.suffixes[k][i];
+  table.budget -= 1 + std::ssize(rest);
+  for (size_t l = 0; l < rest.size(); ++l) {
+    Label label{extend(rest[l].pace, cost, place, stage, recompute),
+                static_cast<uint32_t>(end), static_cast<uint32_t>(l),
+                recompute};
+    Pace least = label.pace;
+    least.fill += work[i];
+    if (stage > 0 && !gpipe)
+      least.pace = std::max(least.pace, work[i] / table.replicasBefore[stage]);
+    if (objective(least, place) > table.objectiveLimit)
+      continue;
+    table.insert(here, label);
+    if (here.size() > table.labelsKept)
+      here.erase(std::max_element(
+          here.begin(), here.end(), [&](const Label &a, const Label &b) {
+            return objective(a.pace, place) < objective(b.pace, place);
+          }));
+  }
+}
+
 /// All suffixes that start at starts[i], from those that start later.
 void ChainSearch::extendSuffixes(size_t i, Table &table) const {
   const Slots &place = table.slots;
   size_t count = place.replicas.size(), n = starts.size();
-  bool gpipe = model.request().strategy.shape == Shape::GPipe;
+  const StrategyFacts &facts = model.request().strategy;
+  const int turns = facts.shape == Shape::GPipe ? 1 : facts.chunks;
   double total = work.back();
   int64_t limit = stageLimit();
   double allReplicas = table.replicasBefore[count];
@@ -404,9 +459,11 @@ void ChainSearch::extendSuffixes(size_t i, Table &table) const {
     return total - work[end] > table.pace * after * (1 + 1e-12) + 1e-12 * total;
   };
   const size_t fewest = i == 0 ? count : count > i ? count - i : 1;
+  Open stages(count);
   Ends ends(*this, i);
-  for (size_t end = i + 1; end <= n; ++end) {
+  for (size_t end = i + 1; end <= n && stages.from() < stages.upTo(); ++end) {
     const StageCost &cost = ends.upTo(end);
+    const double load = turns * cost.seconds() * (1 - 1e-9);
     ByteRates bytes = model.byteRates(cost);
     const size_t most =
         std::min({count - (i == 0 ? 0 : 1), n - end + 1, count - early});
@@ -414,11 +471,21 @@ void ChainSearch::extendSuffixes(size_t i, Table &table) const {
       ++late;
     // Some stage count may still take a longer interval, which leaves less.
     bool open = fewest <= most && fewest <= count - late;
-    for (size_t k = std::max(fewest, count - late + 1); k <= most; ++k) {
-      const size_t stage = count - k;
+    const size_t first = std::max(count - most, stages.from());
+    for (size_t stage = std::min({count + 1 - fewest, late, stages.upTo()});
+         stage-- > first;) {
+      if (!stages.has(stage))
+        continue;
+      if (load > table.pace * place.replicas[stage]) {
+        stages.close(stage);
+        continue;
+      }
       bool recompute = false;
       if (!recomputes(bytes, place.keeps[stage], limit, recompute)) {
-        open |= mayFitLonger(bytes, place.keeps[stage], limit);
+        if (mayFitLonger(bytes, place.keeps[stage], limit))
+          open = true;
+        else
+          stages.close(stage);
         continue;
       }
       // The least any plan with this stage costs, whatever the others do.
@@ -427,27 +494,7 @@ void ChainSearch::extendSuffixes(size_t i, Table &table) const {
       if (objective(alone, place) > table.objectiveLimit)
         continue;
       open = true;
-      const auto &rest = table.suffixes[k - 1][end];
-      table.budget -= 1 + std::ssize(rest);
-      for (size_t l = 0; l < rest.size(); ++l) {
-        Label label{extend(rest[l].pace, cost, place, stage, recompute),
-                    static_cast<uint32_t>(end), static_cast<uint32_t>(l),
-                    recompute};
-        Pace least = label.pace;
-        least.fill += work[i];
-        if (stage > 0 && !gpipe)
-          least.pace =
-              std::max(least.pace, work[i] / table.replicasBefore[stage]);
-        if (objective(least, place) > table.objectiveLimit)
-          continue;
-        auto &here = table.suffixes[k][i];
-        table.insert(here, label);
-        if (here.size() > table.labelsKept)
-          here.erase(std::max_element(
-              here.begin(), here.end(), [&](const Label &a, const Label &b) {
-                return objective(a.pace, place) < objective(b.pace, place);
-              }));
-      }
+      extendLabels(i, end, count - stage, cost, recompute, table);
     }
     if (!open)
       break;

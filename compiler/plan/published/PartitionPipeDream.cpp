@@ -27,6 +27,8 @@ constexpr size_t kMostStates = 16'000, kMostAtATime = 4000;
 /// What the proof may try that no plan is better, in entries; what is asked of
 /// two levels of many devices before, and of two levels for the proof.
 constexpr double kProof = 4e8, kAsked = 5e7, kAskedProof = 1e8;
+/// The same where not all cuts are known, and what tables may try then.
+constexpr double kAskedSome = 1e8, kTables = 2e8;
 /// Devices of one level, and of two, that times are tabulated for.
 constexpr int kTabulated[] = {64, 32};
 /// More bytes than there are.
@@ -211,9 +213,17 @@ PipeDreamPlan Search::nested(double limit) {
     askedAll = asking.isEvery;
     return plan;
   }
-  return searchThinned(states, few(), someNested,
+  if (levels.size() != 2 || devices() <= kTabulated[1])
+    return searchThinned(states, few(), someNested,
+                         [&](const CutStates &some, double incumbent) {
+                           return searchPipeDream(some, levels, 0, incumbent);
+                         });
+  // Tables are quick below a plan that is near their best.
+  SearchEffort asking{kAskedSome}, tables{kTables};
+  return searchThinned(states, few(), ask(kNoLimit, asking),
                        [&](const CutStates &some, double incumbent) {
-                         return searchPipeDream(some, levels, 0, incumbent);
+                         return searchPipeDream(some, levels, 0, incumbent,
+                                                &tables);
                        });
 }
 
@@ -438,7 +448,7 @@ Partition partitionPipeDream(const PartitionOptions &options) {
   size_t looked = states.size();
   if (!isEvery)
     looked += refine(states, levels, plan);
-  if (!isEvery || plan.seconds < before) {
+  if (plan.seconds < before) { // else over the same cuts
     plan = search.straddling(std::move(plan), 0, crossing.seconds);
     crosses = search.crosses;
   }

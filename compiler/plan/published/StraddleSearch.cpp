@@ -112,7 +112,8 @@ public:
         cap(incumbent), limit(limit), value(states.size() * width(), inf),
         origin(states.size() * width()),
         boundaryPerByte(static_cast<size_t>(period) * width(), -1),
-        reducePerByte(width(), 0) {}
+        reducePerByte(width(), 0), before(width(), inf),
+        replicasBefore(width()) {}
 
   PipeDreamPlan run();
 
@@ -124,10 +125,13 @@ private:
   size_t width() const {
     return static_cast<size_t>((devices + 1) * (devices + 1));
   }
-  /// Entry of a prefix that ends at a state, uses `used` devices, `last` of
-  /// them for its last stage.
-  size_t index(size_t state, int used, int last) const {
-    return state * width() + static_cast<size_t>(used * (devices + 1) + last);
+  size_t pairOf(int used, int next) const {
+    return static_cast<size_t>(used * (devices + 1) + next);
+  }
+  /// Entry of a prefix that ends at a state, whose last stage has `last`
+  /// devices behind so many.
+  size_t index(size_t state, int before, int last) const {
+    return state * width() + pairOf(before, last);
   }
   /// Moving everything by whole machines of the outermost level changes
   /// nothing.
@@ -139,9 +143,9 @@ private:
       known = straddlingBoundary(levels, border, a, b, 1.0);
     return known;
   }
+  void findBefore(size_t k);
   void expand(size_t k);
-  void relax(size_t k, size_t j, int used, int next, double before,
-             uint16_t replicasBefore);
+  void relax(size_t k, size_t j, int used, int fewest);
 
   const CutStates &states;
   const std::vector<PipeDreamLevel> &levels;
@@ -152,57 +156,89 @@ private:
   std::vector<double> value;
   std::vector<From> origin;
   std::vector<double> boundaryPerByte, reducePerByte;
+  /// Of the best prefix that ends at a cut, by the devices in use and those of
+  /// the next stage: seconds with the boundary, and its last stage's replicas.
+  std::vector<double> before;
+  std::vector<uint16_t> replicasBefore;
+  std::vector<int> inUse; ///< devices, where there is a prefix of use
 };
 
-void Search::relax(size_t k, size_t j, int used, int next, double before,
-                   uint16_t replicasBefore) {
-  double compute = states.seconds[j] - states.seconds[k];
-  double weights = states.weights[j] - states.weights[k];
-  double reduce =
-      reducePerByte[static_cast<size_t>(used * (devices + 1) + next)] * weights;
-  double t = std::max(before, (compute + reduce) / next);
-  size_t at = index(j, used + next, next);
-  if (t < value[at] && t < cap &&
-      (limit <= 0 || stageBytes(states, k, j, devices - used, next) <= limit)) {
-    value[at] = t;
-    origin[at] = {static_cast<uint32_t>(k), replicasBefore};
+/// The best prefix before every next stage behind k.
+void Search::findBefore(size_t k) {
+  const double rest = states.seconds.back() - states.seconds[k];
+  inUse.clear();
+  if (k == 0) {
+    std::fill_n(before.begin(), devices + 1, 0.0);
+    inUse.push_back(0);
+    return;
+  }
+  std::vector<std::pair<int, double>> prefixes; // by their last stages' devices
+  for (int used = 1; used < devices; ++used) {
+    // What is left must fit on the devices that are left.
+    if (rest > cap * (devices - used))
+      break;
+    prefixes.clear();
+    for (int last = 1; last <= used; ++last)
+      if (const double t = value[index(k, used - last, last)]; t < cap)
+        prefixes.emplace_back(last, t);
+    bool any = false;
+    for (int next = 1; !prefixes.empty() && used + next <= devices; ++next) {
+      double best = inf;
+      int replicas = 0;
+      for (const auto &[last, seconds] : prefixes) {
+        if (seconds >= best)
+          continue;
+        const double t =
+            std::max(seconds, perByte(used, last, next) * states.cut[k]);
+        if (t < best)
+          best = t, replicas = last;
+      }
+      before[pairOf(used, next)] = best;
+      replicasBefore[pairOf(used, next)] = static_cast<uint16_t>(replicas);
+      any |= best < cap;
+    }
+    if (any)
+      inUse.push_back(used);
   }
 }
 
-/// Starts every next stage after the prefixes that end at k.
+/// The stage from k to j behind `used` devices, on `fewest` and more.
+void Search::relax(size_t k, size_t j, int used, int fewest) {
+  const double compute = states.seconds[j] - states.seconds[k];
+  const double weights = states.weights[j] - states.weights[k];
+  const int most = devices - used - (j + 1 < states.size());
+  for (int next = fewest; next <= most; ++next) {
+    const size_t pair = pairOf(used, next), at = j * width() + pair;
+    if (before[pair] >= cap)
+      continue;
+    const double t = std::max(before[pair],
+                              (compute + reducePerByte[pair] * weights) / next);
+    if (t < cap && t < value[at] &&
+        (limit <= 0 ||
+         stageBytes(states, k, j, devices - used, next) <= limit)) {
+      value[at] = t;
+      origin[at] = {static_cast<uint32_t>(k), replicasBefore[pair]};
+    }
+  }
+}
+
+/// Starts every next stage after the prefixes that end at k. One end after the
+/// other: a state's entries are near each other.
 void Search::expand(size_t k) {
-  double end = states.seconds.back();
-  for (int used = k == 0 ? 0 : 1; used < (k == 0 ? 1 : devices); ++used) {
-    // What is left must fit on the devices that are left.
-    if (end - states.seconds[k] > cap * (devices - used))
-      continue;
-    bool any = k == 0;
-    for (int last = 1; last <= used && !any; ++last)
-      any = value[index(k, used, last)] < cap;
-    if (!any)
-      continue;
-    for (int next = 1; used + next <= devices; ++next) {
-      double before = k == 0 ? 0 : inf;
-      uint16_t replicasBefore = 0;
-      for (int last = 1; k != 0 && last <= used; ++last) {
-        double prefix = value[index(k, used, last)];
-        if (prefix >= before)
-          continue;
-        double t = std::max(prefix, perByte(used, last, next) * states.cut[k]);
-        if (t < before)
-          before = t, replicasBefore = static_cast<uint16_t>(last);
-      }
-      if (before >= cap)
-        continue;
-      double most = cap * next,
-             least = end - states.seconds[k] - cap * (devices - used);
-      for (uint32_t j : states.above[k]) {
-        double compute = states.seconds[j] - states.seconds[k];
-        bool last = j + 1 == states.size();
-        if (compute <= most && compute >= least &&
-            (last || used + next < devices))
-          relax(k, j, used, next, before, replicasBefore);
-      }
+  findBefore(k);
+  if (inUse.empty())
+    return;
+  const double rest = states.seconds.back() - states.seconds[k];
+  for (const uint32_t j : states.above[k]) {
+    const double compute = states.seconds[j] - states.seconds[k];
+    int fewest = 1;
+    while (fewest <= devices && compute > cap * fewest)
+      ++fewest;
+    for (const int used : inUse) {
+      // Nor may it leave too much to the devices behind it.
+      if (used + fewest > devices || compute < rest - cap * (devices - used))
+        break;
+      relax(k, j, used, fewest);
     }
   }
 }
@@ -210,7 +246,7 @@ void Search::expand(size_t k) {
 PipeDreamPlan Search::run() {
   for (int used = 0; used < devices; ++used)
     for (int next = 1; used + next <= devices; ++next)
-      reducePerByte[static_cast<size_t>(used * (devices + 1) + next)] =
+      reducePerByte[pairOf(used, next)] =
           straddlingStage(levels, used, next, 0, 1.0) * next;
   Phase searching("searching cuts", std::ssize(states.seconds));
   for (size_t k = 0; k + 1 < states.size(); ++k) {
@@ -223,14 +259,14 @@ PipeDreamPlan Search::run() {
   plan.seconds = cap;
   for (int u = 1; u <= devices; ++u)
     for (int r = 1; r <= u; ++r)
-      if (value[index(state, u, r)] < plan.seconds)
-        plan.seconds = value[index(state, u, r)], used = u, last = r;
+      if (const double t = value[index(state, u - r, r)]; t < plan.seconds)
+        plan.seconds = t, used = u, last = r;
   if (last == 0) {
     plan.seconds = inf;
     return plan;
   }
   while (used > 0) {
-    From from = origin[index(state, used, last)];
+    From from = origin[index(state, used - last, last)];
     PipeDreamStage stage{from.cut, state, last, {}};
     for (int d = used - last; d < used; ++d)
       stage.devices.push_back(d);
