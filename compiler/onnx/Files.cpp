@@ -50,11 +50,14 @@ MappedFile::~MappedFile() {
 }
 
 void readAhead(std::string_view mapped) {
+  // Of a longer piece the system reads as much as of a disk at a time, and no
+  // more.
+  constexpr size_t kPiece = 128 << 10;
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   const auto begin = reinterpret_cast<uintptr_t>(mapped.data());
-  const uintptr_t first = begin / page * page;
-  if (!mapped.empty())
-    madvise(reinterpret_cast<void *>(first), begin + mapped.size() - first,
+  const uintptr_t end = begin + mapped.size();
+  for (uintptr_t at = begin / page * page; at < end; at += kPiece)
+    madvise(reinterpret_cast<void *>(at), std::min<size_t>(kPiece, end - at),
             MADV_WILLNEED);
 }
 

@@ -32,7 +32,7 @@ private:
   size_t size;
 };
 
-/// Has the system read what of a mapped file will be read through.
+/// Has the system read bytes of a mapped file that will be read through.
 void readAhead(std::string_view mapped);
 
 /// The path of an external data file that a model in `folder` names. Refuses,

@@ -72,7 +72,12 @@ std::string_view Model::bytesOf(const TensorData &tensor) const {
 }
 
 std::string_view Model::wholeOf(const TensorData &tensor) const {
-  const std::string_view bytes = bytesOf(tensor);
+  return partOf(tensor, 0, std::string_view::npos);
+}
+
+std::string_view Model::partOf(const TensorData &tensor, size_t first,
+                               size_t count) const {
+  const std::string_view bytes = bytesOf(tensor).substr(first, count);
   if (tensor.file >= 0)
     readAhead(bytes);
   return bytes;

@@ -163,8 +163,10 @@ struct Model {
 
   /// The bytes of a tensor, of which a few are looked at.
   std::string_view bytesOf(const TensorData &tensor) const;
-  /// The bytes of a tensor, to read through.
+  /// The bytes of a tensor, or so many of them, to read through.
   std::string_view wholeOf(const TensorData &tensor) const;
+  std::string_view partOf(const TensorData &tensor, size_t first,
+                          size_t count) const;
 };
 
 } // namespace pipec::onnx

@@ -1,6 +1,5 @@
 //===- Ties.cpp - weights that are copies of each other -------------------===//
 #include "compiler/onnx/Ties.h"
-#include "compiler/onnx/Files.h"
 #include "compiler/onnx/Values.h"
 
 #include <algorithm>
@@ -40,14 +39,20 @@ std::optional<Table> tableOf(const Model &model, size_t index) {
   return table;
 }
 
+bool mayBeEqual(const Table &a, const Table &b) { return a.dims == b.dims; }
+
+bool mayBeTransposed(const Table &a, const Table &b) {
+  return a.dims.size() == 2 && b.isMatrix && a.rows == b.columns &&
+         a.columns == b.rows;
+}
+
 bool equal(const Table &a, const Table &b) {
-  return a.dims == b.dims && a.bytes == b.bytes;
+  return mayBeEqual(a, b) && a.bytes == b.bytes;
 }
 
 /// Whether `a` is the transposed matrix `b`.
 bool equalTransposed(const Table &a, const Table &b) {
-  if (a.dims.size() != 2 || !b.isMatrix || a.rows != b.columns ||
-      a.columns != b.rows)
+  if (!mayBeTransposed(a, b))
     return false;
   for (int64_t i = 0; i < a.rows; ++i)
     for (int64_t j = 0; j < a.columns; ++j)
@@ -84,11 +89,9 @@ bool isRepeated(const Model &model, const TensorData &t,
       classification.reason.find("folded") != std::string::npos ||
       t.name.rfind("onnx::", 0) == 0;
   if (classification.role != Role::Weight || !folded || t.dims.size() < 2 ||
-      t.dims[0] < 2 || !t.problem.empty() || isUniform(model, t))
+      isUniform(model, t))
     return false;
-  const std::string_view bytes = model.wholeOf(t);
-  const size_t part = bytes.size() / static_cast<size_t>(t.dims[0]);
-  return part > 0 && bytes.substr(part) == bytes.substr(0, bytes.size() - part);
+  return repeatsItself(model, t);
 }
 
 TensorData firstRepetition(const TensorData &t) {
@@ -115,8 +118,10 @@ std::vector<Tie> findTies(const Model &model,
       if (model.graph.initializers[i].type !=
           model.graph.initializers[other.index].type)
         continue;
-      readAhead(table->bytes);
-      readAhead(other.bytes);
+      if (!mayBeEqual(*table, other) && !mayBeTransposed(*table, other))
+        continue;
+      model.wholeOf(model.graph.initializers[i]);
+      model.wholeOf(model.graph.initializers[other.index]);
       const bool same = equal(*table, other);
       if (!same && !equalTransposed(*table, other))
         continue;

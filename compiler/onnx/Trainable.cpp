@@ -122,13 +122,10 @@ static bool isLogitsBuffer(const Model &model, const TensorData &t) {
 /// training makes such weights.
 static bool isFixedFilter(const Model &model, const TensorData &t,
                           const Uses &uses) {
-  if (t.dims.size() < 3 || t.dims[0] < 2 || t.dims[1] != 1 ||
-      !t.problem.empty() || isUniform(model, t))
+  if (t.dims.size() < 3 || t.dims[1] != 1 || isUniform(model, t))
     return false;
-  const std::string_view bytes = model.wholeOf(t);
-  const size_t part = bytes.size() / static_cast<size_t>(t.dims[0]);
   const std::vector<Use> &all = uses.of(t.name);
-  return bytes.substr(part) == bytes.substr(0, bytes.size() - part) &&
+  return repeatsItself(model, t) &&
          std::all_of(all.begin(), all.end(), [](const Use &use) {
            return use.node->op == "Conv" || use.node->op == "ConvTranspose";
          });

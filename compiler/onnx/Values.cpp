@@ -1,6 +1,5 @@
 //===- Values.cpp - what the numbers of a tensor look like ----------------===//
 #include "compiler/onnx/Values.h"
-#include "compiler/onnx/Files.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,14 +9,20 @@
 namespace pipec::onnx {
 
 /// Adds elements [first, last) that are not among `seen`, up to three.
-static void collectDistinct(std::string_view bytes, size_t width, size_t first,
-                            size_t last, std::vector<std::string_view> &seen) {
-  if (seen.size() < 3)
-    readAhead(bytes.substr(first * width, (last - first) * width));
-  for (size_t i = first; i < last && seen.size() < 3; ++i) {
-    std::string_view element = bytes.substr(i * width, width);
-    if (std::find(seen.begin(), seen.end(), element) == seen.end())
-      seen.push_back(element);
+static void collectDistinct(const Model &model, const TensorData &t,
+                            size_t first, size_t last,
+                            std::vector<std::string_view> &seen) {
+  constexpr size_t kPiece = 1 << 15; // most are decided by their first numbers
+  const auto width = static_cast<size_t>(byteWidth(t.type));
+  for (; first < last && seen.size() < 3; first += kPiece) {
+    const size_t count = std::min(kPiece, last - first);
+    const std::string_view bytes =
+        model.partOf(t, first * width, count * width);
+    for (size_t i = 0; i < count && seen.size() < 3; ++i) {
+      const std::string_view element = bytes.substr(i * width, width);
+      if (std::find(seen.begin(), seen.end(), element) == seen.end())
+        seen.push_back(element);
+    }
   }
 }
 
@@ -25,19 +30,16 @@ int distinctValues(const Model &model, const TensorData &t) {
   const int64_t width = byteWidth(t.type);
   if (!t.problem.empty() || width == 0)
     return 3;
-  const std::string_view bytes = model.bytesOf(t);
-  const size_t count = bytes.size() / width;
+  const size_t count = model.bytesOf(t).size() / static_cast<size_t>(width);
   constexpr size_t whole = 1 << 24, parts = 64, part = 4096;
   std::vector<std::string_view> seen;
-  collectDistinct(bytes, width, 0, std::min(count, part), seen);
-  if (count <= part)
-    return static_cast<int>(seen.size());
+  collectDistinct(model, t, 0, std::min(count, part), seen);
   if (count <= whole)
-    collectDistinct(bytes, width, part, count, seen);
+    collectDistinct(model, t, part, count, seen);
   else
-    for (size_t p = 0; p < parts; ++p) {
+    for (size_t p = 1; p < parts; ++p) {
       const size_t first = (count - part) / (parts - 1) * p;
-      collectDistinct(bytes, width, first, first + part, seen);
+      collectDistinct(model, t, first, first + part, seen);
     }
   return static_cast<int>(seen.size());
 }
@@ -82,9 +84,8 @@ bool fewValues(const Model &model, const TensorData &t) {
   if (!t.problem.empty() || width == 0 || distinctValues(model, t) < 2)
     return false;
   constexpr size_t most = 1 << 16;
-  const std::string_view bytes = model.bytesOf(t);
-  const size_t count = std::min(bytes.size() / width, most);
-  readAhead(bytes.substr(0, count * width));
+  const size_t count = std::min(model.bytesOf(t).size() / width, most);
+  const std::string_view bytes = model.partOf(t, 0, count * width);
   std::unordered_set<std::string_view> seen;
   for (size_t i = 0; i < count; ++i)
     seen.insert(bytes.substr(i * width, width));
@@ -102,6 +103,17 @@ bool isZeroOne(const Model &model, const TensorData &t) {
       return false;
   }
   return true;
+}
+
+bool repeatsItself(const Model &model, const TensorData &t) {
+  if (!t.problem.empty() || t.dims.empty() || t.dims[0] < 2)
+    return false;
+  const size_t part = model.bytesOf(t).size() / static_cast<size_t>(t.dims[0]);
+  const size_t few = std::min<size_t>(part, 4096); // which decide of most
+  if (part == 0 || model.partOf(t, 0, few) != model.partOf(t, part, few))
+    return false;
+  const std::string_view bytes = model.wholeOf(t);
+  return bytes.substr(part) == bytes.substr(0, bytes.size() - part);
 }
 
 bool firstRowVaries(const Model &model, const TensorData &t) {

@@ -29,6 +29,10 @@ bool isSinusoidal(const Model &model, const TensorData &t);
 /// coordinates are not. One value throughout says nothing.
 bool fewValues(const Model &model, const TensorData &t);
 
+/// Whether a tensor's parts along its first dimension, of which there are
+/// several, are equal.
+bool repeatsItself(const Model &model, const TensorData &t);
+
 /// Zeros and ones: which elements of something to take.
 bool isZeroOne(const Model &model, const TensorData &t);
 

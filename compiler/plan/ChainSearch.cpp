@@ -386,30 +386,41 @@ void ChainSearch::Table::insert(std::vector<Label> &labels,
   labels.push_back(label);
 }
 
-/// The stages that some interval from a start can be: no longer one can where
-/// one takes too long, or does not fit whatever follows it.
-class ChainSearch::Open {
+/// The stages that an interval from a start can still be. One is closed for
+/// good once an interval takes too long there, or does not fit whatever follows
+/// it: longer ones take as long, and fit no better.
+class ChainSearch::OpenStages {
 public:
-  explicit Open(size_t stages) : closed(stages), past(stages) {}
+  explicit OpenStages(size_t stages) : closed(stages), end(stages) {}
   void close(size_t stage) {
     closed[stage] = true;
-    while (first < past && closed[first])
-      ++first;
-    while (first < past && closed[past - 1])
-      --past;
+    while (begin < end && closed[begin])
+      ++begin;
+    while (begin < end && closed[end - 1])
+      --end;
   }
   bool has(size_t stage) const { return !closed[stage]; }
-  /// All are from here on, and before there.
-  size_t from() const { return first; }
-  size_t upTo() const { return past; }
+  bool empty() const { return begin == end; }
+  /// All are from the first on, and before `past`.
+  size_t first() const { return begin; }
+  size_t past() const { return end; }
 
 private:
   std::vector<char> closed;
-  size_t first = 0, past;
+  size_t begin = 0, end;
 };
 
-/// Puts the interval from starts[i] up to starts[end] before all suffixes of
-/// k - 1 stages that start there.
+/// What the pace of a plan with a stage is at least, of one device: as much as
+/// extend() gives it without links and recomputation.
+static double leastPace(const StrategyFacts &facts, const StageCost &cost) {
+  if (facts.shape == Shape::GPipe)
+    return facts.synchronous ? cost.seconds() // with the pace back
+                             : cost.forwardSeconds;
+  return facts.chunks * cost.seconds();
+}
+
+/// Puts the interval from starts[i] on that ends where suffixes of k - 1 stages
+/// begin, at `end`, before each of them.
 void ChainSearch::extendLabels(size_t i, size_t end, size_t k,
                                const StageCost &cost, bool recompute,
                                Table &table) const {
@@ -443,7 +454,6 @@ void ChainSearch::extendSuffixes(size_t i, Table &table) const {
   const Slots &place = table.slots;
   size_t count = place.replicas.size(), n = starts.size();
   const StrategyFacts &facts = model.request().strategy;
-  const int turns = facts.shape == Shape::GPipe ? 1 : facts.chunks;
   double total = work.back();
   int64_t limit = stageLimit();
   double allReplicas = table.replicasBefore[count];
@@ -459,11 +469,12 @@ void ChainSearch::extendSuffixes(size_t i, Table &table) const {
     return total - work[end] > table.pace * after * (1 + 1e-12) + 1e-12 * total;
   };
   const size_t fewest = i == 0 ? count : count > i ? count - i : 1;
-  Open stages(count);
+  OpenStages stages(count);
   Ends ends(*this, i);
-  for (size_t end = i + 1; end <= n && stages.from() < stages.upTo(); ++end) {
+  for (size_t end = i + 1; end <= n && !stages.empty(); ++end) {
     const StageCost &cost = ends.upTo(end);
-    const double load = turns * cost.seconds() * (1 - 1e-9);
+    // Less what sums differ by in their last digits.
+    const double load = leastPace(facts, cost) * (1 - 1e-9);
     ByteRates bytes = model.byteRates(cost);
     const size_t most =
         std::min({count - (i == 0 ? 0 : 1), n - end + 1, count - early});
@@ -471,8 +482,8 @@ void ChainSearch::extendSuffixes(size_t i, Table &table) const {
       ++late;
     // Some stage count may still take a longer interval, which leaves less.
     bool open = fewest <= most && fewest <= count - late;
-    const size_t first = std::max(count - most, stages.from());
-    for (size_t stage = std::min({count + 1 - fewest, late, stages.upTo()});
+    const size_t first = std::max(count - most, stages.first());
+    for (size_t stage = std::min({count + 1 - fewest, late, stages.past()});
          stage-- > first;) {
       if (!stages.has(stage))
         continue;

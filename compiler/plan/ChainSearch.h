@@ -66,7 +66,7 @@ private:
   class Ends;
   struct Label;
   struct Table;
-  class Open;
+  class OpenStages;
   Slots slots(const std::vector<int> &replicas, bool inside) const;
   bool recomputes(const ByteRates &bytes, const Keeps &keeps, int64_t limit,
                   bool &recompute) const;
@@ -81,9 +81,9 @@ private:
               size_t stage, bool recompute) const;
   double objective(const Pace &pace, const Slots &slots) const;
   double largestPace(double objectiveLimit, const Slots &slots) const;
-  void extendLabels(size_t start, size_t end, size_t stages,
-                    const StageCost &cost, bool recompute, Table &table) const;
-  void extendSuffixes(size_t start, Table &table) const;
+  void extendLabels(size_t i, size_t end, size_t k, const StageCost &cost,
+                    bool recompute, Table &table) const;
+  void extendSuffixes(size_t i, Table &table) const;
   int64_t stageLimit() const;
 
   const StepModel &model;

@@ -29,8 +29,10 @@ constexpr size_t kMostStates = 16'000, kMostAtATime = 4000;
 constexpr double kProof = 4e8, kAsked = 5e7, kAskedProof = 1e8;
 /// The same where not all cuts are known, and what tables may try then.
 constexpr double kAskedSome = 1e8, kTables = 2e8;
-/// Devices of one level, and of two, that times are tabulated for.
+/// Devices of one level, and of two, that times are tabulated for alone.
 constexpr int kTabulated[] = {64, 32};
+/// What plans that straddle may take under a limit, in entries.
+constexpr double kStraddled = 5e8;
 /// More bytes than there are.
 constexpr double kNoLimit = 1e40;
 /// What the search next to a plan may try.
@@ -65,6 +67,7 @@ struct Search {
   bool isListed;         ///< all cuts can be searched together
   bool crosses = false;  ///< the plan that was found
   SearchEffort effort;   ///< under a limit
+  SearchEffort straddled{kStraddled}; ///< the same, of plans that straddle
   bool askedAll = false; ///< without one, where it asks
   /// Plans that fit: of the published space, of the one with straddling.
   PipeDreamPlan someNested, someStraddling;
@@ -127,7 +130,8 @@ struct Search {
   /// Whether plans that straddle were looked at over all cuts; what was proved
   /// of the published space may be over more than the states.
   bool completeStraddling() const {
-    return !straddles || (states.complete && states.size() <= fewStraddling());
+    return !straddles || (states.complete && straddled.isEvery &&
+                          states.size() <= fewStraddling());
   }
   bool complete(double limit) const {
     return completeNested(limit) && completeStraddling();
@@ -145,6 +149,7 @@ struct Search {
   /// that is never slower.
   PipeDreamPlan nested(double limit);
   PipeDreamPlan ask(double limit, SearchEffort &most) const;
+  PipeDreamPlan orDataParallel(PipeDreamPlan plan) const;
   /// `known`: seconds of a plan that is known, over whatever cuts.
   PipeDreamPlan
   straddling(PipeDreamPlan plan, double limit,
@@ -203,6 +208,23 @@ PipeDreamPlan Search::ask(double limit, SearchEffort &most) const {
       });
 }
 
+/// Where the effort was spent before there was a plan.
+PipeDreamPlan Search::orDataParallel(PipeDreamPlan plan) const {
+  if (!plan.stages.empty())
+    return plan;
+  PipeDreamGroup all;
+  for (const PipeDreamLevel &level : levels) {
+    std::vector<PipeDreamGroup> within;
+    if (all.after > 0)
+      within.push_back(std::move(all));
+    all = {0, states.size() - 1, level.machines, std::move(within)};
+  }
+  plan.groups = {std::move(all)};
+  flatten(plan, levels);
+  plan.seconds = planSeconds(states, levels, plan);
+  return plan;
+}
+
 /// Under a limit what was found that fits is to stay below.
 PipeDreamPlan Search::nested(double limit) {
   if (limit > 0)
@@ -211,7 +233,7 @@ PipeDreamPlan Search::nested(double limit) {
     SearchEffort asking{kAsked};
     PipeDreamPlan plan = ask(kNoLimit, asking);
     askedAll = asking.isEvery;
-    return plan;
+    return orDataParallel(std::move(plan));
   }
   if (levels.size() != 2 || devices() <= kTabulated[1])
     return searchThinned(states, few(), someNested,
@@ -220,7 +242,7 @@ PipeDreamPlan Search::nested(double limit) {
                          });
   // Tables are quick below a plan that is near their best.
   SearchEffort asking{kAskedSome}, tables{kTables};
-  return searchThinned(states, few(), ask(kNoLimit, asking),
+  return searchThinned(states, few(), orDataParallel(ask(kNoLimit, asking)),
                        [&](const CutStates &some, double incumbent) {
                          return searchPipeDream(some, levels, 0, incumbent,
                                                 &tables);
@@ -237,8 +259,9 @@ PipeDreamPlan Search::straddling(PipeDreamPlan plan, double limit,
     plan = someStraddling;
   plan = searchThinned(states, fewStraddling(), plan,
                        [&](const CutStates &some, double incumbent) {
-                         return searchStraddling(
-                             some, levels, std::min(incumbent, known), limit);
+                         return searchStraddling(some, levels,
+                                                 std::min(incumbent, known),
+                                                 limit, &straddled);
                        });
   crosses = plan.seconds < nested;
   return plan;
@@ -439,7 +462,7 @@ Partition partitionPipeDream(const PartitionOptions &options) {
                 states.complete || all.complete);
   PipeDreamPlan plan = search.nested(0);
   // Straddling over the cuts that are spread over the model, and over those
-  // that are near the plan that keeps to servers.
+  // that a faster plan that keeps to servers was found in.
   CutStates spreadOut = search.straddles ? states : CutStates();
   PipeDreamPlan crossing = search.straddling(plan, 0);
   bool crosses = search.crosses;
@@ -448,7 +471,7 @@ Partition partitionPipeDream(const PartitionOptions &options) {
   size_t looked = states.size();
   if (!isEvery)
     looked += refine(states, levels, plan);
-  if (plan.seconds < before) { // else over the same cuts
+  if (plan.seconds < before) {
     plan = search.straddling(std::move(plan), 0, crossing.seconds);
     crosses = search.crosses;
   }

@@ -150,8 +150,8 @@ double dataParallelSeconds(const CutStates &states,
 }
 
 /// A search is quick below a cap near its result. Half the states give a plan
-/// to stay below; from there caps grow from what no plan can beat. No plan
-/// where the effort is spent before.
+/// to stay below; from there caps grow from what no plan can beat. Where the
+/// effort is spent before, that of the half, if any.
 static PipeDreamPlan searchFreely(const CutStates &states,
                                   const std::vector<PipeDreamLevel> &levels,
                                   double incumbent, double *effort) {
@@ -159,9 +159,14 @@ static PipeDreamPlan searchFreely(const CutStates &states,
   incumbent = std::min(incumbent, dataParallelSeconds(states, levels));
   if (states.size() <= few)
     return solveLevels(states, levels, incumbent, effort);
-  const CutStates half = states.only(spread(states, states.size() / 2));
-  incumbent = std::min(incumbent,
-                       searchFreely(half, levels, incumbent, effort).seconds);
+  const std::vector<size_t> half = spread(states, states.size() / 2);
+  PipeDreamPlan known =
+      searchFreely(states.only(half), levels, incumbent, effort);
+  renumber(known, half);
+  incumbent = std::min(incumbent, known.seconds);
+  auto better = [&](PipeDreamPlan plan) {
+    return plan.seconds <= known.seconds ? plan : known;
+  };
   double least = states.seconds.back();
   for (const PipeDreamLevel &level : levels)
     least /= level.machines;
@@ -169,9 +174,9 @@ static PipeDreamPlan searchFreely(const CutStates &states,
        gap *= 2) {
     PipeDreamPlan plan = solveLevels(states, levels, least * (1 + gap), effort);
     if (std::isfinite(plan.seconds) || (effort && *effort < 0))
-      return plan;
+      return better(std::move(plan));
   }
-  return solveLevels(states, levels, incumbent, effort);
+  return better(solveLevels(states, levels, incumbent, effort));
 }
 
 PipeDreamPlan searchPipeDream(const CutStates &states,

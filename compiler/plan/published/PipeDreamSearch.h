@@ -62,7 +62,7 @@ levelsOf(const std::vector<PipeDreamLevel> &outermostFirst);
 /// Devices in one machine of a level; of all levels together at their number.
 int devicesBelow(const std::vector<PipeDreamLevel> &levels, size_t level);
 
-/// What a search under a limit may still do, in entries and stages that it
+/// What a search may still do, in entries and stages that it
 /// tries (1e8 of them take about a second); whether it looked at all plans of
 /// its states; whether what it is to stay below is near its result, and whether
 /// a plan near the best is enough.

@@ -4,9 +4,11 @@
 #include "support/Phase.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 namespace pipec::published {
 
@@ -113,9 +115,12 @@ public:
         origin(states.size() * width()),
         boundaryPerByte(static_cast<size_t>(period) * width(), -1),
         reducePerByte(width(), 0), before(width(), inf),
-        replicasBefore(width()) {}
+        replicasBefore(width()),
+        entries(static_cast<double>(states.size() * width())) {}
 
   PipeDreamPlan run();
+  /// Entries that were there or looked at.
+  double tried() const { return entries; }
 
 private:
   struct From {
@@ -129,20 +134,20 @@ private:
     return static_cast<size_t>(used * (devices + 1) + next);
   }
   /// Entry of a prefix that ends at a state, whose last stage has `last`
-  /// devices behind so many.
-  size_t index(size_t state, int before, int last) const {
-    return state * width() + pairOf(before, last);
+  /// devices behind `used` others.
+  size_t index(size_t state, int used, int last) const {
+    return state * width() + pairOf(used, last);
   }
   /// Moving everything by whole machines of the outermost level changes
   /// nothing.
   double perByte(int border, int a, int b) {
     const auto place = static_cast<size_t>(border % period);
-    double &known = boundaryPerByte[place * width() +
-                                    static_cast<size_t>(a * (devices + 1) + b)];
+    double &known = boundaryPerByte[place * width() + pairOf(a, b)];
     if (known < 0)
       known = straddlingBoundary(levels, border, a, b, 1.0);
     return known;
   }
+  void findMostUsed();
   void findBefore(size_t k);
   void expand(size_t k);
   void relax(size_t k, size_t j, int used, int fewest);
@@ -151,21 +156,34 @@ private:
   const std::vector<PipeDreamLevel> &levels;
   const int period; ///< devices of one machine of the outermost level
   const int devices;
-  double cap;
+  const double cap;
   const double limit; ///< of bytes; devices that stay idle count as in use
   std::vector<double> value;
   std::vector<From> origin;
   std::vector<double> boundaryPerByte, reducePerByte;
+  std::vector<int>
+      mostUsed; ///< devices before and in the stage that ends there
   /// Of the best prefix that ends at a cut, by the devices in use and those of
   /// the next stage: seconds with the boundary, and its last stage's replicas.
   std::vector<double> before;
   std::vector<uint16_t> replicasBefore;
   std::vector<int> inUse; ///< devices, where there is a prefix of use
+  double entries;
 };
+
+/// What is behind a state must fit on the devices that are left.
+void Search::findMostUsed() {
+  for (const double seconds : states.seconds) {
+    int used = devices - 1;
+    while (used > 0 && states.seconds.back() - seconds > cap * (devices - used))
+      --used;
+    mostUsed.push_back(used);
+  }
+  mostUsed.back() = devices;
+}
 
 /// The best prefix before every next stage behind k.
 void Search::findBefore(size_t k) {
-  const double rest = states.seconds.back() - states.seconds[k];
   inUse.clear();
   if (k == 0) {
     std::fill_n(before.begin(), devices + 1, 0.0);
@@ -173,10 +191,7 @@ void Search::findBefore(size_t k) {
     return;
   }
   std::vector<std::pair<int, double>> prefixes; // by their last stages' devices
-  for (int used = 1; used < devices; ++used) {
-    // What is left must fit on the devices that are left.
-    if (rest > cap * (devices - used))
-      break;
+  for (int used = 1; used <= mostUsed[k]; ++used) {
     prefixes.clear();
     for (int last = 1; last <= used; ++last)
       if (const double t = value[index(k, used - last, last)]; t < cap)
@@ -206,7 +221,8 @@ void Search::findBefore(size_t k) {
 void Search::relax(size_t k, size_t j, int used, int fewest) {
   const double compute = states.seconds[j] - states.seconds[k];
   const double weights = states.weights[j] - states.weights[k];
-  const int most = devices - used - (j + 1 < states.size());
+  const int most = mostUsed[j] - used;
+  entries += most - fewest + 1;
   for (int next = fewest; next <= most; ++next) {
     const size_t pair = pairOf(used, next), at = j * width() + pair;
     if (before[pair] >= cap)
@@ -228,15 +244,13 @@ void Search::expand(size_t k) {
   findBefore(k);
   if (inUse.empty())
     return;
-  const double rest = states.seconds.back() - states.seconds[k];
   for (const uint32_t j : states.above[k]) {
     const double compute = states.seconds[j] - states.seconds[k];
     int fewest = 1;
-    while (fewest <= devices && compute > cap * fewest)
+    while (fewest <= mostUsed[j] && compute > cap * fewest)
       ++fewest;
     for (const int used : inUse) {
-      // Nor may it leave too much to the devices behind it.
-      if (used + fewest > devices || compute < rest - cap * (devices - used))
+      if (used + fewest > mostUsed[j])
         break;
       relax(k, j, used, fewest);
     }
@@ -244,6 +258,7 @@ void Search::expand(size_t k) {
 }
 
 PipeDreamPlan Search::run() {
+  findMostUsed();
   for (int used = 0; used < devices; ++used)
     for (int next = 1; used + next <= devices; ++next)
       reducePerByte[pairOf(used, next)] =
@@ -280,16 +295,39 @@ PipeDreamPlan Search::run() {
 
 } // namespace
 
+/// All numbers of devices, from the largest on: halves of them, quarters, and
+/// so on, so that the first few stand for all.
+static std::vector<int> numbersOf(int all) {
+  std::vector<int> numbers;
+  std::vector<char> isThere(static_cast<size_t>(all) + 1);
+  for (int stride = static_cast<int>(std::bit_ceil(unsigned(all))); stride > 0;
+       stride /= 2)
+    for (int devices = all; devices > 0; devices -= stride)
+      if (!std::exchange(isThere[static_cast<size_t>(devices)], 1))
+        numbers.push_back(devices);
+  return numbers;
+}
+
 PipeDreamPlan searchStraddling(const CutStates &states,
                                const std::vector<PipeDreamLevel> &levels,
-                               double incumbent, double limit) {
+                               double incumbent, double limit,
+                               SearchEffort *effort) {
   const int all = devicesBelow(levels, levels.size());
   if (limit <= 0)
     return Search(states, levels, all, incumbent, 0).run();
   PipeDreamPlan best;
-  for (int devices = all; devices > 0; --devices) {
-    PipeDreamPlan plan =
-        Search(states, levels, devices, incumbent, limit).run();
+  const double work = states.seconds.back() * (1 - 1e-12);
+  for (const int devices : numbersOf(all)) {
+    if (work >= incumbent * devices) // so few cannot do it in time
+      continue;
+    if (effort && effort->left < 0) {
+      effort->isEvery = false;
+      break;
+    }
+    Search search(states, levels, devices, incumbent, limit);
+    PipeDreamPlan plan = search.run();
+    if (effort)
+      effort->left -= search.tried();
     if (plan.seconds < best.seconds) {
       incumbent = plan.seconds;
       best = std::move(plan);

@@ -1,6 +1,7 @@
 //===- ReaderTest.cpp - files: where tensors lie, and which are refused ---===//
 #include "Support.h"
 
+#include <cinttypes>
 #include <onnx/onnx_pb.h>
 
 using namespace pipec;
@@ -200,6 +201,38 @@ TEST_F(External, IsReferredTo) {
 TEST_F(External, LengthMayBeLeftOut) {
   import("w.bin");
   EXPECT_TRUE(result->module) << result->text();
+}
+
+/// What the kernel says of the mapping that holds an address: "rr" is of one
+/// that nothing is read ahead of.
+std::string mappingFlags(const void *address) {
+  const auto wanted = reinterpret_cast<uintptr_t>(address);
+  std::ifstream maps("/proc/self/smaps");
+  std::string line;
+  for (bool isHere = false; std::getline(maps, line);) {
+    uintptr_t first = 0, last = 0;
+    if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR " ", &first,
+                    &last) == 2)
+      isHere = first <= wanted && wanted < last;
+    else if (isHere && line.starts_with("VmFlags:"))
+      return line + " ";
+  }
+  return "";
+}
+
+/// Of weights of many gigabytes a few elements are looked at: each look must
+/// not bring megabytes, as a disk's readahead does.
+TEST_F(External, IsNotReadAhead) {
+  import("w.bin", "16", "16");
+  Diagnostics diagnostics;
+  const auto model = readModel(folder.file("model/model.onnx"), diagnostics);
+  ASSERT_TRUE(model) << diagnostics.text("model.onnx");
+  const std::string flags = mappingFlags(model->files.at(1).data);
+  if (flags.empty())
+    GTEST_SKIP() << "this kernel does not say how files are mapped";
+  EXPECT_NE(flags.find(" rr "), std::string::npos) << flags;
+  // At no page's beginning, and all that follows.
+  EXPECT_EQ(model->wholeOf(model->graph.initializers.at(0)), fourFloats());
 }
 
 TEST_F(External, MissingFile) {
