@@ -392,6 +392,29 @@ TEST(PipeDreamSearch, ManyCutsTakeSeconds) {
   EXPECT_LT(plan.seconds, 0.5 * dataParallelSeconds(states, levels));
 }
 
+/// An effort that ends while all cuts are searched leaves what half of them
+/// gave.
+TEST(PipeDreamSearch, SpentEffortKeepsHalfOfTheCuts) {
+  Random random(31);
+  PipeDreamProfile profile = randomChain(random, 300);
+  const std::vector<PipeDreamLevel> levels{{4, 1e9}, {8, 1e8}};
+  const CutStates states = cutStates(profile, 600);
+  ASSERT_GT(states.size(), 200U);
+  const double best = searchPipeDream(states, levels).seconds;
+  int kept = 0;
+  for (double entries = 1e3; entries < 1e8; entries *= 1.5) {
+    SearchEffort effort{entries};
+    PipeDreamPlan plan = searchPipeDream(
+        states, levels, 0, std::numeric_limits<double>::infinity(), &effort);
+    if (!std::isfinite(plan.seconds))
+      continue;
+    EXPECT_GE(plan.seconds, best * (1 - 1e-9));
+    verifyPipeDream(profile, states, levels, plan, false);
+    kept += !effort.isEvery;
+  }
+  EXPECT_GT(kept, 0);
+}
+
 /// Of one level what some plan keeps at least is what a plan fits in, and one
 /// byte less is not.
 TEST(PipeDreamSearch, LeastBytesAreTheLeastThatFits) {

@@ -58,6 +58,30 @@ TEST(StraddleSearch, EqualsBruteForce) {
   EXPECT_GT(below, 20);
 }
 
+/// A spent effort is told, and what was found until then still fits.
+TEST(StraddleSearch, SpentEffortIsTold) {
+  Random random(25);
+  int slower = 0;
+  for (int round = 0; round < rounds(300); ++round) {
+    PipeDreamProfile profile = randomProfile(random, random.between(4, 8));
+    const std::vector<PipeDreamLevel> levels{
+        {random.between(2, 4), random.real(1e8, 1e9)},
+        {2, random.real(1e7, 1e8)}};
+    CutStates states = cutStates(profile, 1000, true);
+    const double limit = states.kept.back() * random.real(0.4, 1);
+    SearchEffort enough, little{1};
+    PipeDreamPlan best = searchStraddling(states, levels, inf, limit, &enough);
+    PipeDreamPlan plan = searchStraddling(states, levels, inf, limit, &little);
+    EXPECT_TRUE(enough.isEvery);
+    if (little.isEvery || plan.stages.empty())
+      continue;
+    verifyPipeDream(profile, states, levels, plan, true, limit);
+    ASSERT_GE(plan.seconds, best.seconds * (1 - 1e-9)) << round;
+    slower += plan.seconds > best.seconds * (1 + 1e-9);
+  }
+  EXPECT_GT(slower, 5);
+}
+
 /// What the busiest server's card carries, by walking over the minibatches.
 TEST(StraddleSearch, BordersCarryWhatMinibatchesMove) {
   Random random(23);
