@@ -167,6 +167,8 @@ struct Model {
   std::string_view wholeOf(const TensorData &tensor) const;
   std::string_view partOf(const TensorData &tensor, size_t first,
                           size_t count) const;
+  /// That all bytes of a tensor will be read.
+  void announce(const TensorData &tensor) const { wholeOf(tensor); }
 };
 
 } // namespace pipec::onnx

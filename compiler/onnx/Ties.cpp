@@ -120,8 +120,8 @@ std::vector<Tie> findTies(const Model &model,
         continue;
       if (!mayBeEqual(*table, other) && !mayBeTransposed(*table, other))
         continue;
-      model.wholeOf(model.graph.initializers[i]);
-      model.wholeOf(model.graph.initializers[other.index]);
+      model.announce(model.graph.initializers[i]);
+      model.announce(model.graph.initializers[other.index]);
       const bool same = equal(*table, other);
       if (!same && !equalTransposed(*table, other))
         continue;

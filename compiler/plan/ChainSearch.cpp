@@ -413,10 +413,8 @@ private:
 /// What the pace of a plan with a stage is at least, of one device: as much as
 /// extend() gives it without links and recomputation.
 static double leastPace(const StrategyFacts &facts, const StageCost &cost) {
-  if (facts.shape == Shape::GPipe)
-    return facts.synchronous ? cost.seconds() // with the pace back
-                             : cost.forwardSeconds;
-  return facts.chunks * cost.seconds();
+  return facts.shape == Shape::GPipe ? cost.seconds() // with the pace back
+                                     : facts.chunks * cost.seconds();
 }
 
 /// Puts the interval from starts[i] on that ends where suffixes of k - 1 stages

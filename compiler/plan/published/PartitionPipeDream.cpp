@@ -149,7 +149,7 @@ struct Search {
   /// that is never slower.
   PipeDreamPlan nested(double limit);
   PipeDreamPlan ask(double limit, SearchEffort &most) const;
-  PipeDreamPlan orDataParallel(PipeDreamPlan plan) const;
+  PipeDreamPlan atMostDataParallel(PipeDreamPlan plan) const;
   /// `known`: seconds of a plan that is known, over whatever cuts.
   PipeDreamPlan
   straddling(PipeDreamPlan plan, double limit,
@@ -208,21 +208,10 @@ PipeDreamPlan Search::ask(double limit, SearchEffort &most) const {
       });
 }
 
-/// Where the effort was spent before there was a plan.
-PipeDreamPlan Search::orDataParallel(PipeDreamPlan plan) const {
-  if (!plan.stages.empty())
-    return plan;
-  PipeDreamGroup all;
-  for (const PipeDreamLevel &level : levels) {
-    std::vector<PipeDreamGroup> within;
-    if (all.after > 0)
-      within.push_back(std::move(all));
-    all = {0, states.size() - 1, level.machines, std::move(within)};
-  }
-  plan.groups = {std::move(all)};
-  flatten(plan, levels);
-  plan.seconds = planSeconds(states, levels, plan);
-  return plan;
+/// Where the effort was spent before there was a better plan.
+PipeDreamPlan Search::atMostDataParallel(PipeDreamPlan plan) const {
+  PipeDreamPlan whole = dataParallelPlan(states, levels);
+  return plan.seconds <= whole.seconds ? plan : whole;
 }
 
 /// Under a limit what was found that fits is to stay below.
@@ -233,7 +222,7 @@ PipeDreamPlan Search::nested(double limit) {
     SearchEffort asking{kAsked};
     PipeDreamPlan plan = ask(kNoLimit, asking);
     askedAll = asking.isEvery;
-    return orDataParallel(std::move(plan));
+    return atMostDataParallel(std::move(plan));
   }
   if (levels.size() != 2 || devices() <= kTabulated[1])
     return searchThinned(states, few(), someNested,
@@ -242,7 +231,7 @@ PipeDreamPlan Search::nested(double limit) {
                          });
   // Tables are quick below a plan that is near their best.
   SearchEffort asking{kAskedSome}, tables{kTables};
-  return searchThinned(states, few(), orDataParallel(ask(kNoLimit, asking)),
+  return searchThinned(states, few(), atMostDataParallel(ask(kNoLimit, asking)),
                        [&](const CutStates &some, double incumbent) {
                          return searchPipeDream(some, levels, 0, incumbent,
                                                 &tables);
@@ -259,9 +248,15 @@ PipeDreamPlan Search::straddling(PipeDreamPlan plan, double limit,
     plan = someStraddling;
   plan = searchThinned(states, fewStraddling(), plan,
                        [&](const CutStates &some, double incumbent) {
-                         return searchStraddling(some, levels,
-                                                 std::min(incumbent, known),
-                                                 limit, &straddled);
+                         // So that the later rounds have a share.
+                         SearchEffort part{straddled.left / 2};
+                         const double given = part.left;
+                         PipeDreamPlan found = searchStraddling(
+                             some, levels, std::min(incumbent, known), limit,
+                             &part);
+                         straddled.left -= given - part.left;
+                         straddled.isEvery &= part.isEvery;
+                         return found;
                        });
   crosses = plan.seconds < nested;
   return plan;
@@ -355,8 +350,9 @@ size_t refine(CutStates &states, const std::vector<PipeDreamLevel> &levels,
   enough = std::ceil(enough);
   // Where not every plan was looked at, there may be one.
   const bool proven =
-      search.complete(limit) ||
-      (search.levels.size() == 1 && search.states.complete) ||
+      (search.states.complete &&
+       (search.levels.size() == 1 || search.straddles ||
+        search.states.size() <= kFewWithin)) ||
       published::leastBytes(search.states, search.devices()) > limit;
   auto bytes = [](double n) {
     return plan::formatBytes(static_cast<int64_t>(n));

@@ -318,4 +318,16 @@ void flatten(PipeDreamPlan &plan, const std::vector<PipeDreamLevel> &levels) {
   flatten(plan, levels, levels.size() - 1, plan.groups, {0});
 }
 
+PipeDreamPlan dataParallelPlan(const CutStates &states,
+                               const std::vector<PipeDreamLevel> &levels) {
+  std::vector<PipeDreamGroup> groups;
+  for (const PipeDreamLevel &level : levels)
+    groups = {{0, states.size() - 1, level.machines, std::move(groups)}};
+  PipeDreamPlan plan;
+  plan.groups = std::move(groups);
+  flatten(plan, levels);
+  plan.seconds = planSeconds(states, levels, plan);
+  return plan;
+}
+
 } // namespace pipec::published

@@ -117,6 +117,10 @@ double stageSeconds(const CutStates &states,
                     const std::vector<PipeDreamLevel> &levels, size_t level,
                     const PipeDreamGroup &stage, double compute, bool isFirst);
 
+/// The whole model as one stage on all devices.
+PipeDreamPlan dataParallelPlan(const CutStates &states,
+                               const std::vector<PipeDreamLevel> &levels);
+
 /// What a plan of the published space takes.
 double planSeconds(const CutStates &states,
                    const std::vector<PipeDreamLevel> &levels,

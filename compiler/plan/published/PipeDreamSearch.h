@@ -62,10 +62,10 @@ levelsOf(const std::vector<PipeDreamLevel> &outermostFirst);
 /// Devices in one machine of a level; of all levels together at their number.
 int devicesBelow(const std::vector<PipeDreamLevel> &levels, size_t level);
 
-/// What a search may still do, in entries and stages that it
-/// tries (1e8 of them take about a second); whether it looked at all plans of
-/// its states; whether what it is to stay below is near its result, and whether
-/// a plan near the best is enough.
+/// What a search may still do, in entries and stages that it tries (1e8 of them
+/// take about a second); whether it looked at all plans of its states; whether
+/// what it is to stay below is near its result, and whether a plan near the
+/// best is enough.
 struct SearchEffort {
   double left = 1e8;
   bool isEvery = true;
@@ -75,9 +75,10 @@ struct SearchEffort {
 
 /// The published search space and objective. With a limit above 0 the fastest
 /// plan of which every stage keeps at most so many bytes on a device
-/// (PipeDreamMemory.h); infinite seconds where there is none, none of at most
-/// `incumbent`, or the effort is spent before it is known. Without a limit and
-/// an effort it comes to its end.
+/// (PipeDreamMemory.h). Infinite seconds where there is none or none of at most
+/// `incumbent`. An effort that is spent before (`isEvery` false) leaves what
+/// was found until then: without a limit over half of the cuts, if anything.
+/// Without a limit and an effort it comes to its end.
 PipeDreamPlan
 searchPipeDream(const CutStates &states,
                 const std::vector<PipeDreamLevel> &levels, double limit = 0,

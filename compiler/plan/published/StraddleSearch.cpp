@@ -197,6 +197,7 @@ void Search::findBefore(size_t k) {
       if (const double t = value[index(k, used - last, last)]; t < cap)
         prefixes.emplace_back(last, t);
     bool any = false;
+    entries += static_cast<double>(prefixes.size()) * (devices - used);
     for (int next = 1; !prefixes.empty() && used + next <= devices; ++next) {
       double best = inf;
       int replicas = 0;
@@ -295,8 +296,8 @@ PipeDreamPlan Search::run() {
 
 } // namespace
 
-/// All numbers of devices, from the largest on: halves of them, quarters, and
-/// so on, so that the first few stand for all.
+/// All numbers of devices, the largest first, in steps of a power of two and
+/// then of half of it, so that the first few stand for all.
 static std::vector<int> numbersOf(int all) {
   std::vector<int> numbers;
   std::vector<char> isThere(static_cast<size_t>(all) + 1);
@@ -320,7 +321,7 @@ PipeDreamPlan searchStraddling(const CutStates &states,
   for (const int devices : numbersOf(all)) {
     if (work >= incumbent * devices) // so few cannot do it in time
       continue;
-    if (effort && effort->left < 0) {
+    if (effort && effort->left < 0 && devices < all) {
       effort->isEvery = false;
       break;
     }

@@ -24,8 +24,8 @@ namespace pipec::published {
 /// Best plan with stages on any consecutive devices, all devices used. Nothing
 /// (seconds = inf) when no plan is below `incumbent`. With a limit above 0 each
 /// stage keeps at most so many bytes on a device, and fewer devices than there
-/// are may be used: that is searched for each number of them, until the effort
-/// is spent.
+/// are may be used: that is searched for all of them and then for fewer, until
+/// the effort is spent.
 PipeDreamPlan searchStraddling(const CutStates &states,
                                const std::vector<PipeDreamLevel> &levels,
                                double incumbent, double limit = 0,

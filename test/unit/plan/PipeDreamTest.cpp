@@ -392,6 +392,23 @@ TEST(PipeDreamSearch, ManyCutsTakeSeconds) {
   EXPECT_LT(plan.seconds, 0.5 * dataParallelSeconds(states, levels));
 }
 
+/// What a search begins with that found nothing in time.
+TEST(PipeDreamSearch, DataParallelismIsAPlan) {
+  Random random(32);
+  for (int depth = 1; depth <= 3; ++depth) {
+    PipeDreamProfile profile = randomProfile(random, 6);
+    const std::vector<PipeDreamLevel> levels = randomLevels(random, depth);
+    const CutStates states = cutStates(profile, 100);
+    PipeDreamPlan plan = dataParallelPlan(states, levels);
+    const double seconds = dataParallelSeconds(states, levels);
+    EXPECT_NEAR(plan.seconds, seconds, 1e-9 * seconds) << depth;
+    ASSERT_EQ(plan.stages.size(), 1U);
+    EXPECT_EQ(plan.stages[0].replicas, devicesBelow(levels, levels.size()));
+    EXPECT_NEAR(verifyPipeDream(profile, states, levels, plan, false), seconds,
+                1e-9 * seconds);
+  }
+}
+
 /// An effort that ends while all cuts are searched leaves what half of them
 /// gave.
 TEST(PipeDreamSearch, SpentEffortKeepsHalfOfTheCuts) {
@@ -410,6 +427,8 @@ TEST(PipeDreamSearch, SpentEffortKeepsHalfOfTheCuts) {
       continue;
     EXPECT_GE(plan.seconds, best * (1 - 1e-9));
     verifyPipeDream(profile, states, levels, plan, false);
+    EXPECT_NEAR(planSeconds(states, levels, plan), plan.seconds,
+                1e-9 * plan.seconds);
     kept += !effort.isEvery;
   }
   EXPECT_GT(kept, 0);

@@ -73,6 +73,8 @@ TEST(StraddleSearch, SpentEffortIsTold) {
     PipeDreamPlan best = searchStraddling(states, levels, inf, limit, &enough);
     PipeDreamPlan plan = searchStraddling(states, levels, inf, limit, &little);
     EXPECT_TRUE(enough.isEvery);
+    if (little.isEvery && std::isfinite(best.seconds))
+      EXPECT_NEAR(plan.seconds, best.seconds, 1e-9 * best.seconds);
     if (little.isEvery || plan.stages.empty())
       continue;
     verifyPipeDream(profile, states, levels, plan, true, limit);
