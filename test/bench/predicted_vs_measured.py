@@ -12,12 +12,13 @@ writes a profile. Errors of what is predicted: "calibrated" against the median r
 stages made with a profile, against the run after the one that wrote it, beside "own", the same against the run that
 wrote it, and "apart", by how much one run differs from the next, which is all that keeps the two from being equal;
 the last, a plan of strategy --other made with the same profile, against a run of that plan, which no profile knows;
-medians over the runs. With --each `calibrate` runs before every model: where a clock moves every few minutes one
-calibration says little of the last models. The time of a run is that of its median step, the first one left out. Every rank has the
-threads that pipec-run gives it, or --threads. Calibration and runs begin with the words of --run-with, which is where
+medians over the runs. With --each `calibrate` runs before every model and behind the last one, and "calibrated" is the
+mean of what the calibrations before and behind a model's runs say of it: where speeds change every few minutes one
+says little of the other models. The time of a run is that of its median step, the first one left out. Every rank has
+the threads that pipec-run gives it, or --threads. Calibration and runs begin with the words of --run-with, which is where
 a machine is kept quiet. Memory is compared byte for byte. Needs Python's standard library alone.
 """
-import argparse, json, os, pathlib, shlex, statistics, subprocess, sys, tempfile
+import argparse, json, math, os, pathlib, shlex, statistics, subprocess, sys, tempfile
 
 from steady_cores import AnyCores, SteadyCores
 
@@ -71,8 +72,36 @@ class Case:
         return statistics.median(line["seconds"] for line in lines[1:-1]), exact
 
 
-def measure(case, ranks, options, cluster):
-    shape = ["--cluster", cluster]
+class Calibrations:
+    """Cluster files of numbers of ranks: what is known, or as many as are asked for."""
+
+    def __init__(self, options, scratch):
+        self.options, self.scratch = options, scratch
+        self.known = dict(entry.split("=", 1) for entry in options.cluster)
+        self.count, self.made = 0, None  # (ranks, the speed of cores, the file)
+
+    def make(self, ranks):
+        self.count += 1
+        cluster = f"{self.scratch}/cluster{self.count}.json"
+        self.options.cores.measure(lambda: call(
+            *shlex.split(self.options.run_with), f"{self.options.tools}/pipec", "calibrate", "--cpus", ranks, "-o",
+            cluster, "--quiet"))
+        self.made = ranks, self.options.cores.usual, cluster
+        return cluster
+
+    def before(self, ranks):
+        if ranks in self.known:
+            return self.known[ranks]
+        if self.made and self.made[:2] == (ranks, self.options.cores.usual):
+            return self.made[2]
+        return self.make(ranks)
+
+    def behind(self, ranks):
+        return self.make(ranks) if self.options.each and ranks not in self.known else self.before(ranks)
+
+
+def measure(case, ranks, options, calibrations):
+    shape = ["--cluster", calibrations.before(ranks)]
     programs, predicted = {}, {}
     for strategy in (options.strategy, options.other):
         plan, predicted[strategy] = case.plan("--strategy", strategy, *shape)
@@ -87,10 +116,14 @@ def measure(case, ranks, options, cluster):
         runs.append(case.run(programs[options.strategy], steps, "--profile-out", profile))
         others.append(case.run(programs[options.other], steps)[0])
 
-    def profiled(strategy):
-        return [case.predicted("--strategy", strategy, *shape, "--profile", profile, "--stage-file",
-                               programs[strategy] / "plan.json") for profile in profiles]
+    def predicted_by(strategy, *words):
+        return case.predicted("--strategy", strategy, *words, "--stage-file", programs[strategy] / "plan.json")
 
+    def profiled(strategy):
+        return [predicted_by(strategy, *shape, "--profile", profile) for profile in profiles]
+
+    behind = predicted_by(options.strategy, "--cluster", calibrations.behind(ranks))
+    calibrated = math.sqrt(predicted[options.strategy] * behind)
     times = [time for time, _ in runs]
     middle = statistics.median
     ms = lambda s: f"{s * 1e3:.3g}"
@@ -99,7 +132,7 @@ def measure(case, ranks, options, cluster):
     own = profiled(options.strategy)
     apart = 1 + middle(abs(after / before - 1) for before, after in zip(times, times[1:]))
     return [case.folder.name, str(ranks), ms(middle(times)), f"{ms(min(times))} - {ms(max(times))}",
-            error(predicted[options.strategy] / middle(times)), errors(own, times[1:]), errors(own, times),
+            error(calibrated / middle(times)), errors(own, times[1:]), errors(own, times),
             error(apart), errors(profiled(options.other), others),
             "equal" if all(same for _, same in runs) else "differs"]
 
@@ -120,7 +153,7 @@ def main():
     parser.add_argument("--cluster", action="append", default=[], metavar="RANKS=FILE",
                         help="what pipec calibrate wrote for so many ranks (default: it is run)")
     parser.add_argument("--each", action="store_true",
-                        help="calibrate before every model (else with --steady where the speed has changed)")
+                        help="calibrate before and behind every model (else with --steady where the speed has changed)")
     parser.add_argument("--steady", action="store_true", help="while cores are as fast as when nobody shares them")
     parser.add_argument("--markdown", action="store_true")
     options = parser.parse_args()
@@ -128,21 +161,12 @@ def main():
     names = options.models or sorted(f.name for f in options.folder.iterdir() if (f / "golden.json").exists())
     rows = [["model", "ranks", "measured ms", "runs", "calibrated", "profile", "own", "apart",
              options.other, "memory"]]
-    known, calibrated = dict(entry.split("=", 1) for entry in options.cluster), None
     with tempfile.TemporaryDirectory() as scratch:
+        calibrations = Calibrations(options, scratch)
         for ranks in options.ranks.split(","):
-            cluster = known.get(ranks, f"{scratch}/cluster{ranks}.json")
             for name in names:
-                def row():
-                    nonlocal calibrated
-                    if ranks not in known and (options.each or calibrated != (ranks, options.cores.usual)):
-                        options.cores.measure(lambda: call(
-                            *shlex.split(options.run_with), f"{options.tools}/pipec", "calibrate", "--cpus", ranks, "-o",
-                            cluster, "--quiet"))
-                        calibrated = ranks, options.cores.usual
-                    return measure(Case(options, options.folder / name, scratch), ranks, options, cluster)
-
-                rows.append(options.cores.whole(row))
+                rows.append(options.cores.whole(
+                    lambda: measure(Case(options, options.folder / name, scratch), ranks, options, calibrations)))
                 if not options.markdown:
                     print(*rows[-1], sep="\t", flush=True)
     print(options.cores.told(), file=sys.stderr)
