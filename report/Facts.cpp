@@ -2,6 +2,7 @@
 #include "report/Facts.h"
 
 #include "compiler/schedule/Generator.h"
+#include "compiler/schedule/Pipelines.h"
 #include "report/Format.h"
 #include "report/Prediction.h"
 #include "runtime/program/Sequence.h"
@@ -195,7 +196,7 @@ std::string whatTakesMore(const plan::Plan &plan) {
   if (plan.strategy.name == "file")
     return "the order by hand has a line for each of " +
            plural(static_cast<int64_t>(plan.ranks.size()), "rank");
-  return row && !row->replicates
+  return row && !row->replicates && !schedule::mayRepeat(*row)
              ? "more stages take more (--stages, or another --stage-file), " +
                    plan.strategy.name + " has no replicas"
              : "more stages and replicas take more (--stages, --replicas, or "

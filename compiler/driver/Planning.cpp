@@ -8,6 +8,7 @@
 #include "compiler/plan/OrderForCosts.h"
 #include "compiler/plan/StepBound.h"
 #include "compiler/plan/StrategyFacts.h"
+#include "compiler/schedule/Pipelines.h"
 #include "support/Failure.h"
 #include "support/Phase.h"
 
@@ -59,6 +60,10 @@ static void chooseShapeOfOrder(const CompileOptions &o,
   request.useAllDevices = true;
 }
 
+static bool areReplicated(const std::vector<int> &replicas) {
+  return std::ranges::any_of(replicas, [](int r) { return r > 1; });
+}
+
 /// Ranks on CPUs form a straight pipeline unless replication was asked for, by
 /// --replicas or by a planner that chooses them (and wherever the schedule
 /// knows no replicas): a replicated stage sums gradients in another order, so
@@ -70,6 +75,8 @@ static void chooseShape(const CompileOptions &o, Decision &d) {
   readStages(o, request, d.notes);
   if (request.strategy.order)
     return chooseShapeOfOrder(o, request);
+  if (request.strategy.severalPipelines && areReplicated(request.replicas))
+    request.strategy.barrier = true;
   if (request.strategy.shape == plan::Shape::DataParallel &&
       request.cuts.size() > 1)
     throw Failure(Exit::Usage,
@@ -80,14 +87,15 @@ static void chooseShape(const CompileOptions &o, Decision &d) {
   bool straight = o.stages == "auto" && request.replicas.empty() &&
                   o.stageFile.empty() && o.planner == "auto" &&
                   request.strategy.shape != plan::Shape::DataParallel &&
-                  (!request.strategy.replicates ||
+                  (!request.strategy.takesCopies() ||
                    (isNamed && request.topology.device.kind == "cpu"));
   if (straight) {
     request.stages = devices * request.strategy.chunks;
     request.replication = false;
   }
   if (request.stages && request.replicas.empty() &&
-      (*request.stages == devices || !request.strategy.replicates))
+      (*request.stages == devices * request.strategy.chunks ||
+       !request.strategy.takesCopies()))
     request.replication = false;
   request.useAllDevices = isNamed;
 }
@@ -112,6 +120,12 @@ static void splitWholeBackwards(schedule::Schedule &s) {
   }
 }
 
+/// Whether its order depends on what the stages cost.
+static bool isSearched(const strategy::StrategyRow &row) {
+  const schedule::ScheduleRow *found = schedule::findSchedule(row.schedule);
+  return !found || found->readsCosts;
+}
+
 /// The planner's facts of a strategy that trains with `schedule`. On GPUs no
 /// update is taken back: every step ends with a barrier.
 static plan::StrategyFacts factsOf(const strategy::StrategyRow &row,
@@ -122,11 +136,34 @@ static plan::StrategyFacts factsOf(const strategy::StrategyRow &row,
   facts.name = row.name; // the schedule's may be nobody's word for it
   facts.barrier = row.update != strategy::Update::Validated ||
                   request.topology.device.kind != "cpu";
+  // Orders that are searched for are those of one pipeline.
+  facts.severalPipelines = facts.severalPipelines && !isSearched(row);
   return facts;
 }
 
 bool isRefusal(const Failure &failure) {
   return failure.code == Exit::NoFit || failure.code == Exit::Usage;
+}
+
+/// Copies of a pipeline whose schedule knows none, on the devices planned.
+static schedule::Schedule pipelinesFor(const Decision &d) {
+  const std::vector<plan::StagePlan> &stages = d.result.stages;
+  const int copies = stages.front().replicas,
+            chunks = d.request.strategy.chunks;
+  schedule::ScheduleRequest one;
+  one.microbatches = (d.request.microbatches + copies - 1) / copies;
+  one.devices = static_cast<int>(stages.size()) / chunks;
+  one.chunks = chunks > 1 ? chunks : 0;
+  std::vector<std::vector<int>> placement;
+  for (const plan::StagePlan &stage : stages)
+    placement.push_back(stage.devices);
+  schedule::Schedule all =
+      schedule::repeated(strategy::generate(*d.strategy, one),
+                         d.request.microbatches, std::move(placement));
+  schedule::VerifyOptions options;
+  options.versions = strategy::versionRule(*d.strategy, all);
+  schedule::verifyOrThrow(all, options);
+  return all;
 }
 
 static schedule::Schedule scheduleFor(const Decision &d) {
@@ -141,8 +178,14 @@ static schedule::Schedule scheduleFor(const Decision &d) {
   }
   const schedule::ScheduleRow *row =
       schedule::findSchedule(d.strategy->schedule);
-  if (!replicated && row && !row->replicates)
+  if (row && !row->replicates) {
+    if (replicated) {
+      schedule::Schedule all = pipelinesFor(d);
+      splitWholeBackwards(all);
+      return all;
+    }
     request.replicas.clear();
+  }
   if (row && row->extra == schedule::Extra::Slices)
     request.slices = d.slices;
   if (d.request.strategy.chunks > 1) {
@@ -165,11 +208,6 @@ static std::vector<std::string> cutFor(const strategy::StrategyRow &row) {
   if (schedule == "auto")
     return {"zb-h1", "zb-v"};
   return {schedule};
-}
-
-static bool isSearched(const strategy::StrategyRow &row) {
-  const schedule::ScheduleRow *found = schedule::findSchedule(row.schedule);
-  return !found || found->readsCosts;
 }
 
 static bool isSliced(const strategy::StrategyRow &row) {
@@ -599,13 +637,14 @@ plan::Replanned planAgain(const CompileOptions &o, const plan::CostGraph &graph,
 std::optional<plan::PlanRequest>
 requestAsRun(const strategy::StrategyRow &row, const CompileOptions &o,
              const plan::CostGraph &graph, const ModelFacts &facts,
-             int microbatches, bool recompute) {
+             const plan::MeasuredStep &step) {
   if (isSearched(row) || isSliced(row))
     return std::nullopt;
   plan::PlanRequest request = askFor(row, o, graph, facts, false).request;
-  findRepeats(o, facts, recompute, request.graph);
-  request.microbatches = microbatches;
+  findRepeats(o, facts, step.recompute, request.graph);
+  request.microbatches = step.microbatches;
   request.strategy = factsOf(row, row.schedule, request);
+  request.strategy.barrier |= areReplicated(step.replicas);
   return request;
 }
 

@@ -3,6 +3,7 @@
 
 #include "compiler/driver/CompileOptions.h"
 #include "compiler/plan/Planner.h"
+#include "compiler/plan/Profile.h"
 #include "compiler/plan/WhatIf.h"
 #include "compiler/schedule/Schedule.h"
 #include "compiler/strategy/Strategy.h"
@@ -73,13 +74,13 @@ plan::Replanned planAgain(const CompileOptions &options,
                           const plan::CostGraph &graph, const ModelFacts &facts,
                           const plan::PlanRequest &changed);
 
-/// How a strategy with an order of its own is asked for that was run with so
-/// many microbatches; none where its order is searched or sliced.
+/// How a strategy with an order of its own is asked for that was run in such
+/// steps; none where its order is searched or sliced.
 std::optional<plan::PlanRequest> requestAsRun(const strategy::StrategyRow &row,
                                               const CompileOptions &options,
                                               const plan::CostGraph &graph,
                                               const ModelFacts &facts,
-                                              int microbatches, bool recompute);
+                                              const plan::MeasuredStep &step);
 
 /// Whether other stages, schedules or recomputation may do what this cannot;
 /// anything else is a mistake of the user's or ours.

@@ -68,8 +68,8 @@ std::vector<Shape2D> candidateShapes(const PlanRequest &request,
   }
   int starts = static_cast<int>(std::min<size_t>(
       legalStarts(request.graph).size(), std::numeric_limits<int>::max()));
-  bool replicate = request.replication && facts.replicates && chunks == 1 &&
-                   facts.copies == 1;
+  const bool replicate = request.replication && facts.takesCopies(),
+             pipelines = replicate && !facts.replicates; // whole ones alone
   if (request.stages) {
     int columns = *request.stages / chunks;
     addGrid(shapes, request, *request.stages,
@@ -81,18 +81,27 @@ std::vector<Shape2D> candidateShapes(const PlanRequest &request,
     std::vector<int> tried = request.useAllDevices && !replicate
                                  ? std::vector<int>{most}
                                  : depths(most, devices);
+    const auto isTried = [&](int k) {
+      // One device is no pipeline to repeat.
+      if (pipelines)
+        return k == most || (k > 1 && devices % k == 0);
+      return !request.useAllDevices || !replicate || devices % k == 0;
+    };
     for (int k : tried)
-      if (!request.useAllDevices || !replicate || devices % k == 0)
+      if (isTried(k))
         addGrid(shapes, request, k * chunks, replicate ? devices / k : 1);
   }
-  const bool unequal = facts.synchronous || !sharesWeights(request.graph);
-  if (replicate && devices > 1 && unequal)
+  const bool unequal = replicate && !pipelines &&
+                       (facts.synchronous || !sharesWeights(request.graph)),
+             isFree = replicate && !pipelines && !request.stages &&
+                      !request.useAllDevices;
+  if (devices > 1 && unequal)
     for (Shape2D &shape : unequalShapes(request, model))
       addShape(shapes, std::move(shape));
   // What a search by bounds drops, which see no order and no limit: as many
   // replicas at both ends of a model, where its embedding and its head are.
   constexpr int kFewDevices = 16;
-  if (replicate && unequal && devices <= kFewDevices && starts >= 3 &&
+  if (unequal && devices <= kFewDevices && starts >= 3 &&
       request.stages.value_or(3) == 3)
     for (int ends = 1; 2 * ends < devices; ++ends)
       addShape(shapes, {{ends, devices - 2 * ends, ends}, false});
@@ -104,15 +113,13 @@ std::vector<Shape2D> candidateShapes(const PlanRequest &request,
     });
   // Whoever need not use all devices may leave those without a microbatch idle,
   // and all behind links that cost more than they bring.
-  if (replicate && !request.stages && !request.useAllDevices)
+  if (isFree)
     for (int count : partsOf(request.topology))
       for (int k = 1; k <= std::min(count, starts); ++k)
         if (count % k == 0 && count / k <= request.microbatches)
           addGrid(shapes, request, k, count / k);
-  if (shapes.empty() ||
-      (replicate && !request.stages && !request.useAllDevices &&
-       request.microbatches < devices))
-    addGrid(shapes, request, 1, std::min(devices, request.microbatches));
+  if (shapes.empty() || (isFree && request.microbatches < devices))
+    addGrid(shapes, request, chunks, std::min(devices, request.microbatches));
   return shapes;
 }
 

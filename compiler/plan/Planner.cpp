@@ -63,12 +63,19 @@ void checkRequest(const PlanRequest &request) {
       usage("the replicas need " + std::to_string(sum / columns) +
             " devices; the cluster has " + std::to_string(devices) +
             ": give smaller --replicas, or more devices");
-    bool plain = std::all_of(request.replicas.begin(), request.replicas.end(),
-                             [](int r) { return r == 1; });
-    if (!plain && !facts.replicates)
-      usage("strategy '" + facts.name +
-            "' does not replicate stages: give 1 for each with --replicas, or "
-            "another --strategy");
+    const bool equal =
+        std::ranges::adjacent_find(request.replicas, std::not_equal_to<>()) ==
+        request.replicas.end();
+    if (request.replicas.front() > 1 || !equal) {
+      if (!facts.replicates && !facts.takesCopies())
+        usage("strategy '" + facts.name +
+              "' does not replicate stages: give 1 for each with --replicas, "
+              "or another --strategy");
+      if (!facts.replicates && !equal)
+        usage("strategy '" + facts.name +
+              "' replicates whole pipelines: give the same number for each "
+              "stage with --replicas, or another --strategy");
+    }
   }
   for (size_t c = 0; c < request.cuts.size(); ++c)
     if (request.cuts[c] >= request.graph.nodes.size() ||

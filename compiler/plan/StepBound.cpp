@@ -69,8 +69,7 @@ bool straight(const PlanRequest &request) {
   if (!request.replicas.empty())
     return std::all_of(request.replicas.begin(), request.replicas.end(),
                        [](int r) { return r == 1; });
-  return !request.replication || !facts.replicates || facts.chunks > 1 ||
-         facts.copies > 1;
+  return !request.replication || !facts.takesCopies();
 }
 
 } // namespace

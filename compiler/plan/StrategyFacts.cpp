@@ -2,6 +2,7 @@
 
 #include "compiler/plan/EqualOrders.h"
 #include "compiler/schedule/Generator.h"
+#include "compiler/schedule/Pipelines.h"
 #include "compiler/schedule/SpareSlots.h"
 #include "support/Failure.h"
 
@@ -157,6 +158,7 @@ StrategyFacts factsOfSchedule(const schedule::ScheduleRow &row, int chunks,
   facts.splitBackward = row.splitBackward;
   facts.synchronous = row.synchronous;
   facts.replicates = false;
+  facts.severalPipelines = schedule::mayRepeat(row);
   auto order =
       std::make_shared<OrderFacts>(row.name, facts.chunks, facts.slices);
   facts.inFlight = [order](const StagePosition &p) {

@@ -46,7 +46,7 @@ struct StrategyFacts {
   /// are and where they live, and nothing is generated.
   std::shared_ptr<const schedule::Schedule> order;
   Shape shape = Shape::OneFOneB;
-  /// Stages on each device (interleaving); replication needs 1.
+  /// Stages on each device (interleaving).
   int chunks = 1;
   /// Copies of the whole pipeline that share the devices in opposite order.
   int copies = 1;
@@ -74,8 +74,17 @@ struct StrategyFacts {
   std::function<int(const StagePosition &, const schedule::Sends &)> spareSlots;
   /// Weight versions one replica holds at the peak, the live one included.
   std::function<int(const StagePosition &)> versions;
-  /// The schedule takes replicated stages.
+  /// The schedule takes replicated stages, of each as many as wanted.
   bool replicates = true;
+  /// Whole pipelines may stand beside each other, which gives each stage as many
+  /// copies (schedule/Pipelines), where a barrier ends every step: who takes
+  /// updates back does not wait for copies.
+  bool severalPipelines = false;
+
+  /// Whether stages may have several copies at all, on devices of their own.
+  bool takesCopies() const {
+    return (severalPipelines && barrier) || (replicates && chunks == 1 && copies == 1);
+  }
 };
 
 /// The row of that name ("dp", "naive", "gpipe", "1f1b", "pipedream", "2bw"),

@@ -306,7 +306,10 @@ TEST(Strategies, NoPlanIsBelowItsBound) {
       r.strategy.barrier = round % 2 == 0 || !r.strategy.splitBackward;
       r.microbatches = r.strategy.synchronous ? 4 * random.between(1, 4) : 1;
       r.replication = round % 4 != 1;
-      if (!r.strategy.replicates && r.strategy.shape != Shape::DataParallel)
+      const bool several =
+          r.strategy.severalPipelines && r.strategy.barrier && round % 4 == 2;
+      if (!r.strategy.replicates && !several &&
+          r.strategy.shape != Shape::DataParallel)
         r.stages = devices * r.strategy.chunks;
       r.recompute = round % 5 ? Recompute::None : Recompute::Full;
       r.effort = 0.05;
@@ -325,6 +328,56 @@ TEST(Strategies, NoPlanIsBelowItsBound) {
     }
   EXPECT_GT(planned, 400);
   EXPECT_GT(nearest, 0.9);
+}
+
+/// Whole pipelines stand beside each other, of whatever schedule: on servers of
+/// slow links that is faster than one pipeline through all devices, which is
+/// what they are where it is not.
+TEST(Strategies, PipelinesStandBesideEachOther) {
+  Random random(9);
+  int several = 0, inside = 0;
+  for (int round = 0; round < 8; ++round)
+    for (const char *name : {"interleaved-1f1b", "looped-bfs", "zb-h1", "zb-h2",
+                             "interleaved-zb", "dualpipe-v"}) {
+      PlanRequest r;
+      r.graph = randomGraph(random, 24);
+      r.topology = oneServer(4, 1e10, 1e-6);
+      r.topology.levels.insert(r.topology.levels.begin(),
+                               {"server", 2, random.real(1e5, 1e8), 1e-4});
+      r.strategy = strategyFacts(name);
+      r.microbatches = 32;
+      r.baselines = false;
+      r.useAllDevices = true;
+      const PlanResult free = makePlan(r); // verified
+      std::set<int> used;
+      for (const StagePlan &stage : free.stages) {
+        EXPECT_EQ(stage.replicas, free.stages.front().replicas) << name;
+        used.insert(stage.devices.begin(), stage.devices.end());
+      }
+      EXPECT_EQ(used.size(), 8u) << name;
+      const int replicas = free.stages.front().replicas;
+      EXPECT_GT(static_cast<int>(free.stages.size()), r.strategy.chunks);
+      several += replicas > 1;
+      inside += replicas > 1 && free.stages.front().devices[1] != 1;
+      r.replication = false;
+      r.stages = 8 * r.strategy.chunks;
+      EXPECT_LE(free.stepSeconds, makePlan(r).stepSeconds * (1 + 1e-9)) << name;
+    }
+  EXPECT_GT(several, 20);
+  EXPECT_GT(inside, 0);
+}
+
+/// Copies wait for each other, which who takes updates back does not.
+TEST(Strategies, PipelinesHaveABarrier) {
+  PlanRequest r = uniformRequest("zb-h1", 4, 8);
+  r.stages = 2;
+  r.replicas = {2, 2};
+  EXPECT_EQ(makePlan(r).stages.front().replicas, 2);
+  r.strategy.barrier = false;
+  EXPECT_THROW(makePlan(r), Failure);
+  r.strategy.barrier = true;
+  r.replicas = {3, 1};
+  EXPECT_THROW(makePlan(r), Failure);
 }
 
 /// Where steps follow each other without a barrier none is faster than the
