@@ -136,8 +136,7 @@ static plan::StrategyFacts factsOf(const strategy::StrategyRow &row,
   facts.name = row.name; // the schedule's may be nobody's word for it
   facts.barrier = row.update != strategy::Update::Validated ||
                   request.topology.device.kind != "cpu";
-  // Orders that are searched for are those of one pipeline.
-  facts.severalPipelines = facts.severalPipelines && !isSearched(row);
+  facts.searches = isSearched(row); // for the cuts of another one
   return facts;
 }
 
@@ -634,10 +633,11 @@ plan::Replanned planAgain(const CompileOptions &o, const plan::CostGraph &graph,
   return planLikeCompile(asked, graph, others);
 }
 
-std::optional<plan::PlanRequest>
-requestAsRun(const strategy::StrategyRow &row, const CompileOptions &o,
-             const plan::CostGraph &graph, const ModelFacts &facts,
-             const plan::MeasuredStep &step) {
+std::optional<plan::PlanRequest> requestAsRun(const strategy::StrategyRow &row,
+                                              const CompileOptions &o,
+                                              const plan::CostGraph &graph,
+                                              const ModelFacts &facts,
+                                              const plan::MeasuredStep &step) {
   if (isSearched(row) || isSliced(row))
     return std::nullopt;
   plan::PlanRequest request = askFor(row, o, graph, facts, false).request;

@@ -41,8 +41,7 @@ static std::optional<MeasuredPlan> measuredPlan(const CompileOptions &o,
                                                 const ModelFacts &facts) {
   const plan::MeasuredStep &step = *profile.step;
   const strategy::StrategyRow *row = strategy::findStrategy(step.strategy);
-  auto request =
-      row ? requestAsRun(*row, o, graph, facts, step) : std::nullopt;
+  auto request = row ? requestAsRun(*row, o, graph, facts, step) : std::nullopt;
   if (!request)
     return std::nullopt;
   MeasuredPlan plan{std::move(*request), {}};

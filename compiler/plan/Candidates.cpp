@@ -111,6 +111,19 @@ std::vector<Shape2D> candidateShapes(const PlanRequest &request,
       return *std::max_element(s.replicas.begin(), s.replicas.end()) >
              request.microbatches;
     });
+  // The deepest of pipelines that could be as many instead are not searched
+  // for: what fills them takes longer than what they do.
+  constexpr int64_t kMostTasks = 1 << 17;
+  if (pipelines && facts.searches && !request.stages && shapes.size() > 1) {
+    const auto tasks = [&](const Shape2D &s) {
+      return 3 * std::ssize(s.replicas) * request.microbatches /
+             s.replicas.front();
+    };
+    const int64_t least = tasks(*std::ranges::min_element(shapes, {}, tasks));
+    std::erase_if(shapes, [&](const Shape2D &s) {
+      return tasks(s) > std::max(least, kMostTasks);
+    });
+  }
   // Whoever need not use all devices may leave those without a microbatch idle,
   // and all behind links that cost more than they bring.
   if (isFree)

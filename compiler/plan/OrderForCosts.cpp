@@ -1,7 +1,9 @@
 #include "compiler/plan/OrderForCosts.h"
 
 #include "compiler/plan/ScheduleCosts.h"
+#include "compiler/plan/StepModel.h"
 #include "compiler/schedule/Generator.h"
+#include "compiler/schedule/Pipelines.h"
 
 #include <algorithm>
 
@@ -19,15 +21,23 @@ double perHalf(const StagePlan &stage) {
   return static_cast<double>(stage.memory.handover) / stage.betweenHalves;
 }
 
+/// Where one pipeline alone has its stages.
+std::vector<std::vector<int>> onePipeline(const PlanRequest &asked,
+                                          size_t stages) {
+  return assignDevices(asked.strategy, std::vector<int>(stages, 1), false);
+}
+
 /// Times, transfers and activations of the stages, and what each device has
-/// left for activations.
+/// left for activations: of one pipeline, as its copies have the same.
 schedule::ScheduleRequest requestFor(const PlanRequest &asked,
                                      const std::vector<StagePlan> &stages) {
   schedule::ScheduleRequest request;
   int chunks = std::max(1, asked.strategy.chunks);
   request.devices = static_cast<int>(stages.size()) / chunks;
   request.chunks = chunks;
-  request.microbatches = asked.microbatches;
+  const int copies = stages.front().replicas;
+  request.microbatches = (asked.microbatches + copies - 1) / copies;
+  const auto devicesOf = onePipeline(asked, stages.size());
   if (asked.effort < PlanRequest::kGlance)
     request.effort = 0.1;
   schedule::Costs costs = scheduleCosts(asked.topology, stages);
@@ -42,7 +52,7 @@ schedule::ScheduleRequest requestFor(const PlanRequest &asked,
     costs.memoryForward[s] = stash;
     costs.memoryInput[s] = half;
     costs.memoryWeight[s] = -stash - half;
-    for (int d : stages[s].devices) {
+    for (int d : devicesOf[s]) {
       devices.memoryForward[d] += stash;
       devices.memoryInput[d] += half;
       rest[d] += static_cast<double>(stages[s].memory.total()) -
@@ -59,6 +69,22 @@ schedule::ScheduleRequest requestFor(const PlanRequest &asked,
       devices.limit.push_back(std::max(0.0, limit - fixed));
   request.stageCosts = std::move(costs);
   return request;
+}
+
+/// The order for every copy of the pipeline, whose devices are those that hold
+/// the stages: the order may lay stages out among them in another way.
+schedule::Schedule onAllDevices(schedule::Schedule one,
+                                const PlanRequest &asked,
+                                const std::vector<StagePlan> &stages) {
+  if (stages.front().replicas == 1)
+    return one;
+  const auto planned = onePipeline(asked, stages.size());
+  std::vector<std::vector<int>> copies(stages.size()), placement;
+  for (size_t s = 0; s < stages.size(); ++s)
+    copies[static_cast<size_t>(planned[s].front())] = stages[s].devices;
+  for (const std::vector<int> &on : one.placement)
+    placement.push_back(copies[static_cast<size_t>(on.front())]);
+  return schedule::repeated(one, asked.microbatches, std::move(placement));
 }
 
 } // namespace
@@ -81,7 +107,8 @@ OrderedPlan orderForCosts(const std::string &schedule, const PlanRequest &asked,
   for (schedule::Metric metric : metrics) {
     wanted.metric = metric;
     OrderedPlan other{plan.request, {}};
-    other.request.strategy = factsOfOrder(schedule::generate(schedule, wanted));
+    other.request.strategy = factsOfOrder(onAllDevices(
+        schedule::generate(schedule, wanted), asked, result.stages));
     other.request.strategy.barrier = asked.strategy.barrier;
     other.request.strategy.name = asked.strategy.name;
     other.result = makePlan(other.request);

@@ -159,6 +159,7 @@ StrategyFacts factsOfSchedule(const schedule::ScheduleRow &row, int chunks,
   facts.synchronous = row.synchronous;
   facts.replicates = false;
   facts.severalPipelines = schedule::mayRepeat(row);
+  facts.searches = row.readsCosts;
   auto order =
       std::make_shared<OrderFacts>(row.name, facts.chunks, facts.slices);
   facts.inFlight = [order](const StagePosition &p) {

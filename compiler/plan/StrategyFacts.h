@@ -76,14 +76,17 @@ struct StrategyFacts {
   std::function<int(const StagePosition &)> versions;
   /// The schedule takes replicated stages, of each as many as wanted.
   bool replicates = true;
-  /// Whole pipelines may stand beside each other, which gives each stage as many
-  /// copies (schedule/Pipelines), where a barrier ends every step: who takes
-  /// updates back does not wait for copies.
+  /// Whole pipelines may stand beside each other, which gives each stage as
+  /// many copies (schedule/Pipelines), where a barrier ends every step: who
+  /// takes updates back does not wait for copies.
   bool severalPipelines = false;
+  /// Orders are searched for, which of a great many tasks takes seconds.
+  bool searches = false;
 
   /// Whether stages may have several copies at all, on devices of their own.
   bool takesCopies() const {
-    return (severalPipelines && barrier) || (replicates && chunks == 1 && copies == 1);
+    return (severalPipelines && barrier) ||
+           (replicates && chunks == 1 && copies == 1);
   }
 };
 

@@ -9,8 +9,7 @@ namespace pipec::schedule {
 
 bool mayRepeat(const ScheduleRow &row) {
   return row.layout != Layout::Bidirectional &&
-         row.layout != Layout::Replicated && row.extra != Extra::Slices &&
-         !row.readsCosts;
+         row.layout != Layout::Replicated && row.extra != Extra::Slices;
 }
 
 Schedule repeated(const Schedule &one, int microbatches,

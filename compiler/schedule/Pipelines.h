@@ -17,8 +17,7 @@
 namespace pipec::schedule {
 
 /// Whether copies of a pipeline of that schedule may stand beside each other:
-/// not where it has several itself, cuts microbatches, or looks for an order
-/// for the costs of its devices.
+/// not where it has several itself, nor where it cuts microbatches.
 bool mayRepeat(const ScheduleRow &row);
 
 /// `one`, of ceil(microbatches / copies) microbatches and one copy of each

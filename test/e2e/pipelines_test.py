@@ -3,8 +3,8 @@ import unittest
 
 from pipeline import Golden, PipelineTest, read_plan
 
-CHUNKED = ("interleaved-1f1b", "looped-bfs", "interleaved-zb", "dualpipe-v")
-STRATEGIES = ("zb-h1", "zb-h2", *CHUNKED)
+CHUNKED = ("interleaved-1f1b", "looped-bfs", "interleaved-zb", "dualpipe-v", "zb-v", "v-half", "v-min", "v-flex", "1f1b-v")
+STRATEGIES = ("zb-h1", "zb-h2", "zb", *CHUNKED)
 
 
 class Pipelines(PipelineTest):

@@ -1,8 +1,10 @@
 #include "RandomGraphs.h"
 #include "compiler/plan/Choose.h"
+#include "compiler/plan/OrderForCosts.h"
 #include "compiler/plan/PlanVerifier.h"
 #include "compiler/plan/StepBound.h"
 #include "compiler/schedule/Generator.h"
+#include "compiler/schedule/Verifier.h"
 #include "support/Failure.h"
 
 #include <gtest/gtest.h>
@@ -365,6 +367,40 @@ TEST(Strategies, PipelinesStandBesideEachOther) {
     }
   EXPECT_GT(several, 20);
   EXPECT_GT(inside, 0);
+}
+
+/// An order that is searched for is one pipeline's, for its own costs, and all
+/// copies have it, wherever it lays out the stages.
+TEST(Strategies, SearchedOrdersAreOfOnePipeline) {
+  Random random(10);
+  for (const auto &[cut, schedule] :
+       {std::pair("zb-h1", "zb"), std::pair("zb-v", "zb-v"),
+        std::pair("zb-v", "auto")})
+    for (bool inside : {false, true}) {
+      PlanRequest r;
+      r.graph = randomGraph(random, 16);
+      r.topology = oneServer(2, 1e10, 1e-6);
+      // Fast or slow links between servers.
+      r.topology.levels.insert(r.topology.levels.begin(),
+                               {"server", 2, inside ? 1e3 : 1e12, 1e-6});
+      r.strategy = strategyFacts(cut);
+      r.microbatches = 7;
+      r.stages = 2 * r.strategy.chunks;
+      const PlanResult planned = makePlan(r);
+      ASSERT_EQ(planned.stages.front().replicas, 2);
+      const OrderedPlan plan = orderForCosts(schedule, r, planned);
+      const schedule::Schedule &order = *plan.request.strategy.order;
+      EXPECT_TRUE(schedule::verify(order).empty());
+      EXPECT_EQ(order.devices(), 4);
+      EXPECT_EQ(order.microbatches, 7);
+      for (int s = 0; s < order.stages; ++s) {
+        ASSERT_EQ(order.replicas(s), 2);
+        const bool apart = order.placement[s][1] != order.placement[s][0] + 1;
+        EXPECT_EQ(apart, planned.stages.front().devices[1] !=
+                             planned.stages.front().devices[0] + 1);
+      }
+      EXPECT_LE(plan.result.stepSeconds, planned.stepSeconds * 1.05);
+    }
 }
 
 /// Copies wait for each other, which who takes updates back does not.
