@@ -65,13 +65,17 @@ static bool areReplicated(const std::vector<int> &replicas) {
 }
 
 /// Ranks on CPUs form a straight pipeline unless replication was asked for, by
-/// --replicas or by a planner that chooses them (and wherever the schedule
-/// knows no replicas): a replicated stage sums gradients in another order, so
-/// that only straight ones have the same bits for every number of ranks.
+/// --replicas, by fewer --stages of what replicates them, or by a planner that
+/// chooses them (and wherever the schedule knows no replicas): a replicated
+/// stage sums gradients in another order, so that only straight ones have the
+/// same bits for every number of ranks. Whole pipelines stand beside each other
+/// there where --replicas says so.
 static void chooseShape(const CompileOptions &o, Decision &d) {
   plan::PlanRequest &request = d.request;
   int devices = request.topology.devices();
-  const bool isNamed = o.strategy != "auto" && !o.ofAuto;
+  const bool isNamed = o.strategy != "auto" && !o.ofAuto,
+             onCpus = request.topology.device.kind == "cpu";
+  request.replication = true; // whatever another way to cut came to
   readStages(o, request, d.notes);
   if (request.strategy.order)
     return chooseShapeOfOrder(o, request);
@@ -84,18 +88,18 @@ static void chooseShape(const CompileOptions &o, Decision &d) {
                       " has one stage, the stage file has " +
                       std::to_string(request.cuts.size()) +
                       ": take another --strategy, or leave --stage-file out");
+  const bool copies = request.strategy.takesCopies() &&
+                      !(onCpus && request.strategy.severalPipelines);
   bool straight = o.stages == "auto" && request.replicas.empty() &&
                   o.stageFile.empty() && o.planner == "auto" &&
                   request.strategy.shape != plan::Shape::DataParallel &&
-                  (!request.strategy.takesCopies() ||
-                   (isNamed && request.topology.device.kind == "cpu"));
+                  (!copies || (isNamed && onCpus));
   if (straight) {
     request.stages = devices * request.strategy.chunks;
     request.replication = false;
   }
   if (request.stages && request.replicas.empty() &&
-      (*request.stages == devices * request.strategy.chunks ||
-       !request.strategy.takesCopies()))
+      (*request.stages == devices * request.strategy.chunks || !copies))
     request.replication = false;
   request.useAllDevices = isNamed;
 }
@@ -238,12 +242,17 @@ static schedule::Schedule foundOrder(const Decision &d) {
 }
 
 /// Whether so many stages are to share devices while others have none, which
-/// nobody means who says how many stages there are.
+/// nobody means who says how many stages there are. Copies fill all of them.
 static bool crowdsStages(const plan::PlanRequest &request) {
-  const int chunks = std::max(1, request.strategy.chunks);
-  return request.stages && request.replicas.empty() &&
-         *request.stages / chunks <
-             std::min(*request.stages, request.topology.devices());
+  const int chunks = std::max(1, request.strategy.chunks),
+            devices = request.topology.devices();
+  if (!request.stages || !request.replicas.empty())
+    return false;
+  const int columns = *request.stages / chunks;
+  if (request.replication && request.strategy.takesCopies() && columns > 0 &&
+      devices % columns == 0)
+    return false;
+  return columns < std::min(*request.stages, devices);
 }
 
 /// The fastest order for the stages' costs, over the ways to cut.
@@ -395,7 +404,8 @@ strategiesToCompare(const CompileOptions &o) {
 /// Whether an order is searched for in well under a second.
 static bool quicklySearched(const plan::PlanRequest &request) {
   constexpr int64_t kMostTasks = 1500;
-  const int64_t stages = request.stages.value_or(request.topology.devices());
+  const int64_t stages = request.stages.value_or(
+      request.topology.devices() * std::max(1, request.strategy.chunks));
   return 3 * stages * request.microbatches <= kMostTasks;
 }
 

@@ -41,7 +41,8 @@ static Handed loopInvariant(const Node &node, int operand) {
   int64_t sliced = 0;
   for (const Attribute &a : node.attributes) {
     body = a.graph ? a.graph.get() : body;
-    sliced = a.name == "num_scan_inputs" ? a.i : sliced;
+    if (a.name == "num_scan_inputs") // whatever a file says
+      sliced = std::clamp<int64_t>(a.i, 0, std::ssize(node.inputs));
   }
   if (!body || operand >= static_cast<int>(body->inputs.size()))
     return {};

@@ -59,7 +59,11 @@ std::vector<Shape2D> candidateShapes(const PlanRequest &request,
   int devices = request.topology.devices();
   int chunks = std::max(1, facts.chunks);
   if (!request.replicas.empty()) {
-    addShape(shapes, {request.replicas, false});
+    const std::vector<int> &given = request.replicas;
+    if (std::ranges::adjacent_find(given, std::not_equal_to<>()) == given.end())
+      addGrid(shapes, request, static_cast<int>(given.size()), given.front());
+    else
+      addShape(shapes, {given, false});
     return shapes;
   }
   if (facts.shape == Shape::DataParallel) {

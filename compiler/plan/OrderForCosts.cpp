@@ -96,7 +96,8 @@ OrderedPlan orderForCosts(const std::string &schedule, const PlanRequest &asked,
   plan.request.cuts.clear();
   for (const StagePlan &stage : result.stages)
     plan.request.cuts.push_back(stage.firstNode);
-  plan.request.replicas.clear();
+  const int copies = result.stages.front().replicas;
+  plan.request.replicas.assign(copies > 1 ? result.stages.size() : 0, copies);
   // Without a barrier the span decides more than the makespan does, but a step
   // also waits for the norm and the verdict: the judge takes the better of
   // both.
@@ -109,6 +110,7 @@ OrderedPlan orderForCosts(const std::string &schedule, const PlanRequest &asked,
     OrderedPlan other{plan.request, {}};
     other.request.strategy = factsOfOrder(onAllDevices(
         schedule::generate(schedule, wanted), asked, result.stages));
+    other.request.strategy.severalPipelines = copies > 1;
     other.request.strategy.barrier = asked.strategy.barrier;
     other.request.strategy.name = asked.strategy.name;
     other.result = makePlan(other.request);

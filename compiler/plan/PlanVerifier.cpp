@@ -14,6 +14,23 @@ namespace pipec::plan {
 
 namespace {
 
+/// Of whole pipelines each is on devices of its own, and all wait for the same
+/// barrier.
+void checkPipelines(const StrategyFacts &facts,
+                    const std::vector<StagePlan> &stages) {
+  const int copies = stages.front().replicas;
+  expect(copies == 1 || facts.barrier, "copies without a barrier");
+  std::map<int, size_t> pipeline; // of a device
+  for (const StagePlan &stage : stages) {
+    expect(stage.replicas == copies &&
+               std::ssize(stage.devices) == std::ssize(stages.front().devices),
+           "pipelines have different stages");
+    for (size_t q = 0; q < stage.devices.size(); ++q)
+      expect(pipeline.try_emplace(stage.devices[q], q).first->second == q,
+             "a device is in two pipelines");
+  }
+}
+
 void checkCoverage(const PlanRequest &request, const PlanResult &result) {
   const auto &stages = result.stages;
   expect(!stages.empty(), "no stages");
@@ -34,6 +51,8 @@ void checkCoverage(const PlanRequest &request, const PlanResult &result) {
       expect(stageOf[node] == stageOf[group.front()],
              "a pinned group is split");
 
+  if (request.strategy.severalPipelines)
+    checkPipelines(request.strategy, stages);
   int total = request.topology.devices();
   int chunks = request.strategy.chunks * request.strategy.copies;
   std::map<int, int> held;

@@ -109,6 +109,14 @@ Split handWritten(const PlanRequest &request, const StepModel &model) {
   if (auto why = unequalCopies(request, split.starts, split.replicas))
     usage(*why);
   split.recompute = chooseRecompute(model, split);
+  // Nobody says where the copies are: inside servers if that is faster.
+  Split inside = split;
+  inside.pipelinesInside = split.replicas.front() > 1;
+  if (inside.pipelinesInside &&
+      std::ranges::adjacent_find(split.replicas, std::not_equal_to<>()) ==
+          split.replicas.end() &&
+      model.stepSeconds(inside) < model.stepSeconds(split))
+    return inside;
   return split;
 }
 

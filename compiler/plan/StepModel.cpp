@@ -547,11 +547,15 @@ void StepModel::explain(PlanResult &result) const {
   const auto time = [step = result.stepSeconds](double seconds) {
     return report::seconds(seconds, step);
   };
+  // Replicas, and copies that only the order knows.
+  const auto copies = [](const StagePlan &stage) {
+    return static_cast<double>(stage.devices.size());
+  };
   double worst = -1;
   bool link = false;
   for (size_t s = 0; s < result.stages.size(); ++s) {
     const StagePlan &stage = result.stages[s];
-    double load = stageSeconds(stage) / stage.replicas;
+    double load = stageSeconds(stage) / copies(stage);
     if (load > worst)
       worst = load, result.bottleneckStage = static_cast<int>(s), link = false;
     if (s == 0)
@@ -560,7 +564,7 @@ void StepModel::explain(PlanResult &result) const {
                              stage.devices);
     double hop = transferSeconds(over, std::max(stage.receiveBytes,
                                                 stage.receiveGradientBytes)) /
-                 std::min(stage.replicas, result.stages[s - 1].replicas);
+                 std::min(copies(stage), copies(result.stages[s - 1]));
     if (hop > worst)
       worst = hop, result.bottleneckStage = static_cast<int>(s), link = true;
   }

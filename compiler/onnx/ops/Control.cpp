@@ -8,6 +8,8 @@
 #include "compiler/onnx/Importer.h"
 #include "compiler/onnx/ops/Ops.h"
 
+#include <algorithm>
+
 using namespace mlir;
 
 namespace pipec::onnx {
@@ -106,10 +108,11 @@ void importScan(NodeContext &c) {
   if (c.opset < 9)
     c.fail("the batched Scan of opset 8 is not supported");
   const Graph &body = subgraph(c, "body");
-  const int64_t sliced = c.intAttr("num_scan_inputs");
-  const auto states = static_cast<int64_t>(c.inputCount()) - sliced;
+  const int64_t sliced = c.intAttr("num_scan_inputs"),
+                given = static_cast<int64_t>(c.inputCount());
+  const int64_t states = given - std::clamp<int64_t>(sliced, 0, given);
   const auto scans = static_cast<int64_t>(body.outputs.size()) - states;
-  if (sliced < 1 || states < 0 || scans < 0)
+  if (sliced < 1 || sliced > given || scans < 0)
     c.fail("its inputs do not fit its body");
   const auto listed = [&](const char *name, int64_t i) -> int64_t {
     const auto list = c.intsAttr(name);

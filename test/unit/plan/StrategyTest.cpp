@@ -4,6 +4,7 @@
 #include "compiler/plan/PlanVerifier.h"
 #include "compiler/plan/StepBound.h"
 #include "compiler/schedule/Generator.h"
+#include "compiler/schedule/Pipelines.h"
 #include "compiler/schedule/Verifier.h"
 #include "support/Failure.h"
 
@@ -400,7 +401,39 @@ TEST(Strategies, SearchedOrdersAreOfOnePipeline) {
                              planned.stages.front().devices[0] + 1);
       }
       EXPECT_LE(plan.result.stepSeconds, planned.stepSeconds * 1.05);
+      for (const StagePlan &stage : plan.result.stages)
+        EXPECT_EQ(stage.replicas, 2);
     }
+}
+
+/// What an order by itself comes to is what it comes to under its name.
+TEST(Strategies, PipelinesOfAnOrderArePricedAlike) {
+  Random random(11);
+  for (int round = 0; round < 10; ++round) {
+    PlanRequest r;
+    r.graph = randomGraph(random, 12);
+    r.topology = oneServer(6, random.real(1e6, 1e9), 1e-6);
+    r.topology.device.kind = round % 2 ? "cpu" : "cuda"; // which overlaps sums
+    r.strategy = strategyFacts("zb-h1");
+    r.microbatches = random.between(3, 9);
+    r.replicas = {3, 3};
+    const PlanResult named = makePlan(r);
+    schedule::ScheduleRequest one;
+    one.devices = 2;
+    one.microbatches = (r.microbatches + 2) / 3;
+    for (const StagePlan &stage : named.stages)
+      r.cuts.push_back(stage.firstNode);
+    r.strategy = factsOfOrder(
+        schedule::repeated(schedule::generate("zb-h1", one), r.microbatches,
+                           {named.stages[0].devices, named.stages[1].devices}));
+    r.strategy.severalPipelines = true;
+    const PlanResult ordered = makePlan(r);
+    EXPECT_NEAR(ordered.stepSeconds, named.stepSeconds,
+                1e-9 * named.stepSeconds);
+    for (size_t s : {0, 1})
+      EXPECT_EQ(ordered.stages[s].memory.total(),
+                named.stages[s].memory.total());
+  }
 }
 
 /// Copies wait for each other, which who takes updates back does not.
