@@ -28,6 +28,50 @@ void addGrid(std::vector<Shape2D> &shapes, const PlanRequest &request,
     addShape(shapes, {std::vector<int>(stages, replicas), true});
 }
 
+/// Whether the schedule has an order of so many stages and copies: some need
+/// more microbatches than these have each.
+bool hasOrder(const PlanRequest &request, int stages, int copies) try {
+  request.strategy.inFlight(
+      {0, stages, copies, stages * copies, request.microbatches});
+  return true;
+} catch (const Failure &failure) {
+  if (failure.code != Exit::Usage)
+    throw;
+  return false;
+}
+
+/// As many copies of whole pipelines as there are orders for, and no shapes
+/// without; where there are none at all, one copy, whose refusal is in the
+/// numbers that were asked for.
+void keepOrdered(const PlanRequest &request, std::vector<Shape2D> &shapes) {
+  const auto refused = [&](const Shape2D &shape) {
+    return !hasOrder(request, static_cast<int>(shape.replicas.size()),
+                     shape.replicas.front());
+  };
+  for (Shape2D &shape : shapes)
+    while (shape.replicas.front() > 1 && refused(shape))
+      for (int &copies : shape.replicas)
+        --copies;
+  if (!std::ranges::all_of(shapes, refused))
+    std::erase_if(shapes, refused);
+}
+
+/// The deepest of pipelines that could be as many instead are not searched for:
+/// what fills them takes longer than what they do.
+void leaveOutDeep(const PlanRequest &request, std::vector<Shape2D> &shapes) {
+  constexpr int64_t kMostTasks = 1 << 17;
+  if (!request.strategy.searches || request.stages || shapes.empty())
+    return;
+  const auto tasks = [&](const Shape2D &s) {
+    return 3 * std::ssize(s.replicas) * request.microbatches /
+           s.replicas.front();
+  };
+  const int64_t least = tasks(*std::ranges::min_element(shapes, {}, tasks));
+  std::erase_if(shapes, [&](const Shape2D &s) {
+    return tasks(s) > std::max(least, kMostTasks);
+  });
+}
+
 /// Depths worth trying on that many columns: all small ones, and of the large
 /// ones those that use every device or are round.
 std::vector<int> depths(int most, int devices) {
@@ -115,18 +159,9 @@ std::vector<Shape2D> candidateShapes(const PlanRequest &request,
       return *std::max_element(s.replicas.begin(), s.replicas.end()) >
              request.microbatches;
     });
-  // The deepest of pipelines that could be as many instead are not searched
-  // for: what fills them takes longer than what they do.
-  constexpr int64_t kMostTasks = 1 << 17;
-  if (pipelines && facts.searches && !request.stages && shapes.size() > 1) {
-    const auto tasks = [&](const Shape2D &s) {
-      return 3 * std::ssize(s.replicas) * request.microbatches /
-             s.replicas.front();
-    };
-    const int64_t least = tasks(*std::ranges::min_element(shapes, {}, tasks));
-    std::erase_if(shapes, [&](const Shape2D &s) {
-      return tasks(s) > std::max(least, kMostTasks);
-    });
+  if (pipelines) {
+    leaveOutDeep(request, shapes);
+    keepOrdered(request, shapes);
   }
   // Whoever need not use all devices may leave those without a microbatch idle,
   // and all behind links that cost more than they bring.

@@ -436,6 +436,32 @@ TEST(Strategies, PipelinesOfAnOrderArePricedAlike) {
   }
 }
 
+/// Who needs so many microbatches for so many stages has fewer copies, and is
+/// refused in the numbers that were asked for.
+TEST(Strategies, PipelinesAreAsManyAsHaveAnOrder) {
+  PlanRequest r;
+  r.graph = uniformChain(16, 1e-3, 1000, 10);
+  r.topology = oneServer(16, 1e12, 0);
+  r.strategy = strategyFacts("dualpipe-v"); // two microbatches a device
+  r.microbatches = 20;
+  r.stages = 8;
+  EXPECT_EQ(makePlan(r).stages.front().replicas, 2); // not 4, of 5 each
+  r.stages.reset();
+  r.useAllDevices = true;
+  const PlanResult free = makePlan(r);
+  const int copies = free.stages.front().replicas;
+  EXPECT_GE((20 + copies - 1) / copies, std::ssize(free.stages));
+  r.microbatches = 3;
+  try {
+    makePlan(r);
+    FAIL();
+  } catch (const Failure &failure) {
+    EXPECT_EQ(failure.code, Exit::Usage);
+    EXPECT_TRUE(std::string(failure.what()).ends_with(" not 3"))
+        << failure.what();
+  }
+}
+
 /// Copies wait for each other, which who takes updates back does not.
 TEST(Strategies, PipelinesHaveABarrier) {
   PlanRequest r = uniformRequest("zb-h1", 4, 8);
