@@ -112,5 +112,27 @@ class Replicas(GpuTest):
         self.assertGreaterEqual(sum(changed), 10, changed)
 
 
+class Pipelines(GpuTest):
+    """Whole pipelines of schedules that know no replicas have the numbers of as many replicas of 1f1b's stages."""
+
+    def losses(self, golden, strategy, stages):
+        """In one process, and with NCCL between four whose streams run in another order."""
+        plan = self.compile_for(golden, "1x4", "--strategy", strategy, "--replicas", "-".join(["2"] * stages))
+        self.assertEqual([len(stage["ranks"]) for stage in read_plan(plan)["stages"]], [2] * stages)
+        got = self.run_gpu(plan, golden, "--steps", 3)
+        for rank in got.summary["ranks"]:
+            self.assertEqual(rank["peak_bytes"], rank["predicted_peak_bytes"])
+        again = self.run_gpu(plan, golden, "--steps", 3, "--transport", "nccl", devices=4, order="random:6")
+        self.assertEqual(again.losses, got.losses)
+        return got.losses
+
+    def test_have_the_numbers_of_replicas(self):
+        golden = Golden("gpt")
+        want = self.losses(golden, "1f1b", 2)
+        for strategy, stages in (("zb-h1", 2), ("interleaved-zb", 4), ("zb-v", 4)):
+            with self.subTest(strategy=strategy):
+                self.assertEqual(self.losses(golden, strategy, stages), want)
+
+
 if __name__ == "__main__":
     unittest.main()
