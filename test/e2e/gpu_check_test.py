@@ -66,6 +66,10 @@ class Carried(GpuTest):
         self.assertEqual(len(found.wrong), 1)
         self.assertIn("exit 99", found.wrong[0])
         self.assertIn("see sanitizer-memcheck-mlp-1-1f1b-fp32.txt", said[-1])
+        with self.programs_of_a_gpu("echo 'Internal Sanitizer Error: no' >&2; exit 99"):
+            found.sanitizer("racecheck", case)
+        self.assertEqual(len(found.wrong), 1)
+        self.assertIn("it fails itself", said[-1])
         # A step that takes as long as the device's products alone.
         found.results["device"] = "NVIDIA H200, 570.86, 143771 MiB"
         found.row("gpt2", 65536 * gpu_check.TOKEN_FLOPS / 989.4e12, 65536, gpu_check.TOKEN_FLOPS, "bf16")

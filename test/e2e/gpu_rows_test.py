@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from unittest import mock
 
 from gpu_test import GpuTest
-from pipeline import MODELS, read_plan
+from pipeline import MODELS, call, read_plan
 
 sys.path.insert(0, str(MODELS.parent / "bench"))
 import gpu_timed
@@ -84,6 +84,19 @@ class EvenRows(GpuTest):
                 last = read_plan(plan)["stages"][-1]["last_node"]
                 alone = alone or losses
                 self.assertEqual(losses, alone)
+
+    def test_gaps_are_a_part_of_products(self):
+        """Of 2051 logits a token: what cuBLASLt multiplies are sizes that fill 16 bytes, and the gradient of their weights,
+        which has no gaps, is added apart."""
+        golden = self.odd_gpt(2051, 16)
+        calls = self.fresh(".txt")
+        self.check_exit(call("pipec", golden.model, *golden.arguments("adamw:lr=1e-3"), "--gpus", "1", "--stages", "1",
+                             "--precision", "bf16", "--emit", "calls", "-o", calls), 0)
+        products = {line.split("\t")[1] for line in calls.read_text().splitlines() if "\tmatmul" in line}
+        # m, k and n; rows of bf16 have 2112 numbers, those of f32 2080.
+        for wanted in ("1 x 32 x 32 x 2112", "1 x 32 x 2112 x 32 b'", "1 x 32 x 32 x 2080 a'"):
+            self.assertIn("matmul bf16 " + wanted, products)
+        self.assertFalse([name for name in products if "2051" in name])
 
     def test_sums_over_odd_rows(self):
         """Logits with gaps and, where the loss is another stage's and they are sent, without: sums of one order."""

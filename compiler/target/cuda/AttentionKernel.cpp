@@ -17,12 +17,12 @@ TileKernel::TileKernel(ModuleOp module, StringRef name,
                        ArrayRef<KernelArgument> arguments, Type element)
     : PlainKernel(module, name, arguments), element(element) {}
 
-/// Of a thread's first one.
-static int64_t columnOf(size_t which) {
-  return static_cast<int64_t>(which / 4 * 8 + which % 2);
+int64_t TileKernel::columnOf(size_t sum) const {
+  return static_cast<int64_t>(sum / (4 * groups) * 8 + sum % 2);
 }
 
-void TileKernel::begin(int64_t blocks, int64_t warps) {
+void TileKernel::begin(int64_t blocks, int64_t warps, int64_t rowsOfWarp) {
+  groups = static_cast<size_t>(rowsOfWarp / kWarpRows);
   threads = warps * kWarp;
   beginBlocks(blocks, threads);
   thread = wide(threadNumber(b));
@@ -34,10 +34,23 @@ int64_t TileKernel::tileBytes(int64_t rows, int64_t columns, Type element) {
   return rows * (columns * elementBytes(element) + kGap);
 }
 
-Tile TileKernel::newTile(int64_t rows, int64_t columns) {
-  Tile tile{code.sharedBytes, rows, columns};
-  code.sharedBytes += tileBytes(rows, columns, element);
+Tile TileKernel::newTile(int64_t rows, int64_t columns, int64_t buffers) {
+  Tile tile{code.sharedBytes, rows, columns, {}};
+  code.sharedBytes += buffers * tileBytes(rows, columns, element);
   return tile;
+}
+
+Tile TileKernel::inBuffer(Tile tile, Value buffer) {
+  tile.shift = times(buffer, tile.rows * pitch(tile));
+  return tile;
+}
+
+int64_t TileKernel::throughBytes(int64_t rows, int64_t columns, Type element) {
+  return element.isBF16() ? 0 : tileBytes(rows, columns, element);
+}
+
+Tile TileKernel::newThrough(int64_t rows, int64_t columns) {
+  return isNarrow() ? Tile{} : newTile(rows, columns);
 }
 
 int64_t TileKernel::newNumbers(int64_t count) {
@@ -53,7 +66,77 @@ int64_t TileKernel::pitch(const Tile &tile) const {
 PlainKernel::Value TileKernel::address(const Tile &tile, Value index,
                                        int64_t constant) {
   const int64_t bytes = tile.offset + constant * elementBytes(element);
+  if (tile.shift)
+    index = add(index, tile.shift);
   return pointer(sharedMemory(b, bytes), element, index);
+}
+
+/// Of what is outside the index is that of the first element.
+TileKernel::Part TileKernel::partOf(const Tile &tile, const Matrix &from,
+                                    Value firstRow, Value row, Value column) {
+  row = add(firstRow, row);
+  Part part{add(times(row, from.rowStride), column), {}};
+  if (from.rows % tile.rows)
+    part.inside = less(row, from.rows);
+  if (from.columns != tile.columns) {
+    Value there = less(column, from.columns);
+    part.inside = part.inside ? both(part.inside, there) : there;
+  }
+  if (part.inside)
+    part.index = select(part.inside, part.index, integer(0));
+  return part;
+}
+
+void TileKernel::copyAhead(Value to, Value from, Value inside, int64_t bytes) {
+  constexpr unsigned kGlobal = 1;
+  from = LLVM::AddrSpaceCastOp::create(
+      b, LLVM::LLVMPointerType::get(b.getContext(), kGlobal), from);
+  auto word = [&](int64_t value) -> Value {
+    return arith::ConstantIntOp::create(b, value, 32);
+  };
+  Value read = inside ? select(inside, word(bytes), word(0)) : Value();
+  NVVM::CpAsyncOp::create(b, to, from, static_cast<uint32_t>(bytes),
+                          bytes == 16 ? NVVM::LoadCacheModifierKind::CG
+                                      : NVVM::LoadCacheModifierKind::CA,
+                          read);
+}
+
+void TileKernel::fetchAhead(const Tile &tile, const Matrix &from,
+                            Value firstRow) {
+  const int64_t bytes = from.width * elementBytes(element),
+                parts = tile.columns / from.width, total = tile.rows * parts;
+  if (bytes != 16 || total % threads)
+    return fetch(tile, from, firstRow);
+  // What a thread has lies constants apart where a row's parts divide the
+  // threads.
+  const SmallVector<Value> own = indices(thread, {tile.rows, parts});
+  for (int64_t item = 0; item < total; item += threads) {
+    const SmallVector<Value> at =
+        threads % parts == 0
+            ? SmallVector<Value>{add(own[0], integer(item / parts)), own[1]}
+            : indices(add(thread, integer(item)), {tile.rows, parts});
+    Value column = times(at[1], from.width);
+    const Part part = partOf(tile, from, firstRow, at[0], column);
+    copyAhead(address(tile, add(times(at[0], pitch(tile)), column), 0),
+              pointer(from.base, element, part.index), part.inside, bytes);
+  }
+}
+
+void TileKernel::fetchAhead(int64_t numbers, int64_t count, Value buffer,
+                            const Matrix &column, Value firstRow) {
+  Type real = b.getF32Type();
+  loop(thread, integer(count), threads, {}, [&](Value item, Values &) {
+    Value row = add(firstRow, item), inside = less(row, column.rows);
+    Value index = select(inside, times(row, column.rowStride), integer(0));
+    copyAhead(pointer(sharedMemory(b, numbers), real,
+                      add(item, times(buffer, count))),
+              pointer(column.base, real, index), inside, sizeof(float));
+  });
+}
+
+void TileKernel::waitForFetches() {
+  NVVM::CpAsyncCommitGroupOp::create(b);
+  NVVM::CpAsyncWaitGroupOp::create(b, 0);
 }
 
 void TileKernel::fetch(const Tile &tile, const Matrix &from, Value firstRow) {
@@ -62,22 +145,11 @@ void TileKernel::fetch(const Tile &tile, const Matrix &from, Value firstRow) {
   Type scalar = b.getIntegerType(8 * elementBytes(element));
   Type moved = width == 1 ? scalar : Type(VectorType::get({width}, scalar));
   Value zero = arith::ConstantOp::create(b, b.getZeroAttr(moved));
-  Value none = integer(0);
   auto read = [&](ArrayRef<Value> at) {
-    Value row = add(firstRow, at[0]), column = times(at[1], width);
-    Value index = add(times(row, from.rowStride), column);
-    Value inside;
-    if (from.rows % tile.rows)
-      inside = less(row, from.rows);
-    if (from.columns != tile.columns) {
-      Value there = less(column, from.columns);
-      inside = inside ? both(inside, there) : there;
-    }
-    if (!inside)
-      return load(from.base, moved, index, width * elementBytes(scalar));
-    Value value = load(from.base, moved, select(inside, index, none),
-                       width * elementBytes(scalar));
-    return select(inside, value, zero);
+    const Part part = partOf(tile, from, firstRow, at[0], times(at[1], width));
+    Value value =
+        load(from.base, moved, part.index, width * elementBytes(scalar));
+    return part.inside ? select(part.inside, value, zero) : value;
   };
   auto write = [&](ArrayRef<Value> at, Value value) {
     Value index = add(times(at[0], pitch(tile)), times(at[1], width));
@@ -126,24 +198,52 @@ void TileKernel::fetchNumbers(
   });
 }
 
-PlainKernel::Value TileKernel::number(int64_t numbers, size_t which) {
-  const int64_t offset = numbers + columnOf(which) * sizeof(float);
+PlainKernel::Value TileKernel::number(int64_t numbers, size_t sum,
+                                      Value shift) {
+  const int64_t offset = numbers + columnOf(sum) * sizeof(float);
   Type real = b.getF32Type();
+  Value index = shift ? add(ownColumn(0), shift) : ownColumn(0);
   return LLVM::LoadOp::create(
-      b, real, pointer(sharedMemory(b, offset), real, ownColumn(0)),
-      sizeof(float));
+      b, real, pointer(sharedMemory(b, offset), real, index), sizeof(float));
 }
 
 PlainKernel::Values TileKernel::zeros(int64_t columns) {
-  return Values(columns / 2, real(0));
+  return Values(sumsOf(columns), real(0));
 }
 
 void TileKernel::multiply(Values &sums, const Tile &a, const Tile &b,
                           bool transposed) {
-  if (isNarrow())
-    multiplyNarrow(sums, a, b, transposed);
-  else
-    multiplyWide(sums, a, b, transposed);
+  if (!isNarrow())
+    return multiplyWide(sums, a, b, transposed);
+  Value ofA = rowOfA(a);
+  multiplyNarrow(
+      sums, a.columns,
+      [&](int64_t depth, size_t group) {
+        const auto firstRow = static_cast<int64_t>(group) * kWarpRows;
+        return matrices(a, ofA, firstRow * pitch(a) + depth, false);
+      },
+      b, transposed);
+}
+
+void TileKernel::multiply(Values &sums, const Values &a, const Tile &through,
+                          const Tile &b) {
+  if (!isNarrow()) {
+    meetWarp(); // all have read what is written over
+    keep(through, a);
+    meetWarp();
+    return multiplyWide(sums, through, b, /*transposed=*/false);
+  }
+  auto at = [&](int64_t depth, size_t group) {
+    Values words;
+    for (const int64_t column : {depth, depth + 8})
+      for (const size_t i : {0, 2}) {
+        const size_t first = sumsOf(column) + group * 4 + i;
+        words.push_back(word(a[first], a[first + 1]));
+      }
+    return words;
+  };
+  multiplyNarrow(sums, static_cast<int64_t>(a.size() / sumsOf(2) * 2), at, b,
+                 /*transposed=*/false);
 }
 
 //===----------------------------------------------------------------------===//
@@ -169,8 +269,15 @@ PlainKernel::Values TileKernel::matrices(const Tile &tile, Value index,
   return words;
 }
 
-void TileKernel::multiplyNarrow(Values &sums, const Tile &a, const Tile &with,
-                                bool transposed) {
+PlainKernel::Value TileKernel::rowOfA(const Tile &a) {
+  Value low = arith::AndIOp::create(b, lane, integer(15)),
+        high = times(arith::ShRUIOp::create(b, lane, integer(4)), 8);
+  const int64_t rowsOfWarp = static_cast<int64_t>(groups) * kWarpRows;
+  return add(times(add(times(warp, rowsOfWarp), low), pitch(a)), high);
+}
+
+void TileKernel::multiplyNarrow(Values &sums, int64_t depths, Left leftAt,
+                                const Tile &with, bool transposed) {
   auto masked = [&](Value x, int64_t mask) -> Value {
     return arith::AndIOp::create(b, x, integer(mask));
   };
@@ -178,7 +285,6 @@ void TileKernel::multiplyNarrow(Values &sums, const Tile &a, const Tile &with,
     return arith::ShRUIOp::create(b, x, integer(bits));
   };
   Value low = masked(lane, 15), high = times(shifted(lane, 4), 8);
-  Value ofA = add(times(add(times(warp, kWarpRows), low), pitch(a)), high);
   Value rowB = low, columnB = high;
   if (transposed) {
     rowB = add(masked(lane, 7), high);
@@ -189,23 +295,26 @@ void TileKernel::multiplyNarrow(Values &sums, const Tile &a, const Tile &with,
   auto four = LLVM::LLVMStructType::getLiteral(b.getContext(),
                                                {real, real, real, real});
   auto name = b.getStringAttr("llvm.nvvm.mma.m16n8k16.row.col.bf16");
-  const int64_t columns = static_cast<int64_t>(sums.size()) * 2;
-  for (int64_t depth = 0; depth < a.columns; depth += 16) {
-    Values left = matrices(a, ofA, depth, false);
+  const auto columns = static_cast<int64_t>(sums.size() / sumsOf(2) * 2);
+  for (int64_t depth = 0; depth < depths; depth += 16) {
+    SmallVector<Values, 2> left;
+    for (size_t group = 0; group < groups; ++group)
+      left.push_back(leftAt(depth, group));
     for (int64_t n = 0; n < columns; n += 16) {
       Values right = transposed
                          ? matrices(with, ofB, n * pitch(with) + depth, false)
                          : matrices(with, ofB, depth * pitch(with) + n, true);
-      for (int64_t half : {0, 1}) {
-        MutableArrayRef<Value> own =
-            MutableArrayRef(sums).slice(n / 2 + half * 4, 4);
-        Values operands = left;
-        operands.append({right[2 * half], right[2 * half + 1]});
-        operands.append(own.begin(), own.end());
-        auto call = LLVM::CallIntrinsicOp::create(b, four, name, operands);
-        for (int64_t i = 0; i < 4; ++i)
-          own[i] = LLVM::ExtractValueOp::create(b, call.getResult(0), i);
-      }
+      for (size_t half : {0, 1})
+        for (size_t group = 0; group < groups; ++group) {
+          MutableArrayRef<Value> own = MutableArrayRef(sums).slice(
+              sumsOf(n) + (half * groups + group) * 4, 4);
+          Values operands = left[group];
+          operands.append({right[2 * half], right[2 * half + 1]});
+          operands.append(own.begin(), own.end());
+          auto call = LLVM::CallIntrinsicOp::create(b, four, name, operands);
+          for (int64_t i = 0; i < 4; ++i)
+            own[i] = LLVM::ExtractValueOp::create(b, call.getResult(0), i);
+        }
     }
   }
 }
@@ -265,14 +374,16 @@ void TileKernel::multiplyWide(Values &sums, const Tile &a, const Tile &with,
 // Results
 //===----------------------------------------------------------------------===//
 
-PlainKernel::Value TileKernel::ownRow(int which) {
+PlainKernel::Value TileKernel::ownRow(size_t which) {
   Value row = arith::DivUIOp::create(b, lane, integer(4));
-  return add(add(times(warp, kWarpRows), row), integer(8 * which));
+  const int64_t rowsOfWarp = static_cast<int64_t>(groups) * kWarpRows;
+  return add(add(times(warp, rowsOfWarp), row),
+             integer(8 * static_cast<int64_t>(which)));
 }
 
-PlainKernel::Value TileKernel::ownColumn(size_t which) {
+PlainKernel::Value TileKernel::ownColumn(size_t sum) {
   Value column = times(arith::RemUIOp::create(b, lane, integer(4)), 2);
-  return add(column, integer(columnOf(which)));
+  return add(column, integer(columnOf(sum)));
 }
 
 /// Two neighbours in the element's type, as they stand in memory.
@@ -290,12 +401,17 @@ PlainKernel::Value TileKernel::pair(Value x, Value y) {
   return both;
 }
 
+/// The same as a register.
+PlainKernel::Value TileKernel::word(Value x, Value y) {
+  return LLVM::BitcastOp::create(b, b.getI32Type(), pair(x, y));
+}
+
 void TileKernel::keep(const Tile &tile, const Values &sums) {
-  for (int which : {0, 1}) {
+  for (size_t which = 0; which < rows(); ++which) {
     Value index = add(times(ownRow(which), pitch(tile)), ownColumn(0));
-    for (size_t i = 2 * which; i < sums.size(); i += 4)
+    for (size_t i = 2 * which; i < sums.size(); i += sumsOf(8))
       LLVM::StoreOp::create(b, pair(sums[i], sums[i + 1]),
-                            address(tile, index, i / 4 * 8),
+                            address(tile, index, columnOf(i)),
                             2 * elementBytes(element));
   }
 }
@@ -306,15 +422,15 @@ void TileKernel::put(const Matrix &to, Value firstRow, const Values &sums,
     return LLVM::ExtractElementOp::create(
         b, both, arith::ConstantIntOp::create(b, i, 32));
   };
-  for (int which : {0, 1}) {
+  for (size_t which = 0; which < rows(); ++which) {
     Value row = add(firstRow, ownRow(which));
     when(less(row, to.rows), [&] {
-      for (size_t i = 2 * which; i < sums.size(); i += 4) {
+      for (size_t i = 2 * which; i < sums.size(); i += sumsOf(8)) {
         Value both = pair(multiplied(sums[i], factors[which]),
                           multiplied(sums[i + 1], factors[which]));
         Value column = ownColumn(i);
         Value index = add(times(row, to.rowStride), column);
-        const int64_t last = static_cast<int64_t>(i / 4 * 8 + 8);
+        const int64_t last = columnOf(i) + 8;
         auto guarded = [&](Value at, llvm::function_ref<void()> body) {
           if (last <= to.columns)
             body();

@@ -72,7 +72,9 @@ void CallList::add(const TaskPlan &plan, const Unit &unit,
       << flops << '\t' << counted(names) << '\t' << counted(nodes) << '\n';
 }
 
-void CallList::addClear(const std::string &task, int64_t bytes) {
-  llvm::raw_string_ostream(lines) << task << "\tclear " << bytes
-                                  << "\t0\t0\t0\t" << bytes << "\t1\t0\t-\t-\n";
+void CallList::addClear(const std::string &task, const std::string &call,
+                        int64_t blocks, int64_t threads, int64_t bytes) {
+  llvm::raw_string_ostream(lines)
+      << task << '\t' << call << '\t' << blocks << '\t' << threads << "\t0\t"
+      << bytes << "\t1\t0\t-\t-\n";
 }

@@ -18,8 +18,9 @@ public:
   /// Kernels have a shape; of a library's calls nobody knows it.
   void add(const fusion::TaskPlan &plan, const fusion::Unit &unit,
            const std::string &call, int64_t blocks = 0, int64_t threads = 0);
-  /// Of a task, bytes that are set to zero.
-  void addClear(const std::string &task, int64_t bytes);
+  /// Of a task, a call that sets so many bytes to zero.
+  void addClear(const std::string &task, const std::string &call,
+                int64_t blocks, int64_t threads, int64_t bytes);
   const std::string &text() const { return lines; }
 
 private:

@@ -26,9 +26,9 @@ constexpr double kLog2E = 1.4426950408889634;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 /// Sums of a thread that leave room for all else in 255 registers.
 constexpr int64_t kMostSums = 160;
-/// Some kernels take a few more registers than the 128 that ptxas aims at, and
-/// misses: in bf16 forward and gradients of queries of wider heads, in f32
-/// those of keys of the others. 168 are enough, for three blocks.
+/// Some kernels take a few more registers than ptxas aims at, and misses: in
+/// bf16 forward and gradients of queries of wider heads, in f32 those of keys
+/// of the others. 168 are enough, for three blocks.
 constexpr int64_t kNarrowHead = 64, kWideBlocks = 3;
 
 /// What a kernel holds: tiles of its own rows and of the others', results as
@@ -39,26 +39,40 @@ struct Needs {
 
 struct Tiling {
   int64_t warps = 1, others = 16;
-  int64_t rows() const { return warps * kWarpRows; }
+  int64_t buffers =
+      1; ///< of the others' tiles: two to fetch the next one ahead
+  int64_t rowsOfWarp = kWarpRows;
+  int64_t rows() const { return warps * rowsOfWarp; }
 };
 
-/// The largest tiles that fit.
+/// The largest tiles that fit, narrow ones of bf16 in two buffers. Of those the
+/// fastest, measured on an H100, has warps of 32 rows, which read less of
+/// shared memory, and as many registers as 64 threads of a block leave: with
+/// two results for tiles of 16.
 Tiling tilingFor(const Needs &needs, int64_t own, int64_t others, int64_t size,
                  Type element) {
+  const bool isNarrow = element.isBF16() && size <= kNarrowHead;
+  for (int64_t warps : {4, 2}) {
+    const Tiling tall = {warps, needs.results == 1 ? 32 : 16, 2, 2 * kWarpRows};
+    if (isNarrow && (warps == 2 || needs.scores == 1) &&
+        own > tall.rows() / 2 && others > tall.others / 2)
+      return tall;
+  }
   for (int64_t warps : {4, 2, 1})
     for (int64_t columns : {64, 32, 16}) {
-      const int64_t rows = warps * kWarpRows;
+      const int64_t rows = warps * kWarpRows, buffers = isNarrow ? 2 : 1;
       const int64_t bytes =
           TileKernel::tileBytes(needs.ownTiles * rows +
-                                    needs.otherTiles * columns,
+                                    buffers * needs.otherTiles * columns,
                                 size, element) +
-          TileKernel::tileBytes(rows, columns, element) +
-          needs.numbers * columns * static_cast<int64_t>(sizeof(float));
+          TileKernel::throughBytes(rows, columns, element) +
+          buffers * needs.numbers * columns *
+              static_cast<int64_t>(sizeof(float));
       const int64_t sums = (needs.results * size + needs.scores * columns) / 2;
       const bool tooMany = (warps > 1 && rows / 2 >= own) ||
                            (columns > 16 && columns / 2 >= others);
       if (!tooMany && bytes <= kSharedLimit && sums <= kMostSums)
-        return {warps, columns};
+        return {warps, columns, buffers, kWarpRows};
     }
   return {};
 }
@@ -102,7 +116,9 @@ public:
   KernelCode keys(nn::AttentionGradKeysOp op);
 
 private:
-  using Body = llvm::function_ref<void(Value firstOther, Values &values)>;
+  /// `masks`: some scores of the tile may not be seen.
+  using Body =
+      llvm::function_ref<void(Value firstOther, bool masks, Values &values)>;
 
   static SmallVector<Value> valuesOf(Operation *op) {
     SmallVector<Value> values(op->getOperands());
@@ -125,9 +141,23 @@ private:
   /// no place.
   Matrix matrix(Value value);
   Values forOthers(Values values, Body body);
+  /// Tiles of the others: of a matrix that is read with them, and as `body` of
+  /// forOthers has them.
+  struct Fetched {
+    Matrix matrix;
+    Tile all, now;
+  };
+  void readOthers(Fetched &one, Value from);
+  void fetchOthers(Value firstOther, Value end);
+  void fetchFirst(Value begin, Value end);
+  void fetchAhead(Value firstOther);
+  Value bufferOf(Value firstOther);
 
+  /// Whether no number is added to scores: then some tiles need no look at
+  /// what is seen.
+  bool isPlain() const { return !call.bias; }
   /// -inf where there are no scores.
-  void settleScores(Values &scores, Value firstOther);
+  void settleScores(Values &scores, Value firstOther, bool masks);
   /// exp(score - level), 1 where they are equal; `level` is no infinity.
   Value power(Value score, Value level);
   Value isSeen(Value query, Value key);
@@ -146,7 +176,7 @@ private:
   /// Reads the block's own rows' numbers.
   void beginGradient(Value ofTops, Value ofShares, Value ofDelta);
   /// weights = exp(scores - tops) * shares, 0 where there are none.
-  Values weights(Values scores, Value firstOther);
+  Values weights(Values scores, Value firstOther, bool masks);
   /// Not NaN, where the model has 0 instead.
   Value settled(Value weight);
   /// weights * (products - delta), 0 where no score has a weight.
@@ -171,9 +201,12 @@ private:
   TileKernel k;
   Tiling tiling;
   Tile weightTile;
+  SmallVector<Fetched *, 2> fetched;
+  Value numbersShift; ///< of the others' numbers, as that of a tile
   Value first; ///< the block's first own row
   SmallVector<Value> batch;
   Matrix bias;
+  double unit = 1; ///< of scores: forward may leave products as they are
   Column tops, shares, delta;
 };
 
@@ -190,7 +223,7 @@ void AttentionEmitter::begin(const Needs &needs) {
   int64_t batches = 1;
   for (int64_t size : outer)
     batches *= size;
-  k.begin(batches * tiles, tiling.warps);
+  k.begin(batches * tiles, tiling.warps, tiling.rowsOfWarp);
   SmallVector<int64_t> sizes(outer);
   sizes.push_back(tiles);
   batch = k.indices(k.wide(blockNumber(k.b)), sizes);
@@ -199,7 +232,7 @@ void AttentionEmitter::begin(const Needs &needs) {
   if (call.causal && !ownsKeys)
     tile = arith::SubIOp::create(k.b, k.integer(tiles - 1), tile);
   first = k.times(tile, tiling.rows());
-  weightTile = k.newTile(tiling.rows(), tiling.others);
+  weightTile = k.newThrough(tiling.rows(), tiling.others);
   if (call.bias)
     bias = matrix(call.bias);
 }
@@ -243,17 +276,102 @@ Matrix AttentionEmitter::matrix(Value value) {
   llvm_unreachable("a value of the op");
 }
 
-/// Goes over those of the others that the block's rows have to do with.
+void AttentionEmitter::readOthers(Fetched &one, Value from) {
+  one.matrix = matrix(from);
+  one.all = one.now = k.newTile(tiling.others, call.padded(), tiling.buffers);
+  fetched.push_back(&one);
+}
+
+/// Tiles take turns.
+PlainKernel::Value AttentionEmitter::bufferOf(Value firstOther) {
+  Value tile =
+      arith::DivUIOp::create(k.b, firstOther, k.integer(tiling.others));
+  return arith::AndIOp::create(k.b, tile, k.integer(1));
+}
+
+void AttentionEmitter::fetchAhead(Value firstOther) {
+  Value buffer = bufferOf(firstOther);
+  for (const Fetched *one : fetched)
+    k.fetchAhead(k.inBuffer(one->all, buffer), one->matrix, firstOther);
+  if (ownsKeys)
+    for (const Column *column : {&tops, &shares, &delta})
+      k.fetchAhead(column->shared, tiling.others, buffer, column->matrix,
+                   firstOther);
+}
+
+void AttentionEmitter::fetchFirst(Value begin, Value end) {
+  if (tiling.buffers == 1)
+    return;
+  Value isAny =
+      arith::CmpIOp::create(k.b, arith::CmpIPredicate::ult, begin, end);
+  k.when(isAny, [&] { fetchAhead(begin); });
+}
+
+/// What the others' tiles are, from here to the next: with two buffers what was
+/// under way, while that behind it begins.
+void AttentionEmitter::fetchOthers(Value firstOther, Value end) {
+  if (tiling.buffers == 1) {
+    barrier(k.b);
+    for (const Fetched *one : fetched)
+      k.fetch(one->all, one->matrix, firstOther);
+    if (ownsKeys)
+      fetchNumbers(firstOther);
+    barrier(k.b);
+    return;
+  }
+  k.waitForFetches();
+  barrier(k.b); // for all threads' parts, and nobody reads the other buffer
+  Value next = k.add(firstOther, k.integer(tiling.others));
+  Value isAny =
+      arith::CmpIOp::create(k.b, arith::CmpIPredicate::ult, next, end);
+  k.when(isAny, [&] { fetchAhead(next); });
+  Value buffer = bufferOf(firstOther);
+  for (Fetched *one : fetched)
+    one->now = k.inBuffer(one->all, buffer);
+  numbersShift = k.times(buffer, tiling.others);
+}
+
+/// Goes over those of the others that the block's rows have to do with. Where a
+/// triangle or the end cuts tiles, the others are a loop of their own.
 PlainKernel::Values AttentionEmitter::forOthers(Values values, Body body) {
+  const int64_t step = tiling.others;
+  auto wholeTiles = [&](Value rows) {
+    return k.times(arith::DivUIOp::create(k.b, rows, k.integer(step)), step);
+  };
+  const bool isRagged = others % step != 0;
   Value begin = k.integer(0), end = k.integer(others);
-  if (call.causal && ownsKeys)
-    begin =
-        k.times(arith::DivUIOp::create(k.b, first, k.integer(tiling.others)),
-                tiling.others);
-  else if (call.causal)
+  auto go = [&](Value from, Value to, bool masks) {
+    values = k.loop(from, to, step, values, [&](Value at, Values &now) {
+      fetchOthers(at, end);
+      body(at, masks, now);
+    });
+  };
+  if (call.causal && ownsKeys) {
+    begin = wholeTiles(first);
+    Value whole = k.atMost(
+        end, wholeTiles(k.add(first, k.integer(tiling.rows() + step - 2))));
+    if (!isPlain() || isRagged)
+      whole = end;
+    fetchFirst(begin, end);
+    go(begin, whole, true);
+    if (whole != end)
+      go(whole, end, false);
+    return values;
+  }
+  Value whole = k.integer(others - others % step);
+  if (call.causal) {
     end = k.atMost(end, k.add(first, k.integer(tiling.rows())));
-  return k.loop(begin, end, tiling.others, values,
-                [&](Value at, Values &now) { body(at, now); });
+    whole = k.atMost(whole, wholeTiles(k.add(first, k.integer(1))));
+  }
+  fetchFirst(begin, end);
+  if (!isPlain()) {
+    go(begin, end, true);
+    return values;
+  }
+  go(begin, whole, false);
+  if (call.causal || isRagged)
+    go(whole, end, true);
+  return values;
 }
 
 //===----------------------------------------------------------------------===//
@@ -274,9 +392,14 @@ PlainKernel::Value AttentionEmitter::isSeen(Value query, Value key) {
 }
 
 // A mask's lowest number is finite and must stay it: no factor goes on it.
-void AttentionEmitter::settleScores(Values &scores, Value firstOther) {
+void AttentionEmitter::settleScores(Values &scores, Value firstOther,
+                                    bool masks) {
   for (auto [i, score] : llvm::enumerate(scores)) {
-    Value row = k.add(first, k.ownRow(i % 4 / 2));
+    if (!bias.base && unit == 1)
+      score = k.multiplied(score, k.real(call.scale));
+    if (isPlain() && !masks)
+      continue;
+    Value row = k.add(first, k.ownRow(k.rowOf(i)));
     Value column = k.add(firstOther, k.ownColumn(i));
     Value query = ownsKeys ? column : row, key = ownsKeys ? row : column;
     if (bias.base) {
@@ -285,8 +408,6 @@ void AttentionEmitter::settleScores(Values &scores, Value firstOther) {
       index = k.select(there, index, k.integer(0));
       Value added = k.load(bias.base, k.b.getF32Type(), index);
       score = k.fma(score, k.real(call.scale), added);
-    } else {
-      score = k.multiplied(score, k.real(call.scale));
     }
     if (Value seen = isSeen(query, key))
       score = k.select(seen, score, k.real(-kInfinity));
@@ -294,8 +415,8 @@ void AttentionEmitter::settleScores(Values &scores, Value firstOther) {
 }
 
 PlainKernel::Value AttentionEmitter::power(Value score, Value level) {
-  return k.exp2(
-      k.multiplied(arith::SubFOp::create(k.b, score, level), k.real(kLog2E)));
+  return k.exp2(k.multiplied(arith::SubFOp::create(k.b, score, level),
+                             k.real(kLog2E * unit)));
 }
 
 template <typename F>
@@ -315,28 +436,28 @@ PlainKernel::Value AttentionEmitter::levelOf(Value top) {
   return k.select(isNone, k.real(0), top);
 }
 
-/// `running`: of both rows the maximum, then the thread's part of the sum, then
+/// `running`: of all rows the maximum, then the thread's part of the sum, then
 /// y.
 SmallVector<PlainKernel::Value> AttentionEmitter::takeScores(Values &scores,
                                                              Values &running) {
   auto larger = [&](Value x, Value y) { return k.larger(x, y); };
   SmallVector<Value> factors;
-  for (size_t row : {0, 1}) {
+  for (size_t row = 0; row < k.rows(); ++row) {
     Value top = scores[2 * row];
     for (size_t i = 0; i < scores.size(); ++i)
-      if (i % 4 / 2 == row)
+      if (k.rowOf(i) == row)
         top = k.larger(top, scores[i]);
     top = k.larger(running[row], overRow(top, larger));
     Value level = levelOf(top);
     factors.push_back(power(running[row], level));
-    Value sum = k.multiplied(running[2 + row], factors[row]);
+    Value sum = k.multiplied(running[k.rows() + row], factors[row]);
     for (size_t i = 0; i < scores.size(); ++i)
-      if (i % 4 / 2 == row) {
+      if (k.rowOf(i) == row) {
         scores[i] = power(scores[i], level);
         sum = k.plus(sum, scores[i]);
       }
     running[row] = top;
-    running[2 + row] = sum;
+    running[k.rows() + row] = sum;
   }
   return factors;
 }
@@ -347,8 +468,8 @@ AttentionEmitter::keepRows(nn::AttentionOp op, const Values &running) {
   Value zero = k.real(0);
   SmallVector<Value> inverse;
   Matrix tops = matrix(op.getTops()), shares = matrix(op.getShares());
-  for (int row : {0, 1}) {
-    Value sum = overRow(running[2 + row], add);
+  for (size_t row = 0; row < k.rows(); ++row) {
+    Value sum = overRow(running[k.rows() + row], add);
     // Without any score, or with one that is no number.
     Value isEmpty =
         arith::CmpFOp::create(k.b, arith::CmpFPredicate::UEQ, sum, zero);
@@ -357,7 +478,7 @@ AttentionEmitter::keepRows(nn::AttentionOp op, const Values &running) {
       share = k.select(isEmpty, zero, share);
     inverse.push_back(share);
     // The level that the powers were taken at.
-    Value level = levelOf(running[row]);
+    Value level = k.multiplied(levelOf(running[row]), k.real(unit));
     Value at = k.add(first, k.ownRow(row));
     auto keep = [&](Value number, const Matrix &column) {
       if (column.base)
@@ -374,39 +495,36 @@ AttentionEmitter::keepRows(nn::AttentionOp op, const Values &running) {
 KernelCode AttentionEmitter::forward(nn::AttentionOp op) {
   begin({1, 2, 1, 1});
   const int64_t size = call.padded();
-  if (size > kNarrowHead && call.element.isBF16())
+  if (call.element.isBF16())
     k.setLeastBlocks(kWideBlocks);
-  Tile ofQ = k.newTile(tiling.rows(), size),
-       ofK = k.newTile(tiling.others, size),
-       ofV = k.newTile(tiling.others, size);
+  Tile ofQ = k.newTile(tiling.rows(), size);
+  Fetched ofK, ofV;
+  readOthers(ofK, op.getK());
+  readOthers(ofV, op.getV());
   k.fetch(ofQ, matrix(op.getQ()), first);
-  Matrix keys = matrix(op.getK()), values = matrix(op.getV());
+  if (!call.bias && call.scale > 0)
+    unit = call.scale;
   Value none = k.real(-kInfinity), zero = k.real(0);
-  Values running = {none, none, zero, zero};
+  Values running(k.rows(), none);
+  running.append(k.rows(), zero);
   llvm::append_range(running, k.zeros(size));
-  running = forOthers(running, [&](Value at, Values &now) {
-    barrier(k.b);
-    k.fetch(ofK, keys, at);
-    k.fetch(ofV, values, at);
-    barrier(k.b);
+  running = forOthers(running, [&](Value at, bool masks, Values &now) {
     Values scores = k.zeros(tiling.others);
-    k.multiply(scores, ofQ, ofK, /*transposed=*/true);
-    settleScores(scores, at);
+    k.multiply(scores, ofQ, ofK.now, /*transposed=*/true);
+    settleScores(scores, at, masks);
     SmallVector<Value> factors = takeScores(scores, now);
-    k.keep(weightTile, scores);
-    k.meetWarp();
-    Values y(now.begin() + 4, now.end());
+    Values y(now.begin() + 2 * k.rows(), now.end());
     for (auto [i, value] : llvm::enumerate(y))
-      value = k.multiplied(value, factors[i % 4 / 2]);
-    k.multiply(y, weightTile, ofV, /*transposed=*/false);
-    llvm::copy(y, now.begin() + 4);
+      value = k.multiplied(value, factors[k.rowOf(i)]);
+    k.multiply(y, scores, weightTile, ofV.now);
+    llvm::copy(y, now.begin() + 2 * k.rows());
   });
   SmallVector<Value> inverse = keepRows(op, running);
-  Values y(running.begin() + 4, running.end());
+  Values y(running.begin() + 2 * k.rows(), running.end());
   if (call.zeroRows)
     for (auto [i, sum] : llvm::enumerate(y)) {
       Value isNone = arith::CmpFOp::create(k.b, arith::CmpFPredicate::OEQ,
-                                           inverse[i % 4 / 2], zero);
+                                           inverse[k.rowOf(i)], zero);
       sum = k.select(isNone, zero, sum);
     }
   k.put(matrix(op.getY()), first, y, inverse);
@@ -427,7 +545,8 @@ PlainKernel::Value AttentionEmitter::numberAt(const Matrix &column, Value row) {
 /// Of the query that sum `which` is of.
 PlainKernel::Value AttentionEmitter::rowNumber(size_t which,
                                                const Column &column) {
-  return ownsKeys ? k.number(column.shared, which) : column.own[which % 4 / 2];
+  return ownsKeys ? k.number(column.shared, which, numbersShift)
+                  : column.own[k.rowOf(which)];
 }
 
 void AttentionEmitter::fetchNumbers(Value firstOther) {
@@ -444,10 +563,10 @@ void AttentionEmitter::beginGradient(Value ofTops, Value ofShares,
   auto read = [&](Column &column, Value value) {
     column.matrix = matrix(value);
     if (ownsKeys) {
-      column.shared = k.newNumbers(tiling.others);
+      column.shared = k.newNumbers(tiling.buffers * tiling.others);
       return;
     }
-    for (int row : {0, 1})
+    for (size_t row = 0; row < k.rows(); ++row)
       column.own.push_back(
           numberAt(column.matrix, k.add(first, k.ownRow(row))));
   };
@@ -464,8 +583,9 @@ PlainKernel::Value AttentionEmitter::settled(Value weight) {
   return k.select(isNumber, weight, k.real(0));
 }
 
-PlainKernel::Values AttentionEmitter::weights(Values scores, Value firstOther) {
-  settleScores(scores, firstOther);
+PlainKernel::Values AttentionEmitter::weights(Values scores, Value firstOther,
+                                              bool masks) {
+  settleScores(scores, firstOther, masks);
   for (auto [i, score] : llvm::enumerate(scores))
     score = settled(
         k.multiplied(power(score, rowNumber(i, tops)), rowNumber(i, shares)));
@@ -496,27 +616,23 @@ KernelCode AttentionEmitter::queries(nn::AttentionGradQueryOp op) {
   if (size > kNarrowHead && call.element.isBF16())
     k.setLeastBlocks(kWideBlocks);
   Tile ofQ = k.newTile(tiling.rows(), size),
-       ofDy = k.newTile(tiling.rows(), size),
-       ofK = k.newTile(tiling.others, size),
-       ofV = k.newTile(tiling.others, size);
+       ofDy = k.newTile(tiling.rows(), size);
+  Fetched ofK, ofV;
+  readOthers(ofK, op.getK());
+  readOthers(ofV, op.getV());
   k.fetch(ofQ, matrix(op.getQ()), first);
   k.fetch(ofDy, matrix(op.getDy()), first);
   beginGradient(op.getTops(), op.getShares(), op.getDelta());
-  Matrix keys = matrix(op.getK()), values = matrix(op.getV());
-  Values sums = forOthers(k.zeros(size), [&](Value at, Values &now) {
-    barrier(k.b);
-    k.fetch(ofK, keys, at);
-    k.fetch(ofV, values, at);
-    barrier(k.b);
-    Values scores = k.zeros(tiling.others), products = scores;
-    k.multiply(scores, ofQ, ofK, /*transposed=*/true);
-    k.multiply(products, ofDy, ofV, /*transposed=*/true);
-    k.keep(weightTile, gradients(weights(scores, at), products));
-    k.meetWarp();
-    k.multiply(now, weightTile, ofK, /*transposed=*/false);
-  });
-  Value scale = k.real(call.scale);
-  k.put(matrix(op.getDq()), first, sums, {scale, scale});
+  Values sums =
+      forOthers(k.zeros(size), [&](Value at, bool masks, Values &now) {
+        Values scores = k.zeros(tiling.others), products = scores;
+        k.multiply(scores, ofQ, ofK.now, /*transposed=*/true);
+        k.multiply(products, ofDy, ofV.now, /*transposed=*/true);
+        k.multiply(now, gradients(weights(scores, at, masks), products),
+                   weightTile, ofK.now);
+      });
+  const Values scales(k.rows(), k.real(call.scale));
+  k.put(matrix(op.getDq()), first, sums, scales);
   return k.finish();
 }
 
@@ -528,54 +644,44 @@ KernelCode AttentionEmitter::keys(nn::AttentionGradKeysOp op) {
   if (size <= kNarrowHead && call.element.isF32())
     k.setLeastBlocks(kWideBlocks);
   Tile ofK = k.newTile(tiling.rows(), size),
-       ofV = k.newTile(tiling.rows(), size),
-       ofQ = k.newTile(tiling.others, size),
-       ofDy = k.newTile(tiling.others, size);
+       ofV = k.newTile(tiling.rows(), size);
+  Fetched ofQ, ofDy;
+  readOthers(ofQ, op.getQ());
+  readOthers(ofDy, op.getDy());
   k.fetch(ofK, matrix(op.getK()), first);
   k.fetch(ofV, matrix(op.getV()), first);
   beginGradient(op.getTops(), op.getShares(), op.getDelta());
-  Matrix q = matrix(op.getQ()), dy = matrix(op.getDy());
   auto sumsOf = [&](bool ofValues, bool ofKeys) {
     Values sums;
     for (bool wanted : {ofValues, ofKeys})
       if (wanted)
         llvm::append_range(sums, k.zeros(size));
-    return forOthers(sums, [&](Value at, Values &now) {
-      barrier(k.b);
-      k.fetch(ofQ, q, at);
-      k.fetch(ofDy, dy, at);
-      fetchNumbers(at);
-      barrier(k.b);
+    return forOthers(sums, [&](Value at, bool masks, Values &now) {
       Values scores = k.zeros(tiling.others), products = scores, result;
-      k.multiply(scores, ofK, ofQ, /*transposed=*/true);
-      scores = weights(scores, at);
+      k.multiply(scores, ofK, ofQ.now, /*transposed=*/true);
+      scores = weights(scores, at, masks);
       if (ofValues) {
-        result.assign(now.begin(), now.begin() + size / 2);
-        k.keep(weightTile, scores);
-        k.meetWarp();
-        k.multiply(result, weightTile, ofDy, /*transposed=*/false);
-        k.meetWarp(); // all have read what is written over
+        result.assign(now.begin(), now.begin() + k.sumsOf(size));
+        k.multiply(result, scores, weightTile, ofDy.now);
       }
       if (ofKeys) {
-        k.multiply(products, ofV, ofDy, /*transposed=*/true);
-        k.keep(weightTile, gradients(scores, products));
-        k.meetWarp();
-        Values own(now.end() - size / 2, now.end());
-        k.multiply(own, weightTile, ofQ, /*transposed=*/false);
+        k.multiply(products, ofV, ofDy.now, /*transposed=*/true);
+        Values own(now.end() - k.sumsOf(size), now.end());
+        k.multiply(own, gradients(scores, products), weightTile, ofQ.now);
         llvm::append_range(result, own);
       }
       now = result;
     });
   };
-  Value scale = k.real(call.scale), one = k.real(1);
+  const Values scales(k.rows(), k.real(call.scale)), ones(k.rows(), k.real(1));
   Values sums = sumsOf(true, !apart);
   Matrix dv = matrix(op.getDv());
   if (dv.base)
-    k.put(dv, first, Values(sums.begin(), sums.begin() + size / 2), {one, one});
+    k.put(dv, first, Values(sums.begin(), sums.begin() + k.sumsOf(size)), ones);
   if (apart)
     sums = sumsOf(false, true);
-  k.put(matrix(op.getDk()), first, Values(sums.end() - size / 2, sums.end()),
-        {scale, scale});
+  k.put(matrix(op.getDk()), first,
+        Values(sums.end() - k.sumsOf(size), sums.end()), scales);
   return k.finish();
 }
 

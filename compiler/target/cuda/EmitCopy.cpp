@@ -183,3 +183,18 @@ KernelCode cuda::emitCopyKernel(ModuleOp module, StringRef name,
                        startOf(arguments[1], buffers)));
   return k.finish();
 }
+
+KernelCode cuda::emitGapKernel(ModuleOp module, StringRef name, int64_t rows,
+                               const Placement &place, Type element,
+                               ArrayRef<Buffer> buffers) {
+  const Buffer &buffer = buffers[place.buffer];
+  PlainKernel k(module, name, {argumentOf(place, element)});
+  const int64_t gap = buffer.pitch - buffer.row;
+  const SmallVector<Value> at =
+      k.indices(k.beginItems(rows * gap), {rows, gap});
+  Value zero = arith::ConstantOp::create(k.b, k.b.getZeroAttr(element));
+  k.store(
+      zero, k.argument(0),
+      k.add(k.times(at[0], buffer.pitch), k.add(at[1], k.integer(buffer.row))));
+  return k.finish();
+}

@@ -28,6 +28,9 @@ constexpr int64_t kMostRead = 150;
 constexpr int64_t kTailLanes = 64, kTailSums = 4096;
 /// From so many partial sums on, several threads add those of a point.
 constexpr int64_t kManyPartials = 32;
+/// From so many on a block has fewer points, and each of them more threads: few
+/// multiprocessors would read all of them else.
+constexpr int64_t kMostPartials = 256, kFewPoints = 8;
 
 /// Kernels with sums of rows and of columns, which need all of their registers,
 /// round one number after the other.
@@ -198,7 +201,8 @@ static Value below(ImplicitLocOpBuilder &b, Value number, Value end) {
 void KernelEmitter::emitPoints() {
   for (const auto &[value, leaf] : plan.leaves)
     if (leaf.kind == Leaf::Partials && leaf.partials >= kManyPartials)
-      return emitPointsOfPartials();
+      return emitPointsOfPartials(leaf.partials >= kMostPartials ? kFewPoints
+                                                                 : kWarp);
   int64_t total = plan.rowCount() * (points() + tail);
   setShape(llvm::divideCeil(total, kThreads), kThreads);
   Value point;
@@ -247,17 +251,19 @@ void KernelEmitter::writeItem() {
   });
 }
 
-/// Many partial sums: the warps of a block share those of 32 points.
-void KernelEmitter::emitPointsOfPartials() {
+/// Many partial sums: the threads of a block share those of so many points, a
+/// power of two.
+void KernelEmitter::emitPointsOfPartials(int64_t across) {
   int64_t total = plan.rowCount() * points();
-  partialThreads = kThreads / kWarp;
-  setShape(llvm::divideCeil(total, kWarp), kThreads);
+  partialPoints = across;
+  partialThreads = kThreads / across;
+  setShape(llvm::divideCeil(total, across), kThreads);
   Value thread = threadNumber(b);
-  within = arith::AndIOp::create(b, thread, word(b, kWarp - 1));
-  partialThread = arith::ShRUIOp::create(b, thread, word(b, 5));
+  within = arith::RemUIOp::create(b, thread, word(b, across));
+  partialThread = arith::DivUIOp::create(b, thread, word(b, across));
   // All threads take part in the barriers.
   entryAnchor = integer(0).getDefiningOp();
-  Value point = add(times(wide(b, blockNumber(b)), kWarp), wide(b, within));
+  Value point = add(times(wide(b, blockNumber(b)), across), wide(b, within));
   Value inside = below(b, point, integer(total));
   enterItem(arith::MinUIOp::create(b, point, integer(total - 1)));
   for (size_t i = 0; i < targets.size(); ++i)

@@ -141,11 +141,11 @@ Value KernelEmitter::sumPartials(nn::ReduceOp op, const Leaf &leaf,
   if (auto vector = dyn_cast<VectorType>(stored.getType()))
     bytes *= vector.getNumElements();
   Value base = sharedMemory(b, code.sharedBytes);
-  code.sharedBytes += partialThreads * kWarp * bytes;
+  code.sharedBytes += partialThreads * partialPoints * bytes;
   assert(code.sharedBytes <= kSharedLimit);
   auto slot = [&](Value thread) -> Value {
     Value row = arith::MulIOp::create(
-        b, thread, arith::ConstantIntOp::create(b, kWarp * bytes, 32));
+        b, thread, arith::ConstantIntOp::create(b, partialPoints * bytes, 32));
     Value at = arith::AddIOp::create(
         b, row,
         arith::MulIOp::create(b, within,

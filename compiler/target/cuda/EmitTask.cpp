@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/target/cuda/EmitTask.h"
+#include "compiler/target/cuda/EvenProduct.h"
 #include "compiler/target/cuda/PlainKernel.h"
 #include "compiler/target/fusion/LibraryCall.h"
 #include "runtime/CallNames.h"
@@ -188,7 +189,9 @@ private:
   }
 
   void list(StringRef call, int64_t blocks = 0, int64_t threads = 0) {
-    if (listed)
+    if (listed && clears)
+      stage.calls->addClear(plan.name, call.str(), blocks, threads, clears);
+    else if (listed)
       stage.calls->add(plan, *listed, call.str(), blocks, threads);
   }
 
@@ -223,7 +226,8 @@ private:
            {address(unit.operands.back(), tensorType(result).getElementType()),
             integer(bytes)});
       if (listed)
-        stage.calls->addClear(plan.name, bytes);
+        stage.calls->addClear(plan.name, "clear " + std::to_string(bytes), 0, 0,
+                              bytes);
     }
     return launch(emitRowsKernel(stage.device, stage.nextName(), op,
                                  unit.operands, plan.buffers));
@@ -256,6 +260,37 @@ private:
     return callName(shape);
   }
 
+  /// Takes the gaps behind rows into a product; clears those that have to be
+  /// zero, a few numbers a row.
+  LogicalResult makeEven(const Unit &unit, fusion::LibraryCall &library,
+                         ArrayRef<Value> values) {
+    PipecMatmul shape;
+    std::memcpy(&shape, library.descriptor.data(), sizeof shape);
+    auto bufferOf = [&](int which) {
+      const Placement &at = unit.operands[library.arguments[which]];
+      return at.offset == 0 ? plan.buffers[at.buffer] : Buffer();
+    };
+    const EvenProduct even(shape, bufferOf(0), bufferOf(1), bufferOf(2));
+    library.descriptor.assign(reinterpret_cast<const char *>(&even.shape),
+                              sizeof even.shape);
+    const int64_t rows[] = {shape.m, shape.n};
+    for (int which : {0, 1}) {
+      if (!even.clearsGaps)
+        break;
+      const int index = library.arguments[which];
+      const Placement &at = unit.operands[index];
+      const Buffer &buffer = plan.buffers[at.buffer];
+      Type element = tensorType(values[index]).getElementType();
+      clears =
+          rows[which] * (buffer.pitch - buffer.row) * elementBytes(element);
+      if (failed(launch(emitGapKernel(stage.device, stage.nextName(),
+                                      rows[which], at, element, plan.buffers))))
+        return failure();
+    }
+    clears = 0;
+    return success();
+  }
+
   /// Descriptors and the order of operands are those of the CPU's library.
   LogicalResult emitContraction(const Unit &unit) {
     FailureOr<fusion::LibraryCall> library =
@@ -266,6 +301,10 @@ private:
       return failure();
     SmallVector<Value> values(unit.op->getOperands());
     llvm::append_range(values, unit.op->getResults());
+    // A bias is as long as a row without its gap.
+    if (isa<nn::MatmulOp>(unit.op) && unit.bias.kernel < 0 &&
+        failed(makeEven(unit, *library, values)))
+      return failure();
     SmallVector<Value> arguments = {LLVM::AddressOfOp::create(
         b, pointer, stage.descriptor(library->descriptor))};
     if (library->prepared)
@@ -325,6 +364,8 @@ private:
   const TaskPlan &plan;
   /// The unit whose calls are listed; null where none are.
   const Unit *listed = nullptr;
+  /// Bytes that the next call sets to zero, where it does only that.
+  int64_t clears = 0;
   ImplicitLocOpBuilder b;
   Type pointer;
   func::FuncOp function;

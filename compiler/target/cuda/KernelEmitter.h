@@ -49,7 +49,7 @@ private:
 
   // Threads
   void emitPoints();
-  void emitPointsOfPartials();
+  void emitPointsOfPartials(int64_t across);
   void enterItem(Value item);
   void writeItem();
   void emitRows();
@@ -131,6 +131,7 @@ private:
   /// among them.
   int64_t partialThreads = 1;
   Value partialThread;
+  int64_t partialPoints = 1; ///< of a block, then
   /// Threads of a row, rows of a block, and the thread's number in its row.
   int64_t rowThreads = 1, blockRows = 1;
   int64_t tail = 0;

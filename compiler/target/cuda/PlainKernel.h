@@ -73,6 +73,12 @@ KernelCode emitCopyKernel(mlir::ModuleOp module, llvm::StringRef name,
                           const fusion::Placement &to, mlir::Type element,
                           llvm::ArrayRef<fusion::Buffer> buffers);
 
+/// The gaps behind `rows` rows of the place's buffer = 0 (EmitCopy.cpp).
+KernelCode emitGapKernel(mlir::ModuleOp module, llvm::StringRef name,
+                         int64_t rows, const fusion::Placement &place,
+                         mlir::Type element,
+                         llvm::ArrayRef<fusion::Buffer> buffers);
+
 /// The kernel of a gather or scatter_add; `places` are operands, then results
 /// (EmitRows.cpp). A scatter_add adds to what its result's place holds.
 mlir::FailureOr<KernelCode>

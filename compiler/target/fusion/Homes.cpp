@@ -14,6 +14,9 @@ using namespace pipec;
 using namespace pipec::fusion;
 using nn::tensorType;
 
+/// Elements of such a product, at least.
+constexpr int64_t kLeastApart = 1 << 16;
+
 int64_t fusion::elementBytes(Type element) {
   return llvm::divideCeil(element.getIntOrFloatBitWidth(), 8);
 }
@@ -109,6 +112,7 @@ private:
     buffer.region = pipe::regionIndex(store.getRegion());
     buffer.offset = store.getOffset();
     buffer.bytes = store.bytes();
+    buffer.leaveGaps(tensorType(store.getX()), store.getPitch());
     plan.buffers.push_back(buffer);
     return {static_cast<int>(plan.buffers.size()) - 1, 0, store.strides()};
   }
@@ -122,6 +126,7 @@ private:
       Placement at{number, 0, pipe::placeStrides(value.getType(), pitch)};
       if (takesPitch(value) && readersTake(value, at)) {
         plan.buffers[number].bytes = pipe::placeBytes(value.getType(), pitch);
+        plan.buffers[number].leaveGaps(tensorType(value), pitch);
         return at;
       }
     }
@@ -316,10 +321,19 @@ private:
     });
   }
 
+  /// A large product whose rows are better placed evenly: what a sum of it
+  /// elsewhere costs is less than what the product loses where rows are uneven.
+  bool isBetterApart(Value value) {
+    return evenRows && isa<nn::MatmulOp>(value.getDefiningOp()) &&
+           tensorType(value).getNumElements() >= kLeastApart &&
+           nn::evenPitch(value);
+  }
+
   /// The accumulating store that is the only use of a contraction.
   pipe::StoreOp onlyAccumulation(Value value, Placement &at) {
     if (!isa<nn::MatmulOp, nn::ConvGradWeightOp, nn::ScatterAddOp>(
-            value.getDefiningOp()))
+            value.getDefiningOp()) ||
+        isBetterApart(value))
       return {};
     SmallVector<Operation *> views;
     Value last = value;

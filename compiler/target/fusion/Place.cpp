@@ -169,6 +169,7 @@ private:
     buffer.region = pipe::regionIndex(load.getRegion());
     buffer.offset = load.getOffset();
     buffer.bytes = load.bytes();
+    buffer.leaveGaps(tensorType(load.getY()), load.getPitch());
     return {{newBuffer(buffer), 0, load.strides()}, {}, load};
   }
 
@@ -573,6 +574,7 @@ private:
     buffer.region = pipe::regionIndex(store.getRegion());
     buffer.offset = store.getOffset();
     buffer.bytes = store.bytes();
+    buffer.leaveGaps(tensorType(store.getX()), store.getPitch());
     Placement to{newBuffer(buffer), 0, store.strides()};
     if (!store.getAccumulate()) {
       writers[store] = {copy(store.getX(), to, order[store])};

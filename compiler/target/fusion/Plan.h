@@ -20,6 +20,14 @@ struct Buffer {
   int region = 0;
   int64_t offset = 0, bytes = 0;
   mlir::ElementsAttr constant;
+  /// Of rows with gaps: elements of one, and from one to the next; else 0. What
+  /// is in a gap means nothing, and there is nothing else.
+  int64_t row = 0, pitch = 0;
+
+  void leaveGaps(mlir::RankedTensorType type, int64_t from) {
+    if (from)
+      row = type.getShape().back(), pitch = from;
+  }
 };
 
 /// Where a kernel writes a value that it evaluates.

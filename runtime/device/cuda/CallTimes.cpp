@@ -32,6 +32,8 @@ void CallTimes::after(const std::string &what) {
 }
 
 void CallTimes::settle() {
+  if (!queued.empty() && settled++ == 1)
+    sums.clear();
   for (size_t i = 0; i < queued.size(); ++i) {
     float milliseconds = 0;
     cuda.check(cuda.elapsed(&milliseconds, events[2 * i], events[2 * i + 1]),

@@ -3,6 +3,8 @@
 // With PIPEC_CALL_TIMES=FOLDER a rank writes FOLDER/rank-N.tsv: of each kernel
 // and library call how often it was queued and how long it took, between two
 // events on the stream. Only of calls that are queued one by one: --graphs off.
+// The first step, in which code is loaded and algorithms are looked for, counts
+// only where there is no other.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -46,6 +48,7 @@ private:
   size_t used = 0;
   std::vector<std::string> queued;
   std::map<std::string, Sum> sums;
+  int settled = 0; ///< steps that were queued call by call
 };
 
 } // namespace pipec::cuda

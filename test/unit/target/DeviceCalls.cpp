@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
+#include <vector>
 
 using namespace pipec::test;
 
@@ -56,7 +58,58 @@ static void loadMatrices(uint64_t address, uint32_t *out, bool turned) {
   }
 }
 
+namespace {
+/// cp.async: what a thread has under way, done as late as it may be.
+struct Copy {
+  char *to;
+  const char *from;
+  size_t bytes, read; ///< zeros behind what is read
+};
+std::map<int, std::vector<Copy>> underWay;
+int64_t blockOfCopies = 0;
+} // namespace
+
+static void beginCopy(char *to, const char *from, size_t bytes, size_t read) {
+  const size_t beside = (reinterpret_cast<uintptr_t>(to) % bytes) |
+                        (reinterpret_cast<uintptr_t>(from) % bytes);
+  if (beside)
+    stopAt(reinterpret_cast<uintptr_t>(from), bytes);
+  if (blockOfCopies != currentBlock()) {
+    for (auto &[thread, copies] : underWay)
+      if (!copies.empty()) {
+        std::fprintf(stderr, "block %lld has ended before its copies\n",
+                     static_cast<long long>(blockOfCopies));
+        std::abort();
+      }
+    blockOfCopies = currentBlock();
+  }
+  underWay[currentThread()].push_back({to, from, bytes, read});
+}
+
 extern "C" {
+__attribute__((visibility("default"))) void pipec_test_copy_16(char *to,
+                                                               char *from) {
+  beginCopy(to, from, 16, 16);
+}
+__attribute__((visibility("default"))) void
+pipec_test_copy_16_of(char *to, char *from, int32_t read) {
+  beginCopy(to, from, 16, static_cast<size_t>(read));
+}
+__attribute__((visibility("default"))) void
+pipec_test_copy_4_of(char *to, char *from, int32_t read) {
+  beginCopy(to, from, 4, static_cast<size_t>(read));
+}
+__attribute__((visibility("default"))) void pipec_test_commit() {}
+/// Of all groups: no kernel waits for a part of them.
+__attribute__((visibility("default"))) void pipec_test_wait(int32_t others) {
+  if (others)
+    std::abort();
+  for (const Copy &copy : underWay[currentThread()]) {
+    std::memset(copy.to, 0, copy.bytes);
+    std::memcpy(copy.to, copy.from, copy.read);
+  }
+  underWay[currentThread()].clear();
+}
 __attribute__((visibility("default"))) void
 pipec_test_misaligned(uint64_t address, uint64_t alignment) {
   stopAt(address, alignment);

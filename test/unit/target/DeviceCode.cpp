@@ -39,6 +39,12 @@ constexpr Replacement kReplacements[] = {
     {"llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.trans.b16.p3",
      "pipec_test_matrices_turned", true, true},
     {"llvm.nvvm.mma.m16n8k16.row.col.bf16", "pipec_test_mma", true, true},
+    {"llvm.nvvm.cp.async.cg.shared.global.16", "pipec_test_copy_16", false},
+    {"llvm.nvvm.cp.async.cg.shared.global.16.s", "pipec_test_copy_16_of",
+     false},
+    {"llvm.nvvm.cp.async.ca.shared.global.4.s", "pipec_test_copy_4_of", false},
+    {"llvm.nvvm.cp.async.commit.group", "pipec_test_commit", false},
+    {"llvm.nvvm.cp.async.wait.group", "pipec_test_wait", false},
     {"llvm.nvvm.ff2bf16x2.rn", "pipec_test_bf16x2", false, true},
     {"llvm.nvvm.rcp.approx.ftz.f", "pipec_test_rcp", false},
 };

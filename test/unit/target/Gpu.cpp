@@ -216,6 +216,22 @@ TEST(Gpu, UnevenRows) {
   }
 }
 
+// A large product of uneven rows lies with gaps, as its second operand does,
+// and is added to a gradient that has none.
+TEST(Gpu, LargeProductsOfUnevenRows) {
+  for (const char *type : {"f32", "bf16"}) {
+    StageText t;
+    t.load("x", "in", std::string("24x1000x") + type)
+        .load("y", "in", std::string("24x67x") + type)
+        .op("g", "tanh", {"y"})
+        .op("dw", "matmul", {"x", "g"}, "1000x67xf32",
+            type == std::string("f32") ? "{transpose_a}"
+                                       : "{transpose_a, wide}");
+    t.store("dw", "gradients", /*accumulate=*/true);
+    checkStage(t.stage(), type == std::string("f32") ? 1e-5 : 2e-2);
+  }
+}
+
 // The order of a row's sum follows from its length: it has the same bits where
 // nothing is aligned, and beside operands of which fewer fit into 16 bytes.
 TEST(Gpu, RowsHaveTheSameSumsAnywhere) {
