@@ -47,9 +47,9 @@ from gpu_ways import NO_EPILOGUES, Ways
 STANDIN_WEIGHTS = 1 << 20  # a larger model takes a stand-in hours
 # Phases, their shares of the time, and how many of their steps run at a time where there are processors for it: those of
 # small models, whose times nobody takes.
-PHASES = {"first": (0.25, 4), "nccl": (0.05, 1), "times": (0.38, 1), "sanitizer": (0.2, 1), "oracles": (0.04, 4),
-          "rest": (0.08, 4)}
-PROCESSORS = 4  # of such a step
+PHASES = {"first": (0.25, 8), "nccl": (0.05, 1), "times": (0.38, 1), "sanitizer": (0.2, 1), "oracles": (0.04, 8),
+          "rest": (0.08, 8)}
+PROCESSORS = 2  # of such a step
 # The plain first, and of kernels those with most kinds of them.
 SANITIZED = ("mlp-1-1f1b-fp32", "gpt-1-1f1b-bf16", "gpt-1-1f1b-fp32", "cnn-1-1f1b-fp32")
 RACES = SANITIZED[1:3]
