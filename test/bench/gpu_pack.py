@@ -31,6 +31,10 @@ from gpu_timed import COUNT, SIZE, write_weights
 MODELS = ("mlp", "cnn", "gpt", "unet", "translator")
 # (ranks, strategy): the first of a model and precision is what the others are compared with.
 CASES = ((1, "1f1b"), (2, "1f1b"), (2, "gpipe"), (2, "zb-h1"), (2, "interleaved-1f1b"), (4, "1f1b"), (4, "gpipe"))
+# This model in fp32 on two ranks: every other strategy that ends a step with its updates. Replicas add up in an order of
+# their own, and so do copies of the model.
+EVERY, APART = "gpt", ("dp", "gems", "chimera", "dualpipe")
+MORE_WORDS = {"seq1f1b": ["--slices", 2]}
 # What is compared with the oracle's bits: (ranks, stages, strategy, microbatches of a step or None for the model's own).
 ORACLE = (("mlp", 2, 1, "1f1b", None), ("mlp", 4, 2, "1f1b", None), ("gpt", 2, 2, "pipedream", 1))
 # What the host's part of a stage is compiled for: it runs on another machine than this one.
@@ -67,6 +71,10 @@ def pack(target, source, build, more):
                          "--attention", attention]
                 jobs.append((case, (build, target / "plans" / case["name"], golden.model, ranks, strategy,
                                     [*golden.arguments(run["optimizer"]), *words, "--self-contained"])))
+        if name == EVERY:
+            jobs += [(case, (build, target / "plans" / case["name"], golden.model, 2, strategy,
+                             [*golden.arguments(run["optimizer"]), *MORE_WORDS.get(strategy, ()), "--self-contained"]))
+                     for strategy, case in every_strategy(build, golden, run, max(BOUNDS["fp32"], 3 * own))]
     with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         kernels = Kernels(build, target, folder)
         done = list(pool.map(lambda job: compile_plan(*job[1], kernels if is_summed(job[0]) else None), jobs))
@@ -91,6 +99,19 @@ def pack(target, source, build, more):
     version = subprocess.run(["git", "-C", source, "describe", "--always", "--dirty"], capture_output=True, text=True)
     (target / "cases.json").write_text(json.dumps({"build": version.stdout.strip(), "cases": cases, "oracles": oracles,
                                                    "times": times}, indent=1))
+
+
+def every_strategy(build, golden, run, bound):
+    """(strategy, case) of those that CASES has not."""
+    listed = subprocess.run([build / "bin/pipec", "list", "strategies"], capture_output=True, text=True, check=True).stdout
+    name, known = golden.folder.name, {strategy for _, strategy in CASES}
+    for row in map(str.split, listed.splitlines()[1:]):
+        strategy, is_synchronous = row[0], row[5] == "yes"
+        if row[1] != "-" and is_synchronous and strategy not in known:
+            yield strategy, {"name": "%s-2-%s-every" % (name, strategy), "model": name, "ranks": 2,
+                             "like": name + (strategy if strategy in APART else "fp32"), "steps": golden.steps,
+                             "inputs": list(golden.data), "words": list(golden.run_args), "losses": run["losses_f64"],
+                             "bound": bound}
 
 
 def pack_times(folder, build, model, words, ranks):
