@@ -33,6 +33,12 @@ class Carried(GpuTest):
                 mock.patch.multiple(gpu_timed, IMAGES=0, GPT2=small), mock.patch.object(gpu_check, "STEPS", 5), \
                 mock.patch.dict(os.environ, PIPEC_EMULATE=str(EMULATE)):
             gpu_pack.pack(target, MODELS.parents[1], BIN.parent, None)
+        golden = Golden("gpt")
+        every = dict(gpu_pack.every_strategy(BIN.parent, golden, golden.runs[0], 1e-4))
+        self.assertGreater(len(every), 15)
+        self.assertFalse({"auto", "file:S.csv", "pipedream", "1f1b"} & set(every))
+        self.assertEqual(every["zb-v"]["like"], "gptfp32")
+        self.assertEqual(every["chimera"]["like"], "gptchimera")
             self.judge(gpu_check, target, out)
 
     def programs_of_a_gpu(self, sanitizer):
