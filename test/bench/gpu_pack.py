@@ -54,6 +54,8 @@ def pack(target, source, build, more):
     folders = sorted(path.parent for path in more.glob("*/golden.json")) if more else []
     for golden in map(Golden, [*MODELS, *folders]):
         name, run = golden.folder.name, golden.runs[0]
+        if golden.folder in folders and name in MODELS:
+            name += "-golden"
         folder = target / "data" / name
         folder.mkdir(parents=True, exist_ok=True)
         for input_name, file in golden.data.items():
