@@ -8,6 +8,7 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/driver/CostModel.h"
 
+#include "compiler/driver/OpKinds.h"
 #include "compiler/driver/Repetitions.h"
 #include "compiler/driver/RoutineWork.h"
 #include "compiler/driver/Shardings.h"
@@ -31,29 +32,6 @@ using namespace pipec::nn;
 
 namespace pipec {
 namespace {
-
-plan::OpKind kindOf(Operation *op) {
-  if (isa<MatmulOp>(op))
-    return plan::OpKind::MatMul;
-  if (isa<AttentionOp, AttentionGradQueryOp, AttentionGradKeysOp>(op))
-    return plan::OpKind::Attention;
-  if (auto costed = dyn_cast<Costed>(op); costed && costed.isContraction())
-    return plan::OpKind::Convolution;
-  if (isa<ReduceOp, SoftmaxOp>(op))
-    return plan::OpKind::Reduction;
-  return plan::OpKind::Elementwise;
-}
-
-/// The type that decides which units a contraction runs on.
-plan::DType dtypeOf(Operation *op) {
-  auto costed = dyn_cast<Costed>(op);
-  if (!costed || !costed.isContraction())
-    return plan::DType::F32;
-  Type element = tensorType(op->getOperand(0)).getElementType();
-  return element.isBF16()  ? plan::DType::BF16
-         : element.isF16() ? plan::DType::F16
-                           : plan::DType::F32;
-}
 
 int64_t elements(ArrayRef<int64_t> sizes) {
   return std::accumulate(sizes.begin(), sizes.end(), int64_t(1),
@@ -147,7 +125,7 @@ public:
     graph.backwardTaskSeconds = trains ? device.taskSeconds : 0;
     if (nodes.size() > kMostPlanned)
       return success();
-    if (request.workspace && failed(addWorkspace(*copy)))
+    if (failed(planCode(*copy, main)))
       return failure();
     if (!knowsCalls(device))
       return success();
@@ -214,34 +192,57 @@ private:
     }
   }
 
-  LogicalResult addWorkspace(ModuleOp copy) {
-    const char *target = device.kind == "cpu" ? "cpu" : "cuda";
+  /// What code works in and, on GPUs, how long its calls take.
+  LogicalResult planCode(ModuleOp copy, func::FuncOp main) {
+    const bool isGpu = device.kind != "cpu";
+    if (!request.workspace && !isGpu)
+      return success();
+    const char *target = isGpu ? "cuda" : "cpu";
+    markParts(main);
+    TaskCosts costs;
+    costs.nodes.assign(nodes.size(), {0, 0, 0});
     OwningOpRef<ModuleOp> other = copy.clone();
-    if (failed(addScratch(*other, target, request.memory, graph)))
+    const auto use = [&](fusion::TaskPlan &task) {
+      if (request.workspace)
+        addScratch(task, graph);
+      return isGpu ? addCallCosts(task, device, costs) : success();
+    };
+    if (failed(planAsOne(*other, target, request.memory, use)))
       return failure();
-    if (unchosen)
+    if (isGpu)
+      takeSeconds(costs);
+    if (request.workspace && unchosen)
       repeats = repeatsOf(std::move(unchosen), target, request.memory);
     return success();
+  }
+
+  /// Of what is not of a gradient.
+  static void markParts(func::FuncOp main) {
+    for (Operation &op : main.front().without_terminator())
+      if (!op.hasAttr(kPart))
+        mark(&op, isBackward(&op) ? Part::BackwardWeight : Part::Forward);
+  }
+
+  void takeSeconds(const TaskCosts &costs) {
+    for (auto [node, seconds] : llvm::zip_equal(graph.nodes, costs.nodes)) {
+      node.forwardSeconds = seconds[0];
+      node.backwardInputSeconds = seconds[1];
+      node.backwardWeightSeconds = seconds[2];
+    }
   }
 
   /// Puts the times of generated code in place of the operators' own.
   LogicalResult priceCalls(ModuleOp copy, func::FuncOp main) {
     Builder b(copy.getContext());
-    for (Operation &op : main.front().without_terminator()) {
+    for (Operation &op : main.front().without_terminator())
       op.setAttr(kOpStage, b.getI64IntegerAttr(0));
-      if (!op.hasAttr(kPart))
-        mark(&op, isBackward(&op) ? Part::BackwardWeight : Part::Forward);
-    }
+    markParts(main);
     FailureOr<TaskCosts> costs =
         taskCosts(copy, nodes.size(), request.optimizer, device, workingSet(),
                   request.caches, request.memory);
     if (failed(costs))
       return failure();
-    for (auto [node, seconds] : llvm::zip_equal(graph.nodes, costs->nodes)) {
-      node.forwardSeconds = seconds[0];
-      node.backwardInputSeconds = seconds[1];
-      node.backwardWeightSeconds = seconds[2];
-    }
+    takeSeconds(*costs);
     graph.forwardTaskSeconds =
         plan::fixedSeconds(device, costs->forwardDivides);
     if (trains)

@@ -1,10 +1,12 @@
 //===- TaskCosts.cpp - times of the code that a model becomes -------------===//
 #include "compiler/driver/TaskCosts.h"
 
+#include "compiler/driver/OpKinds.h"
 #include "compiler/driver/OperandUses.h"
 #include "compiler/driver/Repetitions.h"
 #include "compiler/driver/UnitWork.h"
 #include "compiler/target/cpu/Cpu.h"
+#include "compiler/target/fusion/Traffic.h"
 #include "compiler/target/native/Codegen.h"
 #include "dialects/pipe/Pipe.h"
 #include "passes/Pipelines.h"
@@ -21,37 +23,28 @@ bool pipec::knowsCalls(const plan::DeviceModel &device) {
 
 namespace {
 
-class TaskPricer {
+/// Gives what a task costs to the nodes that it computes.
+class TaskSharer {
 public:
-  TaskPricer(const plan::DeviceModel &device, const fusion::Machine &machine,
-             ModuleOp scratch, double workingSet, double state,
-             TaskCosts &costs)
-      : device(device), machine(machine), scratch(scratch),
-        workingSet(workingSet), state(state), costs(costs) {}
+  explicit TaskSharer(TaskCosts &costs) : costs(costs) {}
 
-  LogicalResult run(fusion::TaskPlan &task) {
+  /// `secondsOf` each unit, by its number.
+  LogicalResult
+  run(const fusion::TaskPlan &task,
+      llvm::function_ref<FailureOr<double>(size_t unit)> secondsOf) {
     double *step = task.name == "update"  ? &costs.update
                    : task.name == "track" ? &costs.track
                                           : nullptr;
     const TaskCosts before = costs;
-    const auto uses = operandUses(task);
     double unowned = 0;
-    for (auto [unit, operands] : llvm::zip_equal(task.units, uses)) {
-      FailureOr<plan::KernelWork> work =
-          unitWork(unit, scratch, machine, device.tile);
-      if (failed(work))
+    for (auto [number, unit] : llvm::enumerate(task.units)) {
+      FailureOr<double> seconds = secondsOf(number);
+      if (failed(seconds))
         return failure();
-      const double seconds =
-          secondsOf(*work, plan::farShare(device, operands,
-                                          workingSet + (step ? state : 0),
-                                          device.threads));
-      if (!step)
-        (task.name == "forward" ? costs.forwardDivides
-                                : costs.backwardDivides) |= work->divides;
       if (step)
-        *step += seconds;
-      else if (!share(unit, seconds))
-        unowned += seconds;
+        *step += *seconds;
+      else if (!share(unit, *seconds))
+        unowned += *seconds;
     }
     if (unowned > 0)
       spread(before, task.name == "forward", unowned);
@@ -59,12 +52,6 @@ public:
   }
 
 private:
-  double secondsOf(const plan::KernelWork &work, double away) const {
-    if (work.kernel.empty())
-      return 0;
-    return plan::kernelSeconds(device, work, away).value_or(0);
-  }
-
   /// How much of a call an op is.
   static double weightOf(Operation *op) {
     double elements = 1;
@@ -118,6 +105,41 @@ private:
       costs.nodes.front()[forward ? 0 : 1] += seconds;
   }
 
+  TaskCosts &costs;
+};
+
+class TaskPricer {
+public:
+  TaskPricer(const plan::DeviceModel &device, const fusion::Machine &machine,
+             ModuleOp scratch, double workingSet, double state,
+             TaskCosts &costs)
+      : device(device), machine(machine), scratch(scratch),
+        workingSet(workingSet), state(state), costs(costs) {}
+
+  LogicalResult run(fusion::TaskPlan &task) {
+    const bool isStep = task.name == "update" || task.name == "track";
+    const auto uses = operandUses(task);
+    return TaskSharer(costs).run(task, [&](size_t number) -> FailureOr<double> {
+      FailureOr<plan::KernelWork> work =
+          unitWork(task.units[number], scratch, machine, device.tile);
+      if (failed(work))
+        return failure();
+      if (!isStep)
+        (task.name == "forward" ? costs.forwardDivides
+                                : costs.backwardDivides) |= work->divides;
+      return secondsOf(*work, plan::farShare(device, uses[number],
+                                             workingSet + (isStep ? state : 0),
+                                             device.threads));
+    });
+  }
+
+private:
+  double secondsOf(const plan::KernelWork &work, double away) const {
+    if (work.kernel.empty())
+      return 0;
+    return plan::kernelSeconds(device, work, away).value_or(0);
+  }
+
   const plan::DeviceModel &device;
   const fusion::Machine &machine;
   ModuleOp scratch;
@@ -162,4 +184,27 @@ FailureOr<TaskCosts> pipec::taskCosts(ModuleOp module, size_t nodes,
         })))
       return failure();
   return costs;
+}
+
+LogicalResult pipec::addCallCosts(fusion::TaskPlan &task,
+                                  const plan::DeviceModel &device,
+                                  TaskCosts &costs) {
+  return TaskSharer(costs).run(task, [&](size_t number) -> FailureOr<double> {
+    const fusion::Unit &unit = task.units[number];
+    if (unit.isEpilogue)
+      return 0;
+    const fusion::Traffic traffic = fusion::trafficOf(task, unit);
+    double flops = 0;
+    plan::OpKind kind = plan::OpKind::Elementwise;
+    plan::DType dtype = plan::DType::F32;
+    auto costed = dyn_cast_or_null<nn::Costed>(unit.op);
+    if (unit.kind == fusion::Unit::Library && costed &&
+        costed.isContraction()) {
+      flops = costed.flops();
+      kind = kindOf(unit.op), dtype = dtypeOf(unit.op);
+    }
+    return plan::opSeconds(device, flops,
+                           static_cast<double>(traffic.read + traffic.written),
+                           kind, dtype);
+  });
 }

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "compiler/plan/DeviceModel.h"
+#include "compiler/target/fusion/Plan.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "passes/Pipelines.h"
 
@@ -48,5 +49,12 @@ mlir::FailureOr<TaskCosts> taskCosts(mlir::ModuleOp module, size_t nodes,
                                      const plan::DeviceModel &device,
                                      double workingSet, int caches,
                                      const MemoryChoice &memory);
+
+/// Adds the times of a task's calls on a GPU of which peaks are known: each
+/// moves every tensor once, or computes as fast as its kind does at best, and
+/// is launched. Ops carry their node and part.
+mlir::LogicalResult addCallCosts(fusion::TaskPlan &task,
+                                 const plan::DeviceModel &device,
+                                 TaskCosts &costs);
 
 } // namespace pipec

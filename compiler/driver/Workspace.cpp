@@ -16,12 +16,10 @@
 using namespace mlir;
 using namespace pipec;
 
-namespace {
-
-/// Plans the tasks of all of `module` as one stage.
 LogicalResult
-planAsOne(ModuleOp module, const char *target, const MemoryChoice &memory,
-          llvm::function_ref<LogicalResult(fusion::TaskPlan &)> use) {
+pipec::planAsOne(ModuleOp module, const char *target,
+                 const MemoryChoice &memory,
+                 llvm::function_ref<LogicalResult(fusion::TaskPlan &)> use) {
   Builder b(module.getContext());
   if (func::FuncOp main = mainFunction(module))
     for (Operation &op : main.front().without_terminator())
@@ -42,7 +40,7 @@ planAsOne(ModuleOp module, const char *target, const MemoryChoice &memory,
 }
 
 /// Computes all activations again.
-LogicalResult repeatAll(ModuleOp module) {
+static LogicalResult repeatAll(ModuleOp module) {
   func::FuncOp main = mainFunction(module);
   if (!main)
     return failure();
@@ -60,17 +58,10 @@ LogicalResult repeatAll(ModuleOp module) {
   return success();
 }
 
-} // namespace
-
-LogicalResult pipec::addScratch(ModuleOp module, const char *target,
-                                const MemoryChoice &memory,
-                                plan::CostGraph &graph) {
-  return planAsOne(module, target, memory, [&](fusion::TaskPlan &task) {
-    for (const fusion::Held &held : fusion::heldBy(task, {kNode, kReader}))
-      graph.scratch.push_back({static_cast<size_t>(held.first),
-                               static_cast<size_t>(held.last), held.bytes});
-    return success();
-  });
+void pipec::addScratch(const fusion::TaskPlan &task, plan::CostGraph &graph) {
+  for (const fusion::Held &held : fusion::heldBy(task, {kNode, kReader}))
+    graph.scratch.push_back({static_cast<size_t>(held.first),
+                             static_cast<size_t>(held.last), held.bytes});
 }
 
 static std::vector<plan::CostStash>

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "compiler/plan/CostGraph.h"
+#include "compiler/target/fusion/Plan.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
 #include "passes/Pipelines.h"
@@ -18,12 +19,16 @@
 
 namespace pipec {
 
-/// Adds to `graph` what the code of each node works in (CostGraph::scratch).
-/// `module` is consumed: differentiated where it trains, what is kept chosen,
-/// its ops carry their node. Fails after a diagnostic.
-mlir::LogicalResult addScratch(mlir::ModuleOp module, const char *target,
-                               const MemoryChoice &memory,
-                               plan::CostGraph &graph);
+/// Plans the tasks of all of `module` as one stage. `module` is consumed:
+/// differentiated where it trains, what is kept chosen, its ops carry their
+/// node. Fails after a diagnostic.
+mlir::LogicalResult
+planAsOne(mlir::ModuleOp module, const char *target, const MemoryChoice &memory,
+          llvm::function_ref<mlir::LogicalResult(fusion::TaskPlan &)> use);
+
+/// Adds to `graph` what the code of each of the task's nodes works in
+/// (CostGraph::scratch).
+void addScratch(const fusion::TaskPlan &task, plan::CostGraph &graph);
 
 /// What is in use when all activations have been computed again
 /// (CostGraph::repeats), found when it is first asked for: planning that code

@@ -45,6 +45,9 @@ const std::vector<DeviceModel> &deviceModels() {
       d.halfEfficiencyFlops = halfMflop * 1e6;
       d.intraBandwidth = intraGBps * 1e9, d.intraLatency = intraUs * 1e-6;
       d.interBandwidth = interGBps * 1e9, d.interLatency = interUs * 1e-6;
+      if (d.kind == "gpu") // measured on an H100 and an H200 (docs/gpu.md)
+        d.matmulEfficiency = 0.72, d.convolutionEfficiency = 0.45,
+        d.attentionEfficiency = 0.20;
       rows.push_back(d);
     };
 #define DEVICE(...) add(__VA_ARGS__);

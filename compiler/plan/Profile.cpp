@@ -172,7 +172,8 @@ std::vector<std::string> compare(const ProfileOrigin &from,
     refuse("it was measured with microbatches of " +
            std::to_string(from.microbatchSize) + ", not " +
            std::to_string(asked.microbatchSize));
-  if (!differ(from.threads, asked.threads))
+  // Those of a rank on a GPU only tell it what to do.
+  if (asked.device == "gpu" || !differ(from.threads, asked.threads))
     return {};
   return {"the profile was measured on ranks of " +
           std::to_string(from.threads) +

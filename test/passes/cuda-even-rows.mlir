@@ -13,9 +13,10 @@
 // CHECK-LABEL: func.func @kernel1(
 // CHECK: arith.constant 72 : i64
 
-// m, n, k and how far rows are apart: 32, 67 ("C"), 64 ("@"); 64, 72 ("H"), 72.
+// m, n, k and how far rows are apart: 32, 67 ("C"), 64 ("@"); 64, 67, 67 and,
+// where there are gaps, which are columns as well: 32, 72 ("H"), 64; 64, 72, 72.
 // CHECK: @descriptor1("{{.*}} \00\00\00\00\00\00\00C\00\00\00\00\00\00\00@\00\00\00\00\00\00\00@\00\00\00\00\00\00\00C\00\00\00\00\00\00\00C\00
-// CHECK: @descriptor0("{{.*}} \00\00\00\00\00\00\00C\00\00\00\00\00\00\00@\00\00\00\00\00\00\00@\00\00\00\00\00\00\00H\00\00\00\00\00\00\00H\00
+// CHECK: @descriptor0("{{.*}} \00\00\00\00\00\00\00H\00\00\00\00\00\00\00@\00\00\00\00\00\00\00@\00\00\00\00\00\00\00H\00\00\00\00\00\00\00H\00
 // CHECK: func.func @pipec_forward({{.*}}cuda.workspace = 13824 : i64
 // CHECK: func.func @pipec_stored({{.*}}cuda.workspace = 0 : i64
 func.func @forward() attributes {pipe.task = "forward"} {
