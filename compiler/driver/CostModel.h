@@ -35,10 +35,10 @@ using Repeats = std::function<std::vector<plan::CostStash>()>;
 
 /// Costs of `module` (attached, one nn.weight a use, no stages yet) on
 /// `device`: node i is modelNodes(main)[i]. What trains is priced from the
-/// gradient graph itself, made on a copy; where a calibration knows what calls
-/// cost, from the code that would be generated (TaskCosts.h). `repeats` gives
-/// what a plan needs that computes all activations again. Fails after a
-/// diagnostic when the model has no gradient.
+/// gradient graph itself, made on a copy; for GPUs, and where a calibration
+/// knows what calls cost, from the code that would be generated (TaskCosts.h).
+/// `repeats` gives what a plan needs that computes all activations again. Fails
+/// after a diagnostic when the model has no gradient.
 mlir::LogicalResult costGraph(mlir::ModuleOp module, const CostRequest &request,
                               const plan::DeviceModel &device,
                               plan::CostGraph &graph, Repeats &repeats);

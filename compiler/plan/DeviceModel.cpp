@@ -45,7 +45,8 @@ const std::vector<DeviceModel> &deviceModels() {
       d.halfEfficiencyFlops = halfMflop * 1e6;
       d.intraBandwidth = intraGBps * 1e9, d.intraLatency = intraUs * 1e-6;
       d.interBandwidth = interGBps * 1e9, d.interLatency = interUs * 1e-6;
-      if (d.kind == "gpu") // measured on an H100 and an H200 (docs/gpu.md)
+      // Measured on an H100 and an H200 (docs/gpu.md).
+      if (d.name.starts_with("h100") || d.name.starts_with("h200"))
         d.matmulEfficiency = 0.72, d.convolutionEfficiency = 0.45,
         d.attentionEfficiency = 0.20;
       rows.push_back(d);

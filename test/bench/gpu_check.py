@@ -60,8 +60,8 @@ SANITIZER_WORDS = {"memcheck": ["--report-api-errors", "no"],
                    "racecheck": ["--report-api-errors", "no", "--kernel-name", "regex=^(kernel[0-9]+|pipec_[a-z]+)$"]}
 # What it says where it fails itself. racecheck does with the kernels that cuBLASLt has for bf16 on Hopper: f32 is all that it
 # can look at, with a kernel of ours of each kind but the products of attention.
-SANITIZERS_OWN = {"Device not supported": "it does not support this device",
-                  "Internal Sanitizer Error": "it fails itself and says nothing"}
+SANITIZERS_OWN = {"Device not supported": ("it does not support this device", SANITIZER_WORDS),
+                  "Internal Sanitizer Error": ("it fails itself and says nothing", ("racecheck",))}
 # Dense peaks, FLOP/s in fp32 and bf16, by what nvidia-smi calls the device.
 PEAKS = {"H200": (67e12, 989.4e12), "H100": (67e12, 989.4e12), "A100": (19.5e12, 312e12)}
 # What is asked of the machine once.
@@ -199,7 +199,7 @@ class Check(Ways):
             self.note("too slow", name, limit)
             raise CutShort("%s: %s" % (name, done.error))
         said = (log.read_text(errors="replace") if log.exists() else "") + (done.error or "")
-        own = next((why for text, why in SANITIZERS_OWN.items() if text in said), None)
+        own = next((why for text, (why, tools) in SANITIZERS_OWN.items() if text in said and tool in tools), None)
         if done.error and own:
             self.note("sanitizer", name, own)
             return self.say("compute-sanitizer, %s: %s" % (name, own))

@@ -1,6 +1,7 @@
 """Code for GPUs, checked without one: PTX of every model, its assembly for both
 chips, and its numbers under emulation against the CPU's."""
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -223,6 +224,28 @@ class GpuCode(PipelineTest):
             self.assertIn("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", part)
             for form in ("x4", "x4.trans"):
                 self.assertIn("ldmatrix.sync.aligned.m8n8.%s.shared.b16" % form, part)
+
+    def test_costs_are_those_of_calls(self):
+        """A plan's times are what its calls take of an H100: bytes by its bandwidth or operations by its peak, and a launch."""
+        golden = Golden("gpt")
+        shown = call("pipec", golden.model, *golden.arguments(), "--gpus", "1", "--device", "h100-sxm", "--strategy", "1f1b",
+                     "--stages", "1", "--dry-run", "--format", "json")
+        self.check_exit(shown, 0)
+        stage = json.loads(shown.stdout)["stages"][0]
+        seconds = 0
+        calls = self.emit("gpt", "calls", "--stages", "1").read_text().splitlines()
+        names = calls[0].split("\t")
+        for row in (dict(zip(names, line.split("\t"))) for line in calls[1:]):
+            if row["task"] not in ("forward", "backward") or row["call"].startswith("clear"):
+                continue
+            flops = int(row["flops"])
+            share = 0.20 if row["ops"].startswith("attention") else 0.72
+            seconds += 4e-6 + max((int(row["read"]) + int(row["written"])) / (0.8 * 3350e9),
+                                  (flops + 400e6) / (share * 67e12) if flops else 0)
+        # What is computed again is a part of backward that counts as forward; what attention keeps is copied in the plan, and
+        # lies where it is needed in the program (cuda/AttentionStash).
+        self.assertAlmostEqual(sum(stage[key] for key in ("forward_s", "backward_input_s", "backward_weight_s")) / seconds, 1,
+                               delta=0.08)
 
     def test_numbers_of_every_model(self):
         """The same device code under emulation of blocks and threads."""

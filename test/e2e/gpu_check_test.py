@@ -33,13 +33,17 @@ class Carried(GpuTest):
                 mock.patch.multiple(gpu_timed, IMAGES=0, GPT2=small), mock.patch.object(gpu_check, "STEPS", 5), \
                 mock.patch.dict(os.environ, PIPEC_EMULATE=str(EMULATE)):
             gpu_pack.pack(target, MODELS.parents[1], BIN.parent, None)
+            self.judge(gpu_check, target, out)
+
+    def test_strategies_are_those_of_the_list(self):
+        sys.path.insert(0, str(MODELS.parent / "bench"))
+        import gpu_pack
         golden = Golden("gpt")
         every = dict(gpu_pack.every_strategy(BIN.parent, golden, golden.runs[0], 1e-4))
         self.assertGreater(len(every), 15)
         self.assertFalse({"auto", "file:S.csv", "pipedream", "1f1b"} & set(every))
         self.assertEqual(every["zb-v"]["like"], "gptfp32")
         self.assertEqual(every["chimera"]["like"], "gptchimera")
-            self.judge(gpu_check, target, out)
 
     def programs_of_a_gpu(self, sanitizer):
         """A folder of programs that machines with GPUs have: nvidia-smi, and a compute-sanitizer that runs what it is given

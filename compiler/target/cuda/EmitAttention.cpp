@@ -1,10 +1,11 @@
 //===- EmitAttention.cpp - attention without stored scores ----------------===//
 //
 // A block has some rows of its own (queries, or keys for their gradients) and
-// goes over the others a tile at a time; scores live in registers and, as
-// operands of the next product, in shared memory. Forward follows the maximum
-// of a row as it goes (online softmax); gradients compute the scores again and
-// take their weights from the rows' numbers (top and share). Gradients of
+// goes over the others a tile at a time; scores live in registers, from where
+// bf16 has them as operands of the next product, and f32 by shared memory.
+// Forward follows the maximum of a row as it goes (online softmax); gradients
+// compute the scores again and take their weights from the rows' numbers (top
+// and share). Gradients of
 // queries and of keys are kernels of their own, so that every sum has one order
 // and nothing is added atomically. Powers are of two: ex2.approx is the chip's
 // own.
@@ -168,7 +169,8 @@ private:
   SmallVector<Value> takeScores(Values &scores, Values &running);
   /// Writes what gradients need of the rows; their shares.
   SmallVector<Value> keepRows(nn::AttentionOp op, const Values &running);
-  /// Values of the thread's two rows of a column of numbers, 0 behind its end.
+  /// A value of one of the thread's rows of a column of numbers, 0 behind its
+  /// end.
   Value numberAt(const Matrix &column, Value row);
   /// Of a row over the four threads that have it.
   template <typename F> Value overRow(Value value, F combine);

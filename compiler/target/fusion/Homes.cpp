@@ -14,8 +14,9 @@ using namespace pipec;
 using namespace pipec::fusion;
 using nn::tensorType;
 
-/// Elements of such a product, at least.
-constexpr int64_t kLeastApart = 1 << 16;
+/// Elements of a product that is computed apart from where it is added, at
+/// least; and those of the narrowest type that fill 16 bytes.
+constexpr int64_t kLeastApart = 1 << 16, kEvenSize = 8;
 
 int64_t fusion::elementBytes(Type element) {
   return llvm::divideCeil(element.getIntOrFloatBitWidth(), 8);
@@ -321,19 +322,34 @@ private:
     });
   }
 
-  /// A large product whose rows are better placed evenly: what a sum of it
-  /// elsewhere costs is less than what the product loses where rows are uneven.
-  bool isBetterApart(Value value) {
-    return evenRows && isa<nn::MatmulOp>(value.getDefiningOp()) &&
-           tensorType(value).getNumElements() >= kLeastApart &&
-           nn::evenPitch(value);
+  /// A large product that is added to uneven rows at `at`, and could have gaps
+  /// elsewhere, as its second operand has: what a sum of it costs there is less
+  /// than what the product loses here.
+  bool isBetterApart(Value value, const Placement &at) {
+    auto matmul = dyn_cast<nn::MatmulOp>(value.getDefiningOp());
+    auto type = tensorType(value);
+    const int64_t n = type.getShape().back();
+    if (!evenRows || !matmul || matmul.getTransposeB() ||
+        type.getNumElements() < kLeastApart || at.strides.back() != 1 ||
+        nn::evenPitch(tensorType(matmul.getB())) == 0)
+      return false;
+    // In a message or a weight of f32 rows are dense.
+    Operation *operand = matmul.getB().getDefiningOp();
+    while (operand && isView(operand))
+      operand = operand->getOperand(0).getDefiningOp();
+    if (auto load = dyn_cast_or_null<pipe::LoadOp>(operand);
+        load && !load.getPitch())
+      return false;
+    const int64_t even =
+        std::min(nn::evenPitch(type), nn::evenPitch(tensorType(matmul.getB())));
+    const Placement apart{-1, 0, pipe::placeStrides(type, nn::evenPitch(type))};
+    return even / kEvenSize * kEvenSize > n && readersTake(value, apart);
   }
 
   /// The accumulating store that is the only use of a contraction.
   pipe::StoreOp onlyAccumulation(Value value, Placement &at) {
     if (!isa<nn::MatmulOp, nn::ConvGradWeightOp, nn::ScatterAddOp>(
-            value.getDefiningOp()) ||
-        isBetterApart(value))
+            value.getDefiningOp()))
       return {};
     SmallVector<Operation *> views;
     Value last = value;
@@ -352,7 +368,8 @@ private:
         return {};
       at = *back;
     }
-    return accepts(value, at) ? store : pipe::StoreOp();
+    return accepts(value, at) && !isBetterApart(value, at) ? store
+                                                           : pipe::StoreOp();
   }
 
   void findHome(Value value) {

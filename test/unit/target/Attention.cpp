@@ -155,6 +155,7 @@ TEST(Attention, Masked) {
   checkStage(stageOf({{"2", 7, 7, 8, ", causal"},
                       {"1x2", 130, 130, 16, ", causal"},
                       {"1", 100, 100, 64, ", causal"},
+                      {"1", 128, 128, 64, ", causal"},
                       {"2x2", 33, 40, 8, "", "1x1x33x40"},
                       {"2x2", 33, 40, 8, "", "2x1x1x40"},
                       {"2x2", 33, 33, 8, ", causal", "2x2x33x33"}}),
@@ -240,6 +241,8 @@ TEST(Attention, HeadsSideBySide) {
 TEST(Attention, OfBFloats) {
   const std::string text = stageOf(
       {{"2", 70, 130, 64, "", "", "bf16"},
+       {"1", 128, 128, 64, ", causal", "", "bf16"},
+       {"1", 64, 96, 64, "", "", "bf16", false, "", "-0.7"},
        {"1x2", 130, 130, 32, ", causal", "", "bf16", true},
        {"1x2", 40, 40, 128, ", causal", "1x1x40x40", "bf16"},
        {"2", 20, 33, 8, "", "", "bf16"},

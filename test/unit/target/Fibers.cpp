@@ -54,6 +54,7 @@ struct Block {
   std::vector<Fiber> fibers;
   std::vector<Warp> warps;
   int64_t number = 0, arrivals = 0;
+  bool descending = false;
   int threads = 0, current = 0;
   void *scheduler = nullptr;
   const std::function<void()> *body = nullptr;
@@ -101,6 +102,7 @@ void prepare(Fiber &fiber) {
 } // namespace
 
 int pipec::test::currentThread() { return theBlock.current; }
+bool pipec::test::isDescending() { return theBlock.descending; }
 int64_t pipec::test::currentBlock() { return theBlock.number; }
 
 void pipec::test::meetBlock() {
@@ -136,6 +138,7 @@ const uint32_t *pipec::test::exchangeWithWarp(const uint32_t *words,
 void pipec::test::runBlock(int64_t block, int threads, bool meets,
                            bool descending, const std::function<void()> &body) {
   theBlock.number = block;
+  theBlock.descending = descending;
   theBlock.threads = threads;
   auto nth = [&](int i) { return descending ? threads - 1 - i : i; };
   if (!meets) {

@@ -15,6 +15,8 @@ void runBlock(int64_t block, int threads, bool meets, bool descending,
 
 int currentThread();
 int64_t currentBlock();
+/// Whether the last thread runs first.
+bool isDescending();
 /// Returns when all threads of the block are here.
 void meetBlock();
 /// Leaves a value, waits for all threads of the warp, and returns theirs: 32.
