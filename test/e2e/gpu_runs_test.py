@@ -269,7 +269,7 @@ class WhatIsKept(Checked):
         self.assertEqual(len(check.wrong), 1)
         self.assertIn("KeyError: 'broken'", check.wrong[0])
         with mock.patch.object(os, "sched_getaffinity", lambda _: range(16)):
-            self.assertEqual([check.jobs(how) for _, how in gpu_check.PHASES.values()], [4, 1, 1, 1, 4, 4])
+            self.assertEqual([check.jobs(how) for _, how in gpu_check.PHASES.values()], [8, 1, 1, 1, 8, 8])
         with mock.patch.object(os, "sched_getaffinity", lambda _: range(2)):
             self.assertEqual(check.jobs(4), 1)
 

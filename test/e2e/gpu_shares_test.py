@@ -72,7 +72,7 @@ class Shares(Checked):
         # Each is done or left out.
         if not earlier:
             times = 2 * (2 * 4 + 2 + 1) + 2 * (4 + 2)  # on one and two ranks, PyTorch's, without epilogues; ResNet's
-            self.assertEqual(len(check.done) + len(left), len(cases) + 3 + 5 + times + 2)
+            self.assertEqual(len(check.done) + len(left), len(cases) + 3 + 6 + times + 2)
         self.assertLessEqual(Timed.clock - start, 510)
         return {name: when - start for name, when in check.done.items()}, check.results
 
