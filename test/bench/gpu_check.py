@@ -58,8 +58,8 @@ SANITIZER_LIMIT = 60  # the first time: one that is slow would take all of its p
 # kernels have races that they mean.
 SANITIZER_WORDS = {"memcheck": ["--report-api-errors", "no"],
                    "racecheck": ["--report-api-errors", "no", "--kernel-name", "regex=^(kernel[0-9]+|pipec_[a-z]+)$"]}
-# What it says where it fails itself. racecheck does with the kernels that cuBLASLt has for bf16 on Hopper: f32 is all that it
-# can look at, with a kernel of ours of each kind but the products of attention.
+# What it says where it fails itself. On Hopper racecheck does with bf16, at the first product of cuBLASLt; why is not known.
+# In f32 it looks at a kernel of ours of each kind but the products of attention and what is fetched ahead for them.
 SANITIZERS_OWN = {"Device not supported": ("it does not support this device", SANITIZER_WORDS),
                   "Internal Sanitizer Error": ("it fails itself and says nothing", ("racecheck",))}
 # Dense peaks, FLOP/s in fp32 and bf16, by what nvidia-smi calls the device.

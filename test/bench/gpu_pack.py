@@ -34,7 +34,7 @@ CASES = ((1, "1f1b"), (2, "1f1b"), (2, "gpipe"), (2, "zb-h1"), (2, "interleaved-
 # This model in fp32 on two ranks: every other strategy that ends a step with its updates. Some add up in an order of their
 # own: replicas, copies of the model, pieces of sequences.
 EVERY, APART = "gpt", ("dp", "gems", "chimera", "dualpipe", "seq1f1b")
-# Two would rather be replicas; attention of sequences in pieces is not the fused one.
+# Left free, the last two would be replicas.
 MORE_WORDS = {"seq1f1b": ["--slices", 2], "naive": ["--stages", 2], "gpipe-recompute": ["--stages", 2]}
 # What is compared with the oracle's bits: (ranks, stages, strategy, microbatches of a step or None for the model's own).
 ORACLE = (("mlp", 2, 1, "1f1b", None), ("mlp", 4, 2, "1f1b", None), ("gpt", 2, 2, "pipedream", 1))
