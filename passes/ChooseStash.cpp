@@ -31,15 +31,17 @@ constexpr unsigned kLongestChain = 32;
 
 class Chooser {
 public:
-  Chooser(func::FuncOp main, bool full)
-      : main(main), full(full), sources(main) {}
+  /// What stages keep beside what `isAgain` of them compute again: what is no
+  /// cheap op's, or all of it.
+  Chooser(func::FuncOp main, bool keepsAll,
+          llvm::function_ref<bool(int64_t stage)> isAgain)
+      : main(main), keepsAll(keepsAll), isAgain(isAgain), sources(main) {}
 
   void run() {
     for (Operation &op : main.front())
       (isBackward(&op) ? backward : forward).push_back(&op);
     collectDemand();
-    if (!full)
-      decide();
+    decide();
     for (Operation *op : backward)
       rewrite(op);
   }
@@ -70,15 +72,18 @@ private:
     for (Operation *op : backward)
       for (Value v : op->getOperands())
         if (Operation *def = v.getDefiningOp())
-          if (!isBackward(def) && !sources.contains(def))
+          if (!isBackward(def) && !sources.contains(def) &&
+              !isAgain(stageOf(def)))
             demanded.insert(v);
   }
 
   void decide() {
     // What no cheap op makes is kept if read at all.
     for (Value v : demanded)
-      if (!isCheap(v.getDefiningOp()))
+      if (keepsAll || !isCheap(v.getDefiningOp()))
         keep(v);
+    if (keepsAll)
+      return;
     for (Operation *op : forward)
       for (Value v : op->getResults())
         if (demanded.contains(v) && isCheap(op))
@@ -183,7 +188,8 @@ private:
   }
 
   func::FuncOp main;
-  bool full;
+  bool keepsAll;
+  llvm::function_ref<bool(int64_t stage)> isAgain;
   Sources sources;
   SmallVector<Operation *> forward, backward;
   llvm::SetVector<Value> demanded;
@@ -201,8 +207,13 @@ struct ChooseStashPass : public pipec::impl::ChooseStashBase<ChooseStashPass> {
       main.emitError("unknown recomputation mode '") << mode << "'";
       return signalPassFailure();
     }
-    if (mode != "none")
-      Chooser(main, mode == "full").run();
+    const llvm::DenseSet<int64_t> stages(again.begin(), again.end());
+    if (mode == "none" && stages.empty())
+      return;
+    const auto isAgain = [&](int64_t stage) {
+      return mode == "full" || stages.contains(stage);
+    };
+    Chooser(main, mode == "none", isAgain).run();
   }
 };
 

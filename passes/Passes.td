@@ -211,7 +211,8 @@ def ChooseStash : Pass<"nn-choose-stash", "::mlir::ModuleOp"> {
     Elementwise ops and views that the backward pass reads are cloned there when
     what they read is kept anyhow (or is one tensor, no larger: then that is
     kept). Fusion makes the clones free. `mode=full` clones all forward ops of a
-    stage: only stage inputs are kept (GPipe's re-materialization). Of keys and
+    stage: only stage inputs are kept (GPipe's re-materialization); `again` names
+    single stages for that. Of keys and
     values that were joined from pieces of a sequence, this piece's are kept.
     Values do not change: the clones are the same ops on the same operands.
 
@@ -223,7 +224,8 @@ def ChooseStash : Pass<"nn-choose-stash", "::mlir::ModuleOp"> {
     %d = nn.mul %g, %t2 {pipe.phase = "backward"}
     ```
   }];
-  let options = [Option<"mode", "mode", "std::string", "\"selective\"", "none, selective or full">];
+  let options = [Option<"mode", "mode", "std::string", "\"selective\"", "none, selective or full">,
+                 ListOption<"again", "again", "int64_t", "stages that are cloned as with full, whatever the mode">];
   let dependentDialects = ["::pipec::nn::NNDialect"];
 }
 

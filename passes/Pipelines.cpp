@@ -70,14 +70,15 @@ void addSlicePhase(OpPassManager &pm, int64_t slices) {
 }
 
 void addDifferentiatePhase(OpPassManager &pm, int64_t microbatches,
-                           const std::string &recompute) {
+                           const std::string &stash, ArrayRef<int64_t> again) {
   DifferentiateOptions options;
   options.microbatches = microbatches;
   pm.addPass(createDifferentiate(options));
   addCleanup(pm);
-  ChooseStashOptions stash;
-  stash.mode = recompute;
-  pm.addPass(createChooseStash(stash));
+  ChooseStashOptions choice;
+  choice.mode = stash;
+  choice.again.assign(again.begin(), again.end());
+  pm.addPass(createChooseStash(choice));
   addCleanup(pm);
 }
 

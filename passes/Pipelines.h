@@ -42,9 +42,11 @@ void addAttachPhase(mlir::OpPassManager &pm, const LossChoice &loss,
 void addPartitionPhase(mlir::OpPassManager &pm, llvm::ArrayRef<int64_t> cuts);
 /// Stages for each of `slices` pieces of a sequence.
 void addSlicePhase(mlir::OpPassManager &pm, int64_t slices);
-/// Gradients, and what is kept for them. `recompute`: none, selective, full.
+/// Gradients, and what is kept for them. `stash`: none, selective; the stages
+/// `again` keep their inputs alone.
 void addDifferentiatePhase(mlir::OpPassManager &pm, int64_t microbatches,
-                           const std::string &recompute);
+                           const std::string &stash,
+                           llvm::ArrayRef<int64_t> again = {});
 /// Stages and tasks, verified.
 void addSplitPhase(mlir::OpPassManager &pm, bool splitBackward);
 struct MemoryChoice {

@@ -142,6 +142,32 @@ std::string trainingLine(const plan::Plan &plan) {
   return text;
 }
 
+/// " · activations of stages 0-2, 5 are computed again"; empty where none are.
+static std::string recomputedText(const plan::Plan &plan) {
+  constexpr size_t kMost = 40; // characters
+  std::vector<int> again;
+  for (const plan::Stage &stage : plan.stages)
+    if (stage.recompute)
+      again.push_back(stage.id);
+  if (again.empty())
+    return "";
+  std::string which;
+  if (again.size() < plan.stages.size()) {
+    for (size_t first = 0, next = 0; first < again.size(); first = next) {
+      while (++next < again.size() && again[next] == again[next - 1] + 1)
+        ;
+      which += (first ? ", " : "") + std::to_string(again[first]);
+      if (next - first > 1)
+        which += "-" + std::to_string(again[next - 1]);
+    }
+    which = which.size() > kMost
+                ? std::to_string(again.size()) + " stages"
+                : (again.size() == 1 ? "stage " : "stages ") + which;
+    which = " of " + which;
+  }
+  return " · activations" + which + " are computed again";
+}
+
 std::string planLine(const plan::Plan &plan) {
   const plan::Cluster &c = plan.cluster;
   std::string text = plan.strategy.name + " · " +
@@ -155,8 +181,7 @@ std::string planLine(const plan::Plan &plan) {
   if (plan.strategy.slices > 1)
     text += " · sequences in " + std::to_string(plan.strategy.slices) +
             " pieces, stages for each";
-  if (plan.strategy.recompute)
-    text += " · activations are computed again";
+  text += recomputedText(plan);
   if (!plan.strategy.synchronous)
     text += " · not synchronous: stages hold several weight versions";
   return text;

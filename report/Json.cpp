@@ -3,6 +3,7 @@
 #include "report/Prediction.h"
 #include "report/Report.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 namespace pipec::report {
@@ -59,6 +60,7 @@ Json stagesJson(const plan::Plan &plan) {
                     {"last_name", s.last_name},
                     {"parameters", s.parameters},
                     {"versions", s.versions},
+                    {"recompute", s.recompute},
                     {"forward_s", s.cost.forward_s},
                     {"backward_input_s", s.cost.backward_input_s},
                     {"backward_weight_s", s.cost.backward_weight_s}});
@@ -128,28 +130,29 @@ Json timelineJson(const plan::Plan &plan) {
 
 std::string inspectJson(const plan::Plan &plan) {
   const plan::Predicted &p = plan.predicted;
-  Json json = {{"version", plan.version},
-               {"pipec_version", plan.pipec_version},
-               {"model", modelJson(plan)},
-               {"training", trainingJson(plan)},
-               {"cluster", clusterJson(plan.cluster)},
-               {"strategy", plan.strategy.name},
-               {"schedule", plan.schedule},
-               {"synchronous", plan.strategy.synchronous},
-               {"recompute", plan.strategy.recompute},
-               {"slices", plan.strategy.slices},
-               {"stages", stagesJson(plan)},
-               {"ranks", ranksJson(plan)},
-               {"transfers", transfersJson(plan)},
-               {"predicted",
-                {{"step_s", p.step_s},
-                 {"samples_per_s", p.samples_per_s},
-                 {"bubble", p.bubble},
-                 {"communication_bytes", p.communication_bytes},
-                 {"bottleneck", p.bottleneck},
-                 {"second", p.second}}},
-               {"baselines", baselinesJson(plan)},
-               {"timeline", timelineJson(plan)}};
+  Json json = {
+      {"version", plan.version},
+      {"pipec_version", plan.pipec_version},
+      {"model", modelJson(plan)},
+      {"training", trainingJson(plan)},
+      {"cluster", clusterJson(plan.cluster)},
+      {"strategy", plan.strategy.name},
+      {"schedule", plan.schedule},
+      {"synchronous", plan.strategy.synchronous},
+      {"recompute", std::ranges::any_of(plan.stages, &plan::Stage::recompute)},
+      {"slices", plan.strategy.slices},
+      {"stages", stagesJson(plan)},
+      {"ranks", ranksJson(plan)},
+      {"transfers", transfersJson(plan)},
+      {"predicted",
+       {{"step_s", p.step_s},
+        {"samples_per_s", p.samples_per_s},
+        {"bubble", p.bubble},
+        {"communication_bytes", p.communication_bytes},
+        {"bottleneck", p.bottleneck},
+        {"second", p.second}}},
+      {"baselines", baselinesJson(plan)},
+      {"timeline", timelineJson(plan)}};
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

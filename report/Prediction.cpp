@@ -76,10 +76,8 @@ int64_t slotBytes(const plan::Stage &stage, const char *region) {
 schedule::Costs costsOf(const plan::Plan &plan) {
   schedule::Costs costs;
   for (const plan::Stage &stage : plan.stages) {
-    // Re-materialization runs the forward again before the backward.
-    double again = plan.strategy.recompute ? stage.cost.forward_s : 0;
     costs.forward.push_back(stage.cost.forward_s);
-    costs.backwardInput.push_back(stage.cost.backward_input_s + again);
+    costs.backwardInput.push_back(stage.cost.backward_input_s);
     costs.backwardWeight.push_back(stage.cost.backward_weight_s);
     double stash = static_cast<double>(slotBytes(stage, "stash"));
     double wstash = static_cast<double>(slotBytes(stage, "wstash"));

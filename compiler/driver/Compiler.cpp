@@ -82,7 +82,8 @@ Prospect Compiler::prospect() {
   if (!lowerToTasks() || !findWorkspace(workspace))
     throw Failure(Exit::Usage, "no plan");
   return {fullest(planFor(workspace)).bytes, decision.result.stepSeconds,
-          plan::peakBytes(decision.result.stages)};
+          plan::peakBytes(decision.result.stages),
+          !decision.recomputedStages().empty()};
 }
 
 //===----------------------------------------------------------------------===//
@@ -390,9 +391,7 @@ bool Compiler::lowerToTasks() {
     return phase("partition", partition) &&
            phase("split", [&](PassManager &pm) { addSplitPhase(pm, false); }) &&
            phase("memory", memory);
-  std::string recompute = decision.recompute            ? "full"
-                          : options.recompute == "none" ? "none"
-                                                        : "selective";
+  const std::string stash = options.recompute == "none" ? "none" : "selective";
   const std::vector<std::string> values = optimizerSettings();
   bool split = false;
   for (const auto &order : decision.schedule.order)
@@ -405,7 +404,8 @@ bool Compiler::lowerToTasks() {
                                         })) &&
          phase("differentiate",
                [&](PassManager &pm) {
-                 addDifferentiatePhase(pm, options.microbatches, recompute);
+                 addDifferentiatePhase(pm, options.microbatches, stash,
+                                       decision.recomputedStages());
                }) &&
          phase("split", [&](PassManager &pm) { addSplitPhase(pm, split); }) &&
          phase("memory", memory) && phase("update", [&](PassManager &pm) {

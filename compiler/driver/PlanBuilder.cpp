@@ -149,7 +149,6 @@ private:
                      in.strategy.update == strategy::Update::Round ? "round"
                                                                    : "step",
                      in.strategy.synchronous(),
-                     in.request.recompute == plan::Recompute::Full,
                      in.strategy.update == strategy::Update::Validated &&
                          !in.request.strategy.barrier,
                      in.slices};
@@ -265,6 +264,7 @@ private:
     }
     s.computes_loss =
         in.purpose != Purpose::Infer && s.id + 1 == in.schedule.stages;
+    s.recompute = planned.recompute;
     addStageWeights(module, s);
     addStageInputs(module, s);
     addOutputs(module, s);

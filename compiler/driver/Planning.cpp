@@ -26,6 +26,19 @@ std::vector<int64_t> Decision::cuts() const {
   return cuts;
 }
 
+std::vector<int64_t> Decision::recomputedStages() const {
+  const auto count = static_cast<int64_t>(result.stages.size());
+  std::vector<int64_t> stages;
+  for (int64_t s = 0; s < count * slices; ++s)
+    if (result.stages[static_cast<size_t>(s % count)].recompute)
+      stages.push_back(s);
+  return stages;
+}
+
+bool Decision::recomputesAll() const {
+  return std::ranges::all_of(result.stages, &plan::StagePlan::recompute);
+}
+
 //===----------------------------------------------------------------------===//
 // One strategy
 //===----------------------------------------------------------------------===//
@@ -316,10 +329,9 @@ constexpr double kEffortOfTrials = 1.0 / 16;
 /// What is asked of the planner under one strategy, but for its shape.
 static Decision askFor(const strategy::StrategyRow &row,
                        const CompileOptions &o, const plan::CostGraph &graph,
-                       const ModelFacts &facts, bool recompute) {
+                       const ModelFacts &facts, plan::Recompute recompute) {
   Decision d;
   d.strategy = &row;
-  d.recompute = recompute || row.recompute;
   d.slices = isSliced(row) ? slicesAsked(o) : 1;
   d.request.graph = graph;
   if (o.withoutWorkspace)
@@ -336,23 +348,23 @@ static Decision askFor(const strategy::StrategyRow &row,
     d.request.namesLimitAlone = true;
   }
   d.request.clips = o.clipNorm > 0;
-  d.request.recompute =
-      d.recompute ? plan::Recompute::Full : plan::Recompute::None;
+  d.request.recompute = row.recompute ? plan::Recompute::Full : recompute;
   return d;
 }
 
-/// Before a plan is searched for: where it computes activations again it is to
-/// be known what that works in.
+/// Before a plan is searched for: where it may compute activations again it is
+/// to be known what that works in.
 static void findRepeats(const CompileOptions &o, const ModelFacts &facts,
-                        bool recompute, plan::CostGraph &graph) {
-  if (recompute && facts.repeats && !o.withoutWorkspace)
+                        plan::Recompute recompute, plan::CostGraph &graph) {
+  const bool any = recompute != plan::Recompute::None;
+  if (any && facts.repeats && !o.withoutWorkspace)
     graph.repeats = facts.repeats();
 }
 
 /// The plan under the strategy asked for.
 static Decision decideNamed(const CompileOptions &o,
                             const plan::CostGraph &graph,
-                            const ModelFacts &facts, bool recompute,
+                            const ModelFacts &facts, plan::Recompute recompute,
                             bool explainNoFit) {
   std::optional<std::string> file = orderFileOf(o.strategy);
   const strategy::StrategyRow &row =
@@ -369,7 +381,7 @@ static Decision decideNamed(const CompileOptions &o,
                       "of all gradients: leave --clip-norm out, or take "
                       "another strategy");
   Decision d = askFor(row, o, graph, facts, recompute);
-  findRepeats(o, facts, d.recompute, d.request.graph);
+  findRepeats(o, facts, d.request.recompute, d.request.graph);
   d.request.explainNoFit = explainNoFit;
   if (!file && isSearched(row))
     return decideSearched(o, d);
@@ -409,8 +421,12 @@ static bool quicklySearched(const plan::PlanRequest &request) {
   return 3 * stages * request.microbatches <= kMostTasks;
 }
 
-/// What is asked under each strategy; with --recompute auto first with
-/// activations kept, then computed again.
+static plan::Recompute recomputeAsked(const CompileOptions &o) {
+  using enum plan::Recompute;
+  return o.recompute == "auto" ? Auto : o.recompute == "full" ? Full : None;
+}
+
+/// What is asked under each strategy.
 static std::vector<Decision> contenders(const CompileOptions &o,
                                         const plan::CostGraph &graph,
                                         const ModelFacts &facts) {
@@ -421,26 +437,22 @@ static std::vector<Decision> contenders(const CompileOptions &o,
   if (facts.topology.devices() == 1 && o.stages == "auto" &&
       o.stageFile.empty() && o.replicas.empty())
     rows.resize(1);
-  for (bool recompute : {false, true})
-    for (const strategy::StrategyRow *row : rows)
-      try {
-        if (recompute ? o.recompute == "none" || o.recompute == "selective"
-                      : o.recompute == "full")
-          continue;
-        Decision d = askFor(*row, o, graph, facts, recompute);
-        d.request.strategy =
-            factsOf(*row, cutFor(*row).front(), d.request, d.slices);
-        chooseShape(o, d);
-        if (crowdsStages(d.request))
-          continue;
-        if (!isSearched(*row) || quicklySearched(d.request))
-          asked.push_back(std::move(d));
-      } catch (const Failure &failure) { // stages it cannot have
-        if (failure.code != Exit::Usage)
-          throw;
-        if (!refusal)
-          refusal.emplace(failure);
-      }
+  for (const strategy::StrategyRow *row : rows)
+    try {
+      Decision d = askFor(*row, o, graph, facts, recomputeAsked(o));
+      d.request.strategy =
+          factsOf(*row, cutFor(*row).front(), d.request, d.slices);
+      chooseShape(o, d);
+      if (crowdsStages(d.request))
+        continue;
+      if (!isSearched(*row) || quicklySearched(d.request))
+        asked.push_back(std::move(d));
+    } catch (const Failure &failure) { // stages it cannot have
+      if (failure.code != Exit::Usage)
+        throw;
+      if (!refusal)
+        refusal.emplace(failure);
+    }
   if (asked.empty())
     throw *refusal;
   return asked;
@@ -459,15 +471,7 @@ struct Field {
     for (const Decision &d : asked)
       requests.push_back(d.request);
     plan = [&](size_t i, plan::PlanRequest request) {
-      findRepeats(o, facts, asked[i].recompute, request.graph);
-      if (!isSearched(*asked[i].strategy)) {
-        plan::PlanResult result = plan::makePlan(request);
-        return plan::OrderedPlan{std::move(request), std::move(result)};
-      }
-      Decision d = asked[i];
-      d.request = std::move(request);
-      d = decideSearched(o, d);
-      return plan::OrderedPlan{std::move(d.request), std::move(d.result)};
+      return planOf(o, facts, asked[i], std::move(request));
     };
     // A searched order may end up on another cut than the one asked with.
     bound = [&](size_t i) {
@@ -476,6 +480,61 @@ struct Field {
   }
   Field(const Field &) = delete;
   Field &operator=(const Field &) = delete;
+
+private:
+  static plan::OrderedPlan search(const CompileOptions &o,
+                                  const Decision &asked,
+                                  plan::PlanRequest request) {
+    if (!isSearched(*asked.strategy)) {
+      plan::PlanResult result = plan::makePlan(request);
+      return {std::move(request), std::move(result)};
+    }
+    Decision d = asked;
+    d.request = std::move(request);
+    d = decideSearched(o, d);
+    return {std::move(d.request), std::move(d.result)};
+  }
+
+  /// The same, nothing where none fits that keeps all activations.
+  static std::optional<plan::OrderedPlan> keeping(const CompileOptions &o,
+                                                  const Decision &asked,
+                                                  plan::PlanRequest request) {
+    request.recompute = plan::Recompute::None;
+    try {
+      return search(o, asked, std::move(request));
+    } catch (const Failure &failure) {
+      if (failure.code != Exit::NoFit)
+        throw;
+      return std::nullopt;
+    }
+  }
+
+  /// With all activations kept until a limit has bound once, as what
+  /// recomputation works in need not be found before, and in a search in
+  /// earnest, as who asks for the strategy by name.
+  plan::OrderedPlan planOf(const CompileOptions &o, const ModelFacts &facts,
+                           const Decision &asked, plan::PlanRequest request) {
+    std::optional<plan::OrderedPlan> kept;
+    if (request.recompute == plan::Recompute::Auto &&
+        (!limitBinds || request.effort >= 1)) {
+      kept = keeping(o, asked, request);
+      if (kept && !kept->result.limitBinds)
+        return std::move(*kept);
+      limitBinds = true;
+    }
+    findRepeats(o, facts, request.recompute, request.graph);
+    try {
+      plan::OrderedPlan made = search(o, asked, std::move(request));
+      if (!kept || made.result.stepSeconds < kept->result.stepSeconds)
+        return made;
+    } catch (const Failure &failure) {
+      if (failure.code != Exit::NoFit || !kept)
+        throw;
+    }
+    return std::move(*kept);
+  }
+
+  bool limitBinds = false; ///< for one of the strategies at least
 };
 
 /// The least that a plan takes whatever its schedule.
@@ -532,12 +591,12 @@ static Decision decideSmallest(const CompileOptions &o,
                                const ModelFacts &facts) {
   std::optional<plan::NoFit> refusal;
   try {
-    return decideNamed(o, graph, facts, false, true);
+    return decideNamed(o, graph, facts, plan::Recompute::None, true);
   } catch (const plan::NoFit &failure) {
     refusal.emplace(failure);
   }
   try {
-    return decideNamed(o, graph, facts, true, true);
+    return decideNamed(o, graph, facts, plan::Recompute::Auto, true);
   } catch (const plan::NoFit &failure) {
     if (needOf(failure) < needOf(*refusal))
       refusal.emplace(failure);
@@ -548,18 +607,17 @@ static Decision decideSmallest(const CompileOptions &o,
   throw *refusal;
 }
 
-/// The plan under the strategy asked for. With --recompute auto activations are
-/// computed again where that fits, or is faster than what memory leaves.
+/// The plan under the strategy asked for. Where memory decides about it, stages
+/// that do not fit otherwise compute their activations again, if that is
+/// faster.
 static Decision decideNamedAuto(const CompileOptions &o,
                                 const plan::CostGraph &graph,
                                 const ModelFacts &facts) {
   std::optional<Decision> kept, again;
   try {
-    kept = decideNamed(o, graph, facts, false, false);
-    plan::PlanRequest other = kept->request;
-    other.recompute = plan::Recompute::Full;
-    if (kept->recompute || kept->request.strategy.order ||
-        plan::stepBound(other) >= kept->result.stepSeconds) {
+    kept = decideNamed(o, graph, facts, plan::Recompute::None, false);
+    if (!kept->result.limitBinds || kept->strategy->recompute ||
+        kept->request.strategy.order) {
       kept->request.explainNoFit = true;
       return std::move(*kept);
     }
@@ -568,7 +626,7 @@ static Decision decideNamedAuto(const CompileOptions &o,
       throw;
   }
   try {
-    again = decideNamed(o, graph, facts, true, false);
+    again = decideNamed(o, graph, facts, plan::Recompute::Auto, false);
   } catch (const Failure &failure) {
     if (!isRefusal(failure))
       throw;
@@ -606,7 +664,7 @@ Decision decide(const CompileOptions &o, const plan::CostGraph &graph,
     return decideBest(o, graph, facts);
   Decision d = o.recompute == "auto"
                    ? decideNamedAuto(o, graph, facts)
-                   : decideNamed(o, graph, facts, o.recompute == "full", true);
+                   : decideNamed(o, graph, facts, recomputeAsked(o), true);
   if (orderFileOf(o.strategy))
     noteIdleDevices(facts, d);
   return d;
@@ -650,8 +708,10 @@ std::optional<plan::PlanRequest> requestAsRun(const strategy::StrategyRow &row,
                                               const plan::MeasuredStep &step) {
   if (isSearched(row) || isSliced(row))
     return std::nullopt;
-  plan::PlanRequest request = askFor(row, o, graph, facts, false).request;
-  findRepeats(o, facts, step.recompute, request.graph);
+  using enum plan::Recompute;
+  plan::PlanRequest request = askFor(row, o, graph, facts, None).request;
+  const bool again = std::ranges::count(step.recompute, true) > 0;
+  findRepeats(o, facts, again ? Auto : None, request.graph);
   request.microbatches = step.microbatches;
   request.strategy = factsOf(row, row.schedule, request);
   request.strategy.barrier |= areReplicated(step.replicas);

@@ -21,10 +21,12 @@ struct Decision {
   plan::PlanRequest request;
   plan::PlanResult result;
   schedule::Schedule schedule;
-  bool recompute = false; ///< stages keep their inputs alone
-  int slices = 1;         ///< pieces of a sequence, stages for each of them
+  int slices = 1; ///< pieces of a sequence, stages for each of them
   std::vector<std::string> notes;
   std::vector<int64_t> cuts() const;
+  /// Those that keep their inputs alone, of each piece.
+  std::vector<int64_t> recomputedStages() const;
+  bool recomputesAll() const;
 };
 
 /// The pieces of a sequence that a strategy which these options allow needs, 1
@@ -46,8 +48,8 @@ struct ModelFacts {
   int64_t microbatchSize = 1;
   double optimizerBytes = 0; ///< state per byte of trained weights
   std::vector<std::string> notes = {};
-  /// CostGraph::repeats of plans that compute all activations again, found when
-  /// it is first called; may be empty.
+  /// CostGraph::repeats of stages that compute activations again, found when it
+  /// is first called; may be empty.
   std::function<std::vector<plan::CostStash>()> repeats{};
 };
 
@@ -56,8 +58,9 @@ int64_t deviceLimit(const CompileOptions &options,
                     const plan::Topology &topology);
 
 /// Chooses stages and replicas for the strategy asked for; for `auto` the best
-/// synchronous one. With --recompute auto what does not fit otherwise computes
-/// activations again. Throws Failure(Usage, NoFit, BadModel, BadPlan).
+/// synchronous one. With --recompute auto stages compute their activations
+/// again where memory asks for it. Throws Failure(Usage, NoFit, BadModel,
+/// BadPlan).
 Decision decide(const CompileOptions &options, const plan::CostGraph &graph,
                 const ModelFacts &facts);
 

@@ -66,8 +66,7 @@ static std::optional<MeasuredPlan> measuredPlan(const CompileOptions &o,
   if (starts.empty() || starts.front() != 0 || !isAscending)
     return std::nullopt;
   plan.split.replicas = step.replicas;
-  if (step.recompute)
-    plan.split.recompute.assign(starts.size(), true);
+  plan.split.recompute = step.recompute;
   return plan;
 }
 

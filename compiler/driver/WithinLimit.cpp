@@ -283,7 +283,7 @@ struct Own {
   std::optional<plan::NoFit> refusal;
 };
 
-/// What `auto` itself comes to with a little more than there is, and with that.
+/// What a strategy comes to with a little more than there is, and with that.
 void findOwnPlan(const CompileOptions &options, const Trial &trial, Own &own) {
   for (const int64_t more : {options.memoryLimit / kShareTooMuch, int64_t(0)}) {
     CompileOptions asked = options;
@@ -456,24 +456,49 @@ int automatically(const CompileOptions &options, const Attempt &attempt,
   return shrinking(asked, attempt);
 }
 
-/// The plan of one strategy: where a limit binds the fastest that fits of those
-/// that it makes of less and less.
+/// The fastest plan that fits of what one strategy makes of a little more than
+/// there is, and of less and less.
+Found fastestOf(CompileOptions options, const Trial &trial,
+                std::optional<double> rival = std::nullopt) {
+  Own own;
+  findOwnPlan(options, trial, own);
+  if (own.made && own.made->second.bytes < 0)
+    return {options, own.made->second};
+  if (own.made)
+    return climbed(*own.made, trial);
+  const Prospect made = shrinking(options, trial, rival);
+  return made.bytes < 0 ? Found(options, made)
+                        : climbed({options, made}, trial);
+}
+
+/// `best`, or a faster plan that computes nothing again: the planner may take
+/// that for too much where the plan is not.
+Found orKept(const Found &best, const CompileOptions &options,
+             const Trial &trial) {
+  if (options.recompute != "auto" || !best.second.recompute ||
+      best.second.bytes < 0)
+    return best;
+  CompileOptions asked = options;
+  asked.recompute = "selective";
+  try {
+    const Found kept = fastestOf(asked, trial, best.second.seconds);
+    return kept.second.seconds < best.second.seconds ? kept : best;
+  } catch (const Failure &failure) {
+    if (failure.code != Exit::NoFit)
+      throw;
+    return best;
+  }
+}
+
+/// The plan of one strategy, the fastest that fits where there is a limit.
 int byName(const CompileOptions &options, const Attempt &attempt,
            const Trial &trial) {
   CompileOptions asked = options;
-  bool binds = false;
   if (options.memoryLimit > 0)
     try {
-      trial(options);
-    } catch (const OverLimit &) {
-      binds = true;
+      asked = orKept(fastestOf(options, trial), options, trial).first;
     } catch (const Failure &) { // which the attempt says as well
     }
-  if (binds) {
-    const Prospect made = shrinking(asked, trial);
-    if (made.bytes >= 0)
-      asked = climbed({asked, made}, trial).first;
-  }
   return shrinking(asked, attempt);
 }
 

@@ -28,6 +28,7 @@ struct Prospect {
   int64_t bytes;
   double seconds;
   int64_t planned = 0;
+  bool recompute = false; ///< some activations are computed again
 };
 
 /// Makes a plan, its exit code; throws OverLimit or Failure.

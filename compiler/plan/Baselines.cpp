@@ -2,9 +2,9 @@
 
 #include "compiler/plan/Candidates.h"
 #include "compiler/plan/ChainSearch.h"
+#include "compiler/plan/ChooseRecompute.h"
 #include "compiler/plan/Infeasible.h"
 #include "compiler/plan/PeakBytes.h"
-#include "compiler/plan/Refine.h"
 #include "support/Failure.h"
 #include "support/Phase.h"
 
@@ -69,9 +69,8 @@ Baseline price(const PlanRequest &asked, const std::string &name,
         return baseline;
       }
       split = *best;
-    } else {
-      split.recompute = chooseRecompute(model, split);
     }
+    split.recompute = chooseRecompute(model, split);
     PlanResult result = model.price(split);
     baseline.peakBytes = peakBytes(result.stages);
     baseline.fits = baseline.peakBytes <= model.limit();

@@ -69,6 +69,7 @@ private:
 
 ChainSearch::ChainSearch(const StepModel &model, std::vector<size_t> starts)
     : model(model), starts(std::move(starts)) {
+  setShare(1);
   const auto &nodes = model.request().graph.nodes;
   double sum = 0;
   size_t s = 0;
@@ -111,20 +112,6 @@ ChainSearch::Slots ChainSearch::slots(const std::vector<int> &replicas,
   slots.reference =
       same ? replicas[0] : *std::max_element(replicas.begin(), replicas.end());
   return slots;
-}
-
-/// Decides recomputation: only where the stash would not fit otherwise. False
-/// when the stage fits neither way.
-bool ChainSearch::recomputes(const ByteRates &bytes, const Keeps &keeps,
-                             int64_t limit, bool &recompute) const {
-  Recompute wanted = model.request().recompute;
-  recompute = wanted == Recompute::Full;
-  if (bytes.total(keeps, recompute) <= limit)
-    return true;
-  if (wanted != Recompute::Auto)
-    return false;
-  recompute = true;
-  return bytes.total(keeps, true) <= limit;
 }
 
 /// Whether a stage that does not fit may with more nodes, which send less.
@@ -216,11 +203,12 @@ ChainSearch::pack(const Slots &slots, double seconds, int64_t limit) const {
       if (cost.seconds() > seconds * slots.replicas[s])
         break;
       const ByteRates bytes = model.byteRates(cost);
-      bool recompute = false;
-      const bool fits = recomputes(bytes, slots.keeps[s], limit, recompute);
+      const auto again = model.recomputes(bytes, slots.keeps[s], limit);
+      const bool fits = again.has_value();
       if (!fits && !mayFitLonger(bytes, slots.keeps[s], limit))
         break;
-      double load = cost.seconds() + (recompute ? cost.forwardSeconds : 0);
+      double load =
+          cost.seconds() + (again.value_or(false) ? cost.forwardSeconds : 0);
       if (load > seconds * slots.replicas[s])
         break;
       ++next;
@@ -238,19 +226,19 @@ ChainSearch::pack(const Slots &slots, double seconds, int64_t limit) const {
 
 std::optional<Split> ChainSearch::greedy(const Slots &slots) const {
   double low = 0, high = work.back() * 2 + 1e-9;
-  auto cuts = pack(slots, high, stageLimit());
+  auto cuts = pack(slots, high, stageLimit);
   if (!cuts)
     return std::nullopt;
   for (int i = 0; i < 50 && high - low > 1e-9 * high; ++i) {
     double middle = 0.5 * (low + high);
-    if (auto better = pack(slots, middle, stageLimit())) {
+    if (auto better = pack(slots, middle, stageLimit)) {
       cuts = std::move(better);
       high = middle;
     } else {
       low = middle;
     }
   }
-  return splitAt(std::move(*cuts), slots, stageLimit());
+  return splitAt(std::move(*cuts), slots, stageLimit);
 }
 
 Split ChainSearch::splitAt(std::vector<size_t> cuts, const Slots &slots,
@@ -262,10 +250,11 @@ Split ChainSearch::splitAt(std::vector<size_t> cuts, const Slots &slots,
   for (size_t s = 0; s < split.starts.size(); ++s) {
     size_t last = s + 1 < split.starts.size() ? split.starts[s + 1] - 1
                                               : model.intervals().nodes() - 1;
-    bool recompute = false;
-    recomputes(model.byteRates(model.intervals().cost(split.starts[s], last)),
-               slots.keeps[s], limit, recompute);
-    split.recompute.push_back(recompute);
+    const auto again = model.recomputes(
+        model.byteRates(model.intervals().cost(split.starts[s], last)),
+        slots.keeps[s], limit);
+    split.recompute.push_back(
+        again.value_or(model.request().recompute != Recompute::None));
   }
   return split;
 }
@@ -277,11 +266,11 @@ double ChainSearch::surrogate(const Split &split) const {
     size_t last = s + 1 < split.starts.size() ? split.starts[s + 1] - 1
                                               : model.intervals().nodes() - 1;
     StageCost cost = model.intervals().cost(split.starts[s], last);
-    bool recompute = false;
-    if (!recomputes(model.byteRates(cost), place.keeps[s], stageLimit(),
-                    recompute))
+    const auto again =
+        model.recomputes(model.byteRates(cost), place.keeps[s], stageLimit);
+    if (!again)
       return inf;
-    p = extend(p, cost, place, s, recompute);
+    p = extend(p, cost, place, s, *again);
   }
   return objective(p, place);
 }
@@ -334,9 +323,14 @@ std::optional<Split> ChainSearch::packed(const std::vector<int> &replicas,
 }
 
 /// Stages that share a device share its memory; the judge adds them up exactly.
-int64_t ChainSearch::stageLimit() const {
+void ChainSearch::setShare(double share) {
   const StrategyFacts &facts = model.request().strategy;
-  return model.limit() / (facts.chunks * facts.copies);
+  const int64_t even = model.limit() / (facts.chunks * facts.copies);
+  stageLimit =
+      share == 1
+          ? even
+          : std::min(model.limit(),
+                     static_cast<int64_t>(share * static_cast<double>(even)));
 }
 
 /// The largest pace any plan of at most that objective can have.
@@ -453,7 +447,7 @@ void ChainSearch::extendSuffixes(size_t i, Table &table) const {
   size_t count = place.replicas.size(), n = starts.size();
   const StrategyFacts &facts = model.request().strategy;
   double total = work.back();
-  int64_t limit = stageLimit();
+  int64_t limit = stageLimit;
   double allReplicas = table.replicasBefore[count];
   // The devices before a stage must be able to do what lies before it, those
   // behind it what lies behind: as the first stages cannot be too late and the
@@ -489,8 +483,8 @@ void ChainSearch::extendSuffixes(size_t i, Table &table) const {
         stages.close(stage);
         continue;
       }
-      bool recompute = false;
-      if (!recomputes(bytes, place.keeps[stage], limit, recompute)) {
+      const auto again = model.recomputes(bytes, place.keeps[stage], limit);
+      if (!again) {
         if (mayFitLonger(bytes, place.keeps[stage], limit))
           open = true;
         else
@@ -498,12 +492,12 @@ void ChainSearch::extendSuffixes(size_t i, Table &table) const {
         continue;
       }
       // The least any plan with this stage costs, whatever the others do.
-      Pace alone = extend({}, cost, place, stage, recompute);
+      Pace alone = extend({}, cost, place, stage, *again);
       alone.fill = std::max(alone.fill, total);
       if (objective(alone, place) > table.objectiveLimit)
         continue;
       open = true;
-      extendLabels(i, end, count - stage, cost, recompute, table);
+      extendLabels(i, end, count - stage, cost, *again, table);
     }
     if (!open)
       break;

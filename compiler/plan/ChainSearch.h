@@ -42,6 +42,9 @@ public:
        double atMost = std::numeric_limits<double>::infinity(),
        size_t labels = std::numeric_limits<size_t>::max()) const;
 
+  /// What a stage may take in even shares of its device's memory, 1 at first.
+  void setShare(double share);
+
   /// How many suffixes to keep for so many stages: all while there are few
   /// places, then as many as large models can afford.
   size_t labelsFor(size_t stages) const;
@@ -68,8 +71,6 @@ private:
   struct Table;
   class OpenStages;
   Slots slots(const std::vector<int> &replicas, bool inside) const;
-  bool recomputes(const ByteRates &bytes, const Keeps &keeps, int64_t limit,
-                  bool &recompute) const;
   bool mayFitLonger(const ByteRates &bytes, const Keeps &keeps,
                     int64_t limit) const;
   std::optional<std::vector<size_t>> pack(const Slots &slots, double seconds,
@@ -84,9 +85,9 @@ private:
   void extendLabels(size_t i, size_t end, size_t k, const StageCost &cost,
                     bool recompute, Table &table) const;
   void extendSuffixes(size_t i, Table &table) const;
-  int64_t stageLimit() const;
 
   const StepModel &model;
+  int64_t stageLimit;         ///< bytes
   std::vector<size_t> starts; ///< candidate first nodes
   std::vector<double>
       work; ///< seconds of nodes before starts[i]; one more at the end

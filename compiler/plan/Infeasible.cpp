@@ -231,6 +231,7 @@ Split smallestOrNoFit(const PlanRequest &request) {
                       "' has no stages of this model for " +
                       std::to_string(request.topology.devices()) +
                       " devices: give other --stages or another --strategy");
+  packTogether(request, *least);
   const bool isNamed = request.planner != "auto" &&
                        request.strategy.shape != Shape::DataParallel;
   if (isNamed && (least->bytes <= limit || !request.namesLimitAlone))

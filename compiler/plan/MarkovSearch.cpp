@@ -1,6 +1,5 @@
 #include "compiler/plan/MarkovSearch.h"
-
-#include "compiler/plan/Refine.h"
+#include "compiler/plan/ChooseRecompute.h"
 
 #include <algorithm>
 #include <cmath>

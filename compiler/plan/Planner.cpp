@@ -2,10 +2,10 @@
 
 #include "compiler/plan/Baselines.h"
 #include "compiler/plan/Candidates.h"
+#include "compiler/plan/ChooseRecompute.h"
 #include "compiler/plan/Infeasible.h"
 #include "compiler/plan/PeakBytes.h"
 #include "compiler/plan/PlanVerifier.h"
-#include "compiler/plan/Refine.h"
 #include "compiler/plan/SharedWeights.h"
 #include "compiler/plan/planners/Planners.h"
 #include "support/Clock.h"
@@ -205,6 +205,7 @@ PlanResult makePlan(const PlanRequest &request) {
   }
   PlanResult result = model.price(chosen);
   result.runnerUp = runnerUp;
+  result.limitBinds = model.limitBinds();
   result.simulations = model.simulations();
   if (request.baselines)
     result.baselines = priceBaselines(request, result);

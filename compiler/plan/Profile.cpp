@@ -92,9 +92,15 @@ MeasuredStep stepOf(const Json &entry, size_t stages,
     bad(origin, where + ": \"replicas\" has " +
                     std::to_string(step.replicas.size()) + " numbers for " +
                     std::to_string(stages) + " stages");
-  if (!entry.contains("recompute") || !entry["recompute"].is_boolean())
-    bad(origin, where + ": \"recompute\" is true or false");
-  step.recompute = entry["recompute"].get<bool>();
+  for (const Json &again : listOf(entry, "recompute", origin)) {
+    if (!again.is_boolean())
+      bad(origin, where + ": \"recompute\" is true or false of each stage");
+    step.recompute.push_back(again.get<bool>());
+  }
+  if (step.recompute.size() != stages)
+    bad(origin, where + ": \"recompute\" has " +
+                    std::to_string(step.recompute.size()) + " values for " +
+                    std::to_string(stages) + " stages");
   return step;
 }
 

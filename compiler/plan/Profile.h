@@ -7,7 +7,7 @@
 //                "backward_input_s": …, "backward_weight_s": …,
 //                "update_s": …}],
 //    "step": {"strategy": "1f1b", "microbatches": 8, "replicas": [1],
-//             "recompute": false, "seconds": …},
+//             "recompute": [false], "seconds": …},
 //    "nodes": [{"id": "12", "forward_s": …, …}]}
 // A run writes "stages" alone. Either list may be missing, as long as every
 // node has its times from one of them; so may "update_s", the optimizer's time
@@ -54,7 +54,7 @@ struct MeasuredStep {
   std::string strategy;
   int microbatches = 0;
   std::vector<int> replicas; ///< of every stage
-  bool recompute = false;
+  std::vector<bool> recompute; ///< of every stage
   double seconds = 0;
 };
 struct Profile {

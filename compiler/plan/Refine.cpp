@@ -1,30 +1,11 @@
 #include "compiler/plan/Refine.h"
 
+#include "compiler/plan/ChooseRecompute.h"
+
 #include <algorithm>
+#include <functional>
 
 namespace pipec::plan {
-
-std::vector<bool> chooseRecompute(const StepModel &model, const Split &split) {
-  size_t count = split.starts.size();
-  Recompute wanted = model.request().recompute;
-  std::vector<bool> recompute(count, wanted == Recompute::Full);
-  if (wanted != Recompute::Auto)
-    return recompute;
-  int fromHere = 0;
-  for (size_t s = count; s-- > 0;) {
-    fromHere += split.replicas[s];
-    StagePosition position{static_cast<int>(s), static_cast<int>(count),
-                           split.replicas[s], fromHere,
-                           model.request().microbatches};
-    const StageCost cost = model.costOf(split, s);
-    int64_t limit =
-        model.limit() / std::max(1, model.request().strategy.chunks);
-    recompute[s] =
-        model.memory(cost, keepsAt(model.request(), position), false).total() >
-        limit;
-  }
-  return recompute;
-}
 
 bool exhaust(const StepModel &model, const std::vector<size_t> &starts,
              Split &split, double &seconds) {
@@ -64,14 +45,16 @@ bool exhaust(const StepModel &model, const std::vector<size_t> &starts,
 
 namespace {
 
-/// A split under change: its cuts as places in `starts`, and its step.
+/// A split under change: its cuts as places in `starts`, and what is to get
+/// less of it, which takes so much effort to find.
 class CutSearch {
 public:
+  using Objective = std::function<double(const Split &)>;
   CutSearch(const StepModel &model, const std::vector<size_t> &starts,
-            Split &split)
+            Split &split, Objective objective, int64_t each)
       : model(model), starts(starts), split(split),
-        best(model.stepSeconds(split)),
-        each(model.effort(split.replicas) + 1000) {
+        objective(std::move(objective)), best(this->objective(split)),
+        each(each) {
     for (size_t start : split.starts)
       place.push_back(static_cast<size_t>(
           std::lower_bound(starts.begin(), starts.end(), start) -
@@ -112,7 +95,7 @@ public:
     return false;
   }
 
-  double seconds() const { return best; }
+  double least() const { return best; }
 
 private:
   static constexpr size_t kParts = 12; ///< of a stage that is cut in two
@@ -152,7 +135,7 @@ private:
       tried.starts[s] = starts[moved[s]];
     tried.recompute = chooseRecompute(model, tried);
     budget -= each;
-    const double found = model.stepSeconds(tried);
+    const double found = objective(tried);
     // Less than this is noise, and not worth a lopsided plan.
     if (found >= best * (1 - 1e-5))
       return false;
@@ -165,6 +148,7 @@ private:
   const StepModel &model;
   const std::vector<size_t> &starts;
   Split &split;
+  const Objective objective;
   double best;
   const int64_t each;
   std::vector<size_t> place;
@@ -175,14 +159,32 @@ private:
 double refine(const StepModel &model, const std::vector<size_t> &starts,
               Split &split) {
   auto budget = static_cast<int64_t>(1e7 * model.request().effort);
-  CutSearch search(model, starts, split);
+  const auto seconds = [&](const Split &s) { return model.stepSeconds(s); };
+  CutSearch search(model, starts, split, seconds,
+                   model.effort(split.replicas) + 1000);
   search.shift(budget);
   // What is left of it, up to a quarter of all.
   budget =
       std::min(budget, static_cast<int64_t>(25e5 * model.request().effort));
   while (budget > 0 && search.jump(budget))
     search.shift(budget);
-  return search.seconds();
+  return search.least();
+}
+
+int64_t refinePeak(const StepModel &model, const std::vector<size_t> &starts,
+                   Split &split, int64_t enough) {
+  const auto bytes = [&](const Split &s) {
+    return static_cast<double>(std::max(enough, model.peakOf(s)));
+  };
+  constexpr int64_t kFewest = 200, kMost = 1000;
+  auto layouts =
+      std::max(kFewest, static_cast<int64_t>(kMost * model.request().effort));
+  CutSearch search(model, starts, split, bytes, 1);
+  search.shift(layouts);
+  while (search.least() > static_cast<double>(enough) && layouts > 0 &&
+         search.jump(layouts))
+    search.shift(layouts);
+  return static_cast<int64_t>(search.least());
 }
 
 } // namespace pipec::plan

@@ -12,13 +12,14 @@ namespace pipec::plan {
 double refine(const StepModel &model, const std::vector<size_t> &starts,
               Split &split);
 
+/// The same for the bytes of the fullest device, down to what is `enough`.
+/// Returns them.
+int64_t refinePeak(const StepModel &model, const std::vector<size_t> &starts,
+                   Split &split, int64_t enough = 0);
+
 /// Simulates every split into that many stages when they are few enough, and
 /// replaces `split` by the best. False when there are too many.
 bool exhaust(const StepModel &model, const std::vector<size_t> &starts,
              Split &split, double &seconds);
-
-/// Which stages of a split must recompute to fit: none, all (Recompute::Full),
-/// or, for Recompute::Auto, those whose stash does not fit.
-std::vector<bool> chooseRecompute(const StepModel &model, const Split &split);
 
 } // namespace pipec::plan

@@ -115,20 +115,15 @@ std::optional<Search::Step> Search::stepOf(const StageCost &cost,
                                            int devicesAfter, bool first) const {
   const Place &place = placeOf(replicas, devicesAfter);
   const Keeps &keeps = place.keeps;
-  bool recompute = request.recompute == Recompute::Full;
-  if (bytes.total(keeps, recompute) > model.limit()) {
-    if (request.recompute != Recompute::Auto)
-      return std::nullopt;
-    recompute = true;
-    if (bytes.total(keeps, true) > model.limit())
-      return std::nullopt;
-  }
+  const auto again = model.recomputes(bytes, keeps, model.limit());
+  if (!again)
+    return std::nullopt;
   Step step;
   step.replicas = replicas;
   step.window = keeps.inFlight * replicas;
   step.after = place.reduce.seconds(cost.parameterBytes) +
                model.updateSeconds(cost.parameterBytes);
-  step.load = cost.seconds() + (recompute ? cost.forwardSeconds : 0);
+  step.load = cost.seconds() + (*again ? cost.forwardSeconds : 0);
   if (!request.strategy.synchronous)
     step.load += step.after;
   if (!first) {

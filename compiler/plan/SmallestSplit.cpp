@@ -2,6 +2,7 @@
 
 #include "compiler/plan/Candidates.h"
 #include "compiler/plan/ChainSearch.h"
+#include "compiler/plan/Refine.h"
 #include "compiler/plan/SharedWeights.h"
 
 #include <algorithm>
@@ -22,8 +23,8 @@ std::vector<size_t> placesOf(const PlanRequest &request,
 
 } // namespace
 
-std::optional<SmallestSplit> smallestSplit(const PlanRequest &request,
-                                           const std::vector<int> &replicas) {
+static std::optional<SmallestSplit>
+smallestPacked(const PlanRequest &request, const std::vector<int> &replicas) {
   const IntervalCosts costs(request.graph);
   const StepModel model(request, costs);
   std::vector<Shape2D> shapes;
@@ -31,7 +32,8 @@ std::optional<SmallestSplit> smallestSplit(const PlanRequest &request,
     shapes.push_back({replicas, false});
   else
     shapes = candidateShapes(request, model);
-  const ChainSearch search(model, placesOf(request, shapes));
+  const std::vector<size_t> places = placesOf(request, shapes);
+  const ChainSearch search(model, places);
   int64_t least = ChainSearch::kMostBytes;
   std::optional<SmallestSplit> found;
   for (const Shape2D &shape : shapes) {
@@ -43,11 +45,35 @@ std::optional<SmallestSplit> smallestSplit(const PlanRequest &request,
       continue;
     least = limit;
     const int64_t bytes = model.peakOf(*split);
-    // Stages that share a device are packed apart and taken together.
     if (!found || bytes < found->bytes)
       found = SmallestSplit{std::move(*split), bytes};
   }
   return found;
+}
+
+std::optional<SmallestSplit> smallestSplit(const PlanRequest &request,
+                                           const std::vector<int> &replicas) {
+  std::optional<SmallestSplit> least = smallestPacked(request, replicas);
+  if (request.recompute != Recompute::Auto)
+    return least;
+  // Packing is greedy: with less to choose it may come to less.
+  for (const Recompute same : {Recompute::None, Recompute::Full}) {
+    PlanRequest alike = request;
+    alike.recompute = same;
+    std::optional<SmallestSplit> other = smallestPacked(alike, replicas);
+    if (other && (!least || other->bytes < least->bytes))
+      least = std::move(other);
+  }
+  return least;
+}
+
+void packTogether(PlanRequest request, SmallestSplit &least) {
+  if (request.strategy.chunks * request.strategy.copies == 1)
+    return;
+  request.memoryLimit = 1; // all computes again that takes less for it
+  const IntervalCosts costs(request.graph);
+  const StepModel model(request, costs);
+  least.bytes = refinePeak(model, legalStarts(request.graph), least.split);
 }
 
 } // namespace pipec::plan

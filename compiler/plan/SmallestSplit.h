@@ -24,4 +24,8 @@ struct SmallestSplit {
 std::optional<SmallestSplit> smallestSplit(const PlanRequest &request,
                                            const std::vector<int> &replicas);
 
+/// Makes the split smaller where devices have several stages: packing fits each
+/// of them into an even share.
+void packTogether(PlanRequest request, SmallestSplit &least);
+
 } // namespace pipec::plan

@@ -490,8 +490,9 @@ int64_t StepModel::peakOf(const Split &split) const {
 
 double StepModel::stepSeconds(const Split &split) const {
   std::vector<StagePlan> stages = layOut(split);
-  if (peakBytes(stages) > memoryLimit ||
-      unequalCopies(asked, split.starts, split.replicas))
+  const bool fits = peakBytes(stages) <= memoryLimit;
+  hasBound |= !fits;
+  if (!fits || unequalCopies(asked, split.starts, split.replicas))
     return std::numeric_limits<double>::infinity();
   ++simulated;
   return simulateStep(stages).step;

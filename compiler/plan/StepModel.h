@@ -13,6 +13,8 @@
 #include "compiler/schedule/Schedule.h"
 #include "compiler/schedule/SpareSlots.h"
 
+#include <optional>
+
 namespace pipec::plan {
 
 /// A complete choice: stages as first nodes, replicas and recomputation of
@@ -99,12 +101,30 @@ public:
 
   /// Everything about the plan; baselines and search facts are left empty.
   PlanResult price(const Split &split) const;
+  /// The stages of the plan, with their times and bytes.
+  std::vector<StagePlan> layOut(const Split &split) const;
   /// Bytes of the fullest device.
   int64_t peakOf(const Split &split) const;
   /// The step time alone, +inf when a device exceeds the limit.
   double stepSeconds(const Split &split) const;
 
   int64_t limit() const { return memoryLimit; }
+  /// Whether a stage that has `limit` bytes computes its activations again: as
+  /// the request says, or where they do not fit otherwise. Nothing where it
+  /// does not fit.
+  std::optional<bool> recomputes(const ByteRates &bytes, const Keeps &keeps,
+                                 int64_t limit) const {
+    const bool isAsked = asked.recompute == Recompute::Full;
+    if (bytes.total(keeps, isAsked) <= limit)
+      return isAsked;
+    hasBound = true;
+    if (asked.recompute == Recompute::Auto && bytes.total(keeps, true) <= limit)
+      return true;
+    return std::nullopt;
+  }
+  /// Whether a stage or a split was found not to fit, or to compute again for
+  /// it: without that the limit has decided nothing.
+  bool limitBinds() const { return hasBound; }
   const PlanRequest &request() const { return asked; }
   const IntervalCosts &intervals() const { return costs; }
 
@@ -130,7 +150,6 @@ private:
     double step = 0, bubble = 0;
   };
   schedule::Sends sendsOf(const std::vector<StagePlan> &stages) const;
-  std::vector<StagePlan> layOut(const Split &split) const;
   Timing simulateStep(const std::vector<StagePlan> &stages) const;
   Timing synchronousStep(const std::vector<StagePlan> &stages) const;
   double steadyPeriod(const std::vector<StagePlan> &stages) const;
@@ -141,6 +160,7 @@ private:
   scheduleFor(const std::vector<StagePlan> &stages) const;
 
   mutable int64_t simulated = 0;
+  mutable bool hasBound = false;
   mutable std::vector<int> cachedReplicas;
   mutable schedule::Schedule cached;
 

@@ -21,7 +21,7 @@
 
 namespace pipec::plan {
 
-constexpr int kPlanVersion = 4;
+constexpr int kPlanVersion = 5;
 
 /// Inside the folder of a plan that trains: the plan that evaluates it.
 constexpr const char *kEvaluationFolder = "evaluation";
@@ -130,6 +130,8 @@ struct Rounded {
   int64_t offset = 0, rows = 0, row = 0, to = 0, pitch = 0;
 };
 
+/// Of a microbatch. A stage that computes its activations again does so in
+/// `backward_input_s`.
 struct Cost {
   double forward_s = 0, backward_input_s = 0, backward_weight_s = 0;
 };
@@ -146,6 +148,7 @@ struct Stage {
   bool split_backward = false; ///< pipec_backward_input/_weight, not _backward
   bool tracks = false;         ///< has pipec_track
   bool computes_loss = false;
+  bool recompute = false; ///< its activations are computed again (backward)
   int versions = 1; ///< weight versions kept
   int warmup = 0;   ///< stream programs: forwards of a replica before it
                     ///< alternates forward, backward (0 for the last stage)
@@ -212,7 +215,6 @@ struct Strategy {
   std::string name, schedule, versions; ///< versions: "latest" or "stash"
   std::string update;                   ///< "step" or "round"
   bool synchronous = true;
-  bool recompute = false;
   /// The update does not wait for the gradient norm of all stages: it is made,
   /// and undone and made again where the norm asks for it (PostValidation.h).
   bool post_validation = false;

@@ -74,7 +74,7 @@ template <class IO> void fields(IO &io, Stage &s) {
   io("first_name", s.first_name), io("last_name", s.last_name);
   io("parameters", s.parameters), io("cost", s.cost);
   io("split_backward", s.split_backward), io("tracks", s.tracks);
-  io("computes_loss", s.computes_loss);
+  io("computes_loss", s.computes_loss), io("recompute", s.recompute);
   io("versions", s.versions), io("warmup", s.warmup);
   io("regions", s.regions), io.list("rounded", s.rounded);
   io("inputs", s.inputs), io("weights", s.weights);
@@ -106,7 +106,7 @@ template <class IO> void fields(IO &io, Rank &r) {
 template <class IO> void fields(IO &io, Strategy &s) {
   io("name", s.name), io("schedule", s.schedule), io("versions", s.versions);
   io("update", s.update), io("synchronous", s.synchronous);
-  io("recompute", s.recompute), io("post_validation", s.post_validation);
+  io("post_validation", s.post_validation);
   io("slices", s.slices);
 }
 template <class IO> void fields(IO &io, Optimizer &o) {

@@ -50,11 +50,13 @@ plan::MeasuredStage measure(const plan::Plan &plan, const plan::Stage &stage,
   times.forwardSeconds = of('F').get();
   // A whole backward pass is divided as the plan's model divides it.
   const plan::Cost &cost = stage.cost;
-  const double modelled = cost.backward_input_s + cost.backward_weight_s;
-  const double share = modelled > 0 ? cost.backward_input_s / modelled : 0.5;
+  const double again = stage.recompute ? cost.forward_s : 0,
+               inputs = std::max(0.0, cost.backward_input_s - again),
+               modelled = inputs + cost.backward_weight_s;
+  const double share = modelled > 0 ? inputs / modelled : 0.5;
   double whole = of('B').get(), input = of('I').get();
   const bool split = of('I').calls > 0;
-  if (plan.strategy.recompute) // the forward, once more
+  if (stage.recompute) // the forward, once more
     (split ? input : whole) =
         std::max(0.0, (split ? input : whole) - times.forwardSeconds);
   times.backwardInputSeconds = split ? input : share * whole;
@@ -77,9 +79,10 @@ stepOf(const plan::Plan &plan, const Results &results, size_t stages) {
   plan::MeasuredStep step;
   step.strategy = plan.strategy.name;
   step.microbatches = plan.training.microbatches;
-  step.recompute = plan.strategy.recompute;
-  for (const plan::Stage &stage : plan.stages)
+  for (const plan::Stage &stage : plan.stages) {
     step.replicas.push_back(static_cast<int>(stage.ranks.size()));
+    step.recompute.push_back(stage.recompute);
+  }
   step.seconds = usualStep(plan, results.seconds);
   return step;
 }

@@ -264,6 +264,22 @@ class Biases(GpuTest):
         self.assertEqual(*losses)
 
 
+    def test_a_part_of_the_stages_computes_again(self):
+        """Where memory asks for it, with the same bits and exactly the bytes that were predicted."""
+        golden = Golden("gpt")
+        words = ("1x2", "--strategy", "gpipe")
+        free = self.compile_for(golden, *words, "--stages", "2")
+        words += ("--stage-file", free / "plan.json")
+        full = self.compile_for(golden, *words, "--recompute", "full")
+        most, least = (max(rank["peak_bytes"] for rank in read_plan(plan)["ranks"]) for plan in (free, full))
+        part = self.compile_for(golden, *words, "--memory-limit", least + (most - least) * 3 // 4)
+        self.assertEqual({stage["recompute"] for stage in read_plan(part)["stages"]}, {False, True})
+        runs = [self.run_gpu(plan, golden, "--steps", 3) for plan in (free, part)]
+        self.assertEqual(runs[0].losses, runs[1].losses)
+        for rank in runs[1].summary["ranks"]:
+            self.assertEqual(rank["peak_bytes"], rank["predicted_peak_bytes"])
+
+
 class OtherRuns(GpuTest):
     """What else pipec-run does with a plan."""
 

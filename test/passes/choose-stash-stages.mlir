@@ -1,5 +1,8 @@
 // A stage has what it receives without keeping it: nothing is repeated there.
+// The same where one stage alone is to compute again.
 // RUN: pipec-opt %s --nn-choose-stash=mode=full | FileCheck %s
+// RUN: pipec-opt %s --nn-choose-stash="mode=none again=1" | FileCheck %s
+// RUN: pipec-opt %s --nn-choose-stash="mode=none again=0" | FileCheck %s --check-prefix=OTHER
 
 // CHECK: %[[A:.*]] = nn.exp
 // CHECK: %[[B:.*]] = nn.tanh %[[A]]
@@ -11,3 +14,6 @@ func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
   %d = nn.mul %a, %b {pipe.phase = "backward", pipe.stage = 1 : i64} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
   return %b : tensor<4xf32>
 }
+
+// OTHER: %[[B:.*]] = nn.tanh
+// OTHER-NEXT: nn.mul %{{.*}}, %[[B]]

@@ -7,8 +7,8 @@
 // one device unless the request has more.
 //
 //===----------------------------------------------------------------------===//
+#include "compiler/plan/ChooseRecompute.h"
 #include "compiler/plan/InterOperator.h"
-#include "compiler/plan/Refine.h"
 #include "compiler/plan/intraop/GroupPlacement.h"
 #include "compiler/plan/intraop/IntraOp.h"
 #include "compiler/plan/planners/Planners.h"

@@ -8,6 +8,7 @@
 #include "compiler/plan/BehindText.h"
 #include "compiler/plan/Candidates.h"
 #include "compiler/plan/ChainSearch.h"
+#include "compiler/plan/ChooseRecompute.h"
 #include "compiler/plan/MarkovSearch.h"
 #include "compiler/plan/Refine.h"
 #include "compiler/plan/StableOrder.h"
@@ -31,10 +32,27 @@ struct Ranked {
   double surrogate;
 };
 
+/// Whether devices have several stages, small and large ones together, which
+/// the judge alone adds up.
+bool sharesDevices(const PlanRequest &request) {
+  constexpr int kFewDevices = 32; // or one search takes as long as all others
+  constexpr double kEarnest = 0.25;
+  return request.strategy.chunks * request.strategy.copies > 1 &&
+         (request.topology.devices() <= kFewDevices ||
+          request.effort >= kEarnest);
+}
+
+/// What a stage may take then, in even shares of a device that does not hold
+/// all splits.
+std::vector<double> sharesOfStages(const PlanRequest &request) {
+  if (!sharesDevices(request))
+    return {};
+  return {5.0 / 3};
+}
+
 /// Splits worth the simulator's time, best surrogate first.
 std::vector<Ranked> rankedSplits(const PlanRequest &request,
-                                 const StepModel &model,
-                                 const ChainSearch &search) {
+                                 const StepModel &model, ChainSearch &search) {
   std::vector<Ranked> ranked;
   std::optional<Failure> refusal;
   std::vector<Shape2D> shapes = candidateShapes(request, model);
@@ -47,6 +65,7 @@ std::vector<Ranked> rankedSplits(const PlanRequest &request,
   std::vector<size_t> order(shapes.size());
   std::iota(order.begin(), order.end(), size_t(0));
   sortBy(order, [&](size_t i) { return least[i]; });
+  const std::vector<double> more = sharesOfStages(request), none;
   double best = inf;
   Phase looking("shape", std::ssize(order));
   for (size_t i : order) {
@@ -54,17 +73,24 @@ std::vector<Ranked> rankedSplits(const PlanRequest &request,
     const Shape2D &shape = shapes[i];
     if (least[i] > 1.25 * best)
       break;
-    // A schedule may not exist for every number of stages and microbatches.
-    try {
+    const auto rank = [&](double share) {
+      search.setShare(share);
       auto split = many
                        ? search.best(shape.replicas, shape.pipelinesInside,
                                      1.25 * best, 3)
                        : search.best(shape.replicas, shape.pipelinesInside, inf,
                                      search.labelsFor(shape.replicas.size()));
-      if (!split)
-        continue;
-      ranked.push_back({*split, search.surrogate(*split)});
-      best = std::min(best, ranked.back().surrogate);
+      const auto isIt = [&](const Ranked &r) { return r.split == *split; };
+      if (split && std::ranges::none_of(ranked, isIt))
+        ranked.push_back({*split, search.surrogate(*split)});
+    };
+    // A schedule may not exist for every number of stages and microbatches.
+    try {
+      rank(1);
+      if (!ranked.empty())
+        best = std::min(best, ranked.back().surrogate);
+      for (const double share : model.limitBinds() ? more : none)
+        rank(share);
     } catch (const Failure &failure) {
       if (failure.code != Exit::Usage)
         throw;
@@ -183,8 +209,9 @@ void walk(const PlanRequest &request, const StepModel &model,
 Split decide(const PlanRequest &request, const StepModel &model,
              const std::vector<size_t> &starts,
              const std::vector<Ranked> &ranked, std::string &runnerUp) {
-  constexpr size_t judgedAtMost = 12, refinedAtMost = 3;
+  constexpr size_t judgedAtMost = 12, refinedAtMost = 3, repairedAtMost = 2;
   std::vector<Judged> judged;
+  size_t repaired = 0;
   auto budget = static_cast<int64_t>(2e7 * request.effort);
   if (!ranked.empty())
     if (auto even = evenSplit(model, ranked.front().split))
@@ -195,9 +222,17 @@ Split decide(const PlanRequest &request, const StepModel &model,
     budget -= model.effort(r.split.replicas);
     if (budget < 0 && !judged.empty())
       break;
-    double seconds = model.stepSeconds(r.split);
+    Split split = r.split;
+    split.recompute = chooseRecompute(model, split);
+    double seconds = model.stepSeconds(split);
+    const bool isGuess =
+        sharesDevices(request) || request.recompute == Recompute::Auto;
+    if (!std::isfinite(seconds) && isGuess && ++repaired <= repairedAtMost) {
+      refinePeak(model, starts, split, model.limit());
+      seconds = model.stepSeconds(split);
+    }
     if (std::isfinite(seconds))
-      judged.push_back({r.split, seconds});
+      judged.push_back({std::move(split), seconds});
   }
   addSingleStages(request, model, judged);
   addPublished(request, model, judged);

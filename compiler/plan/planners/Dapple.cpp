@@ -9,8 +9,8 @@
 // compete (section 4 of the paper).
 //
 //===----------------------------------------------------------------------===//
+#include "compiler/plan/ChooseRecompute.h"
 #include "compiler/plan/Collective.h"
-#include "compiler/plan/Refine.h"
 #include "compiler/plan/StableOrder.h"
 #include "compiler/plan/planners/Planners.h"
 

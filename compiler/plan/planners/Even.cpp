@@ -1,7 +1,7 @@
 //===- Even.cpp - equal numbers of nodes ----------------------------------===//
 #include "compiler/plan/Baselines.h"
 #include "compiler/plan/Candidates.h"
-#include "compiler/plan/Refine.h"
+#include "compiler/plan/ChooseRecompute.h"
 #include "compiler/plan/planners/Planners.h"
 
 #include <algorithm>

@@ -5,7 +5,7 @@
 // by level of the cluster. It knows no memory, no fill and no drain.
 //
 //===----------------------------------------------------------------------===//
-#include "compiler/plan/Refine.h"
+#include "compiler/plan/ChooseRecompute.h"
 #include "compiler/plan/planners/Planners.h"
 #include "compiler/plan/published/PipeDreamSearch.h"
 #include "support/Failure.h"

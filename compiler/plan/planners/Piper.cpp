@@ -5,7 +5,7 @@
 // variants fit run plain; memory is then judged exactly by the strategy.
 //
 //===----------------------------------------------------------------------===//
-#include "compiler/plan/Refine.h"
+#include "compiler/plan/ChooseRecompute.h"
 #include "compiler/plan/planners/Planners.h"
 #include "compiler/plan/published/PiperSearch.h"
 

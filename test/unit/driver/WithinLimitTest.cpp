@@ -642,3 +642,42 @@ TEST(WithinLimit, AutoIsAskedForALittleLessToo) {
             kMade);
   EXPECT_LE(given, kLimit * 15 / 16);
 }
+
+/// The planner takes a plan that keeps its activations for too much, and one
+/// that computes them again fits: of one strategy both are tried, and what is
+/// faster is made.
+TEST(WithinLimit, WhatKeepsItsActivationsIsTriedBesideWhatFits) {
+  for (const double kept : {1.0, 3.0}) {
+    CompileOptions options = automatic();
+    options.strategy = "zb-v";
+    std::string made;
+    auto attempt = [&](const CompileOptions &o) {
+      made = o.recompute;
+      return kMade;
+    };
+    auto trial = [&](const CompileOptions &o) -> Prospect {
+      if (o.recompute == "auto")
+        return {900, 2, 900, true};
+      if (!o.withoutWorkspace)
+        throw refusal(2 * kLimit);
+      return {950, kept, 2 * kLimit};
+    };
+    EXPECT_EQ(withinLimit(options, attempt, trial), kMade);
+    EXPECT_EQ(made, kept < 2 ? "selective" : "auto");
+  }
+}
+
+/// What fits as it is computes nothing again: nothing else is tried.
+TEST(WithinLimit, OneStrategyThatKeepsItsActivationsIsTriedOnce) {
+  CompileOptions options = automatic();
+  options.strategy = "zb-v";
+  std::set<std::string> tried;
+  auto trial = [&](const CompileOptions &o) -> Prospect {
+    tried.insert(o.recompute);
+    return {900, 2, 900, false};
+  };
+  EXPECT_EQ(withinLimit(options, [](const CompileOptions &) { return kMade; },
+                        trial),
+            kMade);
+  EXPECT_EQ(tried, std::set<std::string>{"auto"});
+}

@@ -24,7 +24,7 @@ TEST(Profile, ReplacesTimesAndRoundTrips) {
   profile.origin = {8, 2, "cpu", "abc", "fp32"};
   profile.stages = {{0, 1, {8e-3, 2e-3, 4e-3}}, {2, 3, {2e-3, 2e-3, 6e-3}}};
   profile.nodes = {{"layer3", {5e-3, 1e-3, 2e-3}}};
-  profile.step = MeasuredStep{"gpipe", 16, {2, 1}, true, 0.25};
+  profile.step = MeasuredStep{"gpipe", 16, {2, 1}, {true, false}, 0.25};
   Profile again = parseProfile(writeProfile(profile), "again");
   EXPECT_EQ(writeProfile(again), writeProfile(profile));
   ASSERT_TRUE(again.step);
@@ -119,12 +119,14 @@ TEST(Profile, MismatchesAreNamed) {
                    R"("recompute":)" + recompute + R"(,"replicas":)" +
                    replicas + R"(,"microbatches":)" + microbatches + "}}");
   };
-  has(step("[0]", "1", "true"), "whole numbers from 1 to 65536");
-  has(step("[4294967297]", "1", "true"), "whole numbers from 1 to 65536");
-  has(step("[1,1]", "1", "true"), "2 numbers for 1 stages");
-  has(step("[1]", "0", "true"), "must be from 1 to 65536");
-  has(step("[1]", "65537", "true"), "must be from 1 to 65536");
-  has(step("[1]", "1", "0"), "\"recompute\" is true or false");
+  has(step("[0]", "1", "[true]"), "whole numbers from 1 to 65536");
+  has(step("[4294967297]", "1", "[true]"), "whole numbers from 1 to 65536");
+  has(step("[1,1]", "1", "[true]"), "2 numbers for 1 stages");
+  has(step("[1]", "0", "[true]"), "must be from 1 to 65536");
+  has(step("[1]", "65537", "[true]"), "must be from 1 to 65536");
+  has(step("[1]", "1", "[0]"), "\"recompute\" is true or false of each stage");
+  has(step("[1]", "1", "true"), "\"recompute\" is not a list");
+  has(step("[1]", "1", "[true,true]"), "\"recompute\" has 2 values for 1");
   // What nobody reads is named, with its line.
   has(message("{\"version\":1,\n\"thread\":2}"),
       "p.json:2: the file has no member \"thread\" (did you mean threads?); "

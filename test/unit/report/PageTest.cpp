@@ -175,14 +175,6 @@ TEST(Prediction, MemoryReachesThePeakAndReturns) {
   }
 }
 
-TEST(Prediction, RecomputationCostsAForward) {
-  plan::Plan plan = samplePlan({1, 4});
-  double before = predict(plan)->timeline.makespan;
-  plan.strategy.recompute = true;
-  EXPECT_NEAR(predict(plan)->timeline.makespan,
-              before + 4 * plan.stages[0].cost.forward_s, 1e-12);
-}
-
 TEST(Prediction, AStreamBecomesSteady) {
   plan::Plan plan = samplePlan({4, 8, 2, true});
   EXPECT_EQ(streamWindow(plan), 24);

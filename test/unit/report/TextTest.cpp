@@ -35,6 +35,26 @@ TEST(Summary, OneStageOnSeveralRanksIsDataParallel) {
   EXPECT_THAT(planLine(plan), Not(HasSubstr("data parallel")));
 }
 
+TEST(Summary, SaysWhichStagesComputeAgain) {
+  plan::Plan plan = samplePlan({6, 8, 1, false});
+  const auto isAgain = [&](std::vector<int> stages) {
+    for (plan::Stage &stage : plan.stages)
+      stage.recompute = std::ranges::count(stages, stage.id) > 0;
+    return planLine(plan);
+  };
+  EXPECT_THAT(isAgain({}), Not(HasSubstr("again")));
+  EXPECT_THAT(isAgain({0, 1, 2, 3, 4, 5}),
+              HasSubstr("· activations are computed again"));
+  EXPECT_THAT(isAgain({2}), HasSubstr("of stage 2 are computed again"));
+  EXPECT_THAT(isAgain({0, 1, 2, 4}),
+              HasSubstr("of stages 0-2, 4 are computed again"));
+  plan = samplePlan({40, 40, 1, false});
+  std::vector<int> even;
+  for (int s = 0; s < 40; s += 2)
+    even.push_back(s);
+  EXPECT_THAT(isAgain(even), HasSubstr("of 20 stages are computed again"));
+}
+
 /// One ONNX node may have become several operators, and stages meet inside it.
 TEST(Summary, ANodeInTwoStagesIsAPartOfEach) {
   plan::Plan plan = samplePlan({3, 8, 1, false});

@@ -81,7 +81,7 @@ TEST(Plan, NamesTheFieldThatIsWrong) {
       {"two", "stages is missing", [](Json &j) { j.erase("stages"); }},
       {"two", "stages must be an array", [](Json &j) { j["stages"] = 3; }},
       {"two", "stages is empty", [](Json &j) { j["stages"] = Json::array(); }},
-      {"two", "version 5", [](Json &j) { j["version"] = 5; }},
+      {"two", "version 6", [](Json &j) { j["version"] = 6; }},
       {"two", "stages[1].id", [](Json &j) { j["stages"][1]["id"] = 0; }},
       {"two", "stages[1].ranks",
        [](Json &j) { j["stages"][1]["ranks"] = {7}; }},

@@ -1,0 +1,75 @@
+"""Stages that compute their activations again where memory asks for it, beside stages that keep theirs."""
+import json
+import unittest
+
+from pipeline import Golden, PipelineTest, read_plan
+
+STEPS = 3
+
+
+def again(plan):
+    return [stage["recompute"] for stage in read_plan(plan)["stages"]]
+
+
+def peak(plan):
+    return max(rank["peak_bytes"] for rank in read_plan(plan)["ranks"])
+
+
+class Recompute(PipelineTest):
+    """The stages of a plan without a limit, by hand, under smaller ones."""
+
+    def plan(self, golden, strategy, ranks, *words):
+        arguments = golden.arguments("sgd:lr=0.05,momentum=0.9")
+        arguments[arguments.index("--microbatches") + 1] = "8"
+        return self.compile(golden.model, *arguments, "--cpus", ranks, "--strategy", strategy, *words)
+
+    def train_it(self, plan, golden, *words):
+        run = self.train(plan, golden.data, STEPS, "--verify", *words)
+        for rank in run.summary["ranks"]:
+            self.assertEqual(rank["peak_bytes"], rank["predicted_peak_bytes"])
+        return run.losses
+
+    def some(self, golden, strategy, ranks):
+        """Plans whose stages keep all, a part of and none of their activations."""
+        stages = 2 * ranks if strategy in ("zb-v", "interleaved-1f1b") else ranks
+        free = self.plan(golden, strategy, ranks, "--stages", stages)
+        cuts = ("--stage-file", free / "plan.json")
+        full = self.plan(golden, strategy, ranks, *cuts, "--recompute", "full")
+        self.assertLess(peak(full), peak(free))
+        limit = peak(full) + (peak(free) - peak(full)) * 3 // 4
+        part = self.plan(golden, strategy, ranks, *cuts, "--memory-limit", limit)
+        self.assertLessEqual(peak(part), limit)
+        self.assertEqual(set(again(free)), {False})
+        self.assertEqual(set(again(full)), {True})
+        self.assertEqual(set(again(part)), {False, True})
+        return free, part, full
+
+    def test_a_part_of_the_stages(self):
+        """The same bits, no more memory than the limit, a step between those of all and none."""
+        golden = Golden("gpt")
+        for strategy, ranks in (("1f1b", 3), ("gpipe", 2), ("zb-h1", 3), ("zb-v", 2), ("interleaved-1f1b", 2)):
+            with self.subTest(strategy=strategy):
+                plans = self.some(golden, strategy, ranks)
+                seconds = [read_plan(plan)["predicted"]["step_s"] for plan in plans]
+                self.assertEqual(sorted(seconds), seconds)
+                losses = [self.train_it(plan, golden, "--transport", "inproc") for plan in plans]
+                self.assertEqual(losses[1:], [losses[0]] * 2)
+
+    def test_between_processes_and_with_a_profile(self):
+        golden = Golden("gpt")
+        free, part, _ = self.some(golden, "1f1b", 3)
+        profile = self.fresh(".json")
+        self.assertEqual(self.train_it(part, golden, "--profile-out", profile), self.train_it(free, golden))
+        self.assertEqual(json.loads(profile.read_text())["step"]["recompute"], again(part))
+        # The measured stages are without what they computed again: asked for the same, they are the same.
+        planned = self.plan(golden, "1f1b", 3, "--stage-file", part / "plan.json", "--memory-limit", peak(part),
+                            "--profile", profile)
+        self.assertEqual(again(planned), again(part))
+        cost = [stage["cost"] for stage in read_plan(planned)["stages"]]
+        for stage, alike in zip(again(planned), cost, strict=True):
+            if stage:
+                self.assertGreater(alike["backward_input_s"], alike["forward_s"])
+
+
+if __name__ == "__main__":
+    unittest.main()
