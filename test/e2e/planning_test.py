@@ -315,7 +315,7 @@ class ProfileTest(PipelineTest):
         # What the tasks' times leave of the measured step goes along: the same plan is predicted as it was measured,
         # unless the tasks alone took longer.
         step = profile["step"]
-        self.assertEqual([step["strategy"], step["replicas"], step["recompute"]], ["1f1b", [1, 1], False])
+        self.assertEqual([step["strategy"], step["replicas"], step["recompute"]], ["1f1b", [1, 1], [False, False]])
         stages = profile["stages"]
         work = max(s["forward_s"] + s["backward_input_s"] + s["backward_weight_s"] for s in stages)
         least = step["microbatches"] * work
@@ -355,7 +355,7 @@ class ProfileTest(PipelineTest):
                 "stages": [{"first_node": begin, "last_node": end, "forward_s": 1, "backward_input_s": 1,
                             "backward_weight_s": 1} for begin, end in zip(first, last)],
                 "step": {"strategy": measured, "microbatches": 16, "replicas": list(replicas),
-                         "recompute": False, "seconds": 60}}))
+                         "recompute": [False, False], "seconds": 60}}))
             return [round(stage["forward_s"], 9) for stage in stages(strategy, "--profile", file, "--stage-file", cuts)]
 
         for strategy in ("1f1b", "gpipe"):
