@@ -46,7 +46,7 @@ struct KnownModel {
   plan::CostGraph graph;
   ModelFacts facts;
 
-  /// Whether a plan may compute all activations again.
+  /// Whether stages may compute their activations again.
   static bool recomputes(const CompileOptions &options);
   static CompileOptions deciding(CompileOptions options);
 };

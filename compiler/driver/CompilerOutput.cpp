@@ -41,7 +41,7 @@ OverLimit Compiler::fullest(const plan::Plan &plan) const {
   OverLimit most{device.bytes, deviceLimit(options, facts.topology),
                  device.rank, decision.slices, plan.predicted.step_s};
   most.planned = plan::peakBytes(decision.result.stages);
-  most.recompute = decision.recomputesAll();
+  most.recomputesAll = decision.recomputesAll();
   return most;
 }
 

@@ -23,7 +23,7 @@ struct CostRequest {
   int microbatches = 1; ///< of a step, which running statistics follow
   OptimizerChoice optimizer{};
   bool keepsAll = false;  ///< what could be computed again cheaply is kept, too
-  bool recomputes = true; ///< all activations may be computed again
+  bool recomputes = true; ///< stages may compute their activations again
   bool workspace = true;  ///< what code works in is found, too
   bool shards = false;    ///< how operators may be sharded is found, too
   MemoryChoice memory{};  ///< how the plan's memory will be laid out
@@ -37,7 +37,7 @@ using Repeats = std::function<std::vector<plan::CostStash>()>;
 /// `device`: node i is modelNodes(main)[i]. What trains is priced from the
 /// gradient graph itself, made on a copy; for GPUs, and where a calibration
 /// knows what calls cost, from the code that would be generated (TaskCosts.h).
-/// `repeats` gives what a plan needs that computes all activations again. Fails
+/// `repeats` gives what stages need that compute their activations again. Fails
 /// after a diagnostic when the model has no gradient.
 mlir::LogicalResult costGraph(mlir::ModuleOp module, const CostRequest &request,
                               const plan::DeviceModel &device,

@@ -6,6 +6,7 @@
 #include "compiler/driver/StagesByHand.h"
 #include "compiler/plan/Choose.h"
 #include "compiler/plan/OrderForCosts.h"
+#include "compiler/plan/PeakBytes.h"
 #include "compiler/plan/StepBound.h"
 #include "compiler/plan/StrategyFacts.h"
 #include "compiler/schedule/Pipelines.h"
@@ -268,6 +269,14 @@ static bool crowdsStages(const plan::PlanRequest &request) {
   return columns < std::min(*request.stages, devices);
 }
 
+/// An order that is searched for keeps as many microbatches as there is room
+/// for: with more it may be another one.
+static bool isNearLimit(const Decision &d) {
+  constexpr double kNear = 0.8;
+  const auto limit = static_cast<double>(plan::memoryLimitOf(d.request));
+  return static_cast<double>(plan::peakBytes(d.result.stages)) > kNear * limit;
+}
+
 /// The fastest order for the stages' costs, over the ways to cut.
 static Decision decideSearched(const CompileOptions &o, const Decision &asked) {
   std::optional<Decision> best;
@@ -284,6 +293,7 @@ static Decision decideSearched(const CompileOptions &o, const Decision &asked) {
           plan::orderForCosts(d.strategy->schedule, d.request, cut);
       d.request = std::move(plan.request);
       d.result = std::move(plan.result);
+      d.result.limitBinds |= cut.limitBinds || isNearLimit(d);
       if (!best || d.result.stepSeconds < best->result.stepSeconds)
         best = std::move(d);
     } catch (const Failure &failure) {
@@ -616,8 +626,7 @@ static Decision decideNamedAuto(const CompileOptions &o,
   std::optional<Decision> kept, again;
   try {
     kept = decideNamed(o, graph, facts, plan::Recompute::None, false);
-    if (!kept->result.limitBinds || kept->strategy->recompute ||
-        kept->request.strategy.order) {
+    if (!kept->result.limitBinds || kept->strategy->recompute) {
       kept->request.explainNoFit = true;
       return std::move(*kept);
     }

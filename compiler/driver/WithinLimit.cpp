@@ -180,7 +180,7 @@ auto shrinking(CompileOptions &options, const Plans &plans,
     if (auto made = stepping(options, plans, rival, least, often, quarterAfter))
       return *made;
   }
-  if (chooses && !least->recompute && !(rival && least->seconds >= *rival))
+  if (chooses && !least->recomputesAll && !(rival && least->seconds >= *rival))
     try {
       options.recompute = "full";
       options.memoryMargin = 0;
@@ -319,6 +319,13 @@ double freeSeconds(const CompileOptions &options, const Trial &trial) {
   }
 }
 
+/// Whether the limit costs time.
+bool isSlowed(const Found &made, const CompileOptions &options,
+              const Trial &trial) {
+  constexpr double kAsFast = 1.01;
+  return made.second.seconds > kAsFast * freeSeconds(options, trial);
+}
+
 /// `best`, or the smallest plan of 1f1b where that is faster: it fits under
 /// each limit above its need, to which the ways from these limits need not
 /// lead. Looked for only where memory costs much.
@@ -344,7 +351,7 @@ Found orSmallest(const Found &best, const CompileOptions &options,
   return best;
 }
 
-/// `best`, or a faster plan that `auto` makes of a little less than there is:
+/// `best`, or a faster plan that is made of a little less than there is:
 /// orders that are searched for under one limit may be slower than those of a
 /// smaller one. The sizes are parts of powers of two, the same for all limits
 /// between two of them, so that more memory hardly ever costs time.
@@ -375,8 +382,7 @@ Found orOfLess(Found best, const CompileOptions &options, const Trial &trial) {
 /// faster than `made`, and fit.
 CompileOptions fasterThan(const Found &made, const CompileOptions &options,
                           const Trial &trial) {
-  constexpr double kAsFast = 1.01;
-  if (made.second.seconds <= kAsFast * freeSeconds(options, trial))
+  if (!isSlowed(made, options, trial))
     return made.first;
   CompileOptions quickly = made.first;
   quickly.quick = true;
@@ -496,7 +502,10 @@ int byName(const CompileOptions &options, const Attempt &attempt,
   CompileOptions asked = options;
   if (options.memoryLimit > 0)
     try {
-      asked = orKept(fastestOf(options, trial), options, trial).first;
+      Found best = orKept(fastestOf(options, trial), options, trial);
+      if (best.second.bytes >= 0 && isSlowed(best, options, trial))
+        best = orOfLess(std::move(best), options, trial);
+      asked = best.first;
     } catch (const Failure &) { // which the attempt says as well
     }
   return shrinking(asked, attempt);

@@ -19,7 +19,7 @@ struct OverLimit {
   int rank, slices;
   double seconds = 0;  ///< of its step
   int64_t planned = 0; ///< bytes in the planner's estimate; 0: not known
-  bool recompute = false; ///< all activations are computed again
+  bool recomputesAll = false; ///< no stage keeps its activations
 };
 
 /// A plan that would be made: bytes of the fullest device, seconds of a step,

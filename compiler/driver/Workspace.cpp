@@ -80,7 +80,7 @@ findRepeats(ModuleOp module, const char *target, const MemoryChoice &memory) {
   if (failed(repeatAll(module)) ||
       failed(planAsOne(module, target, memory, take)))
     throw Failure(Exit::Internal,
-                  "what a plan works in that computes all activations again "
+                  "what stages work in that compute their activations again "
                   "was not found; run again with --recompute selective and "
                   "report it");
   return repeats;

@@ -99,9 +99,11 @@ std::string describe(const SeenPlan &plan, const SeenPlan &best) {
   if (std::any_of(plan.replicas.begin(), plan.replicas.end(),
                   [](int r) { return r > 1; }))
     shape += " (replicas " + shortReplicas(plan.replicas) + ")";
-  if (std::find(plan.recompute.begin(), plan.recompute.end(), true) !=
-      plan.recompute.end())
+  if (const auto again = std::ranges::count(plan.recompute, true);
+      again == std::ssize(plan.recompute))
     shape += ", activations computed again";
+  else if (again > 0)
+    shape += ", activations of " + std::to_string(again) + " computed again";
   char text[240];
   std::snprintf(text, sizeof text, "%.60s, %.140s: %s", plan.strategy.c_str(),
                 shape.c_str(),

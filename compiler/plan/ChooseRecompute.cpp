@@ -4,7 +4,6 @@
 #include "compiler/plan/StableOrder.h"
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
 namespace pipec::plan {
@@ -13,24 +12,29 @@ namespace {
 
 using Stages = std::vector<StagePlan>;
 
-/// The stages of a split that are on each device.
-std::map<int, std::vector<size_t>> stagesOfDevices(const Stages &stages) {
-  std::map<int, std::vector<size_t>> devices;
+/// The stages of each device that is over the limit; of neighbours with the
+/// same ones, as replicas have, those of the first.
+std::vector<std::vector<size_t>> stagesOfFull(const Stages &stages,
+                                              int64_t limit) {
+  const std::vector<DeviceBytes> bytes = bytesOfDevices(stages);
+  std::vector<std::vector<size_t>> devices(bytes.size());
   for (size_t s = 0; s < stages.size(); ++s)
-    for (const int device : stages[s].devices)
-      devices[device].push_back(s);
+    for (const int d : stages[s].devices)
+      if (const auto device = static_cast<size_t>(d);
+          bytes[device].total() > limit)
+        devices[device].push_back(s);
+  std::erase_if(devices, [](const auto &its) { return its.empty(); });
+  devices.erase(std::unique(devices.begin(), devices.end()), devices.end());
   return devices;
 }
 
 /// Bytes of a device whose stages are those of `now`, but `chosen` of `again`.
 int64_t bytesOn(const std::vector<size_t> &device, const Stages &now,
                 const Stages &again, const std::vector<bool> &chosen) {
-  Stages own;
-  for (const size_t s : device) {
-    own.push_back(chosen[s] ? again[s] : now[s]);
-    own.back().devices = {0};
-  }
-  return peakBytes(own);
+  DeviceBytes bytes;
+  for (const size_t s : device)
+    bytes.add((chosen[s] ? again : now)[s].memory);
+  return bytes.total();
 }
 
 /// The stages of a device that are not chosen yet, at most as many as all ways
@@ -65,12 +69,16 @@ bool fitInto(int64_t limit, const std::vector<size_t> &device,
     std::vector<bool> other = chosen;
     double seconds = 0;
     for (size_t i = 0; i < open.size(); ++i)
-      if (bits >> i & 1)
-        other[open[i]] = true, seconds += now[open[i]].forwardSeconds;
+      if (bits >> i & 1) {
+        other[open[i]] = true;
+        seconds += now[open[i]].forwardSeconds;
+      }
     const int64_t bytes = bytesOn(device, now, again, other);
     const std::pair result{bytes <= limit ? 0 : bytes, seconds};
-    if (result < best)
-      best = result, found = std::move(other);
+    if (result < best) {
+      best = result;
+      found = std::move(other);
+    }
   }
   const bool isMore = found != chosen;
   chosen = std::move(found);
@@ -88,18 +96,19 @@ std::vector<bool> chooseRecompute(const StepModel &model, const Split &split) {
   Split tried = split;
   tried.recompute = chosen;
   Stages now = model.layOut(tried);
-  if (peakBytes(now) <= model.limit())
+  auto devices = stagesOfFull(now, model.limit());
+  if (devices.empty())
     return chosen;
   tried.recompute.assign(count, true);
   const Stages again = model.layOut(tried);
-  const auto devices = stagesOfDevices(now);
   // What a stage sends and no longer keeps may need slots on others.
-  for (bool isMore = true; isMore && peakBytes(now) > model.limit();) {
+  for (bool isMore = true; isMore && !devices.empty();) {
     isMore = false;
-    for (const auto &[device, stages] : devices)
+    for (const std::vector<size_t> &stages : devices)
       isMore |= fitInto(model.limit(), stages, now, again, chosen);
     tried.recompute = chosen;
     now = model.layOut(tried);
+    devices = stagesOfFull(now, model.limit());
   }
   return chosen;
 }

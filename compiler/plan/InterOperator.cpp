@@ -145,10 +145,7 @@ bool InterOperator::fits(size_t i, size_t j, size_t m, size_t depth,
       keepsAt(request, {0, static_cast<int>(depth), mesh.replicas(),
                         mesh.replicas() + behind, request.microbatches});
   const ByteRates &rates = bytes[at(i, j, m)];
-  const bool again = request.recompute == Recompute::Full;
-  return rates.total(keeps, again) <= model.limit() ||
-         (request.recompute == Recompute::Auto &&
-          rates.total(keeps, true) <= model.limit());
+  return model.recomputes(rates, keeps, model.limit()).has_value();
 }
 
 /// On how many devices it may be the first: with more there is more in flight.

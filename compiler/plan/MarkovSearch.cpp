@@ -1,4 +1,5 @@
 #include "compiler/plan/MarkovSearch.h"
+
 #include "compiler/plan/ChooseRecompute.h"
 
 #include <algorithm>

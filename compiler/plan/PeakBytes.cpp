@@ -1,25 +1,31 @@
 #include "compiler/plan/PeakBytes.h"
 
 #include <algorithm>
-#include <map>
 
 namespace pipec::plan {
 
-int64_t peakBytes(const std::vector<StagePlan> &stages) {
-  struct Device {
-    int64_t own = 0, workspace = 0, sums = 0;
-  };
-  std::map<int, Device> devices;
-  int64_t peak = 0;
+void DeviceBytes::add(const MemoryParts &memory) {
+  own += memory.total() - memory.workspace - memory.sums;
+  workspace = std::max(workspace, memory.workspace);
+  sums = std::max(sums, memory.sums);
+}
+
+std::vector<DeviceBytes> bytesOfDevices(const std::vector<StagePlan> &stages) {
+  int last = 0;
   for (const StagePlan &stage : stages)
-    for (int d : stage.devices) {
-      Device &device = devices[d];
-      const MemoryParts &memory = stage.memory;
-      device.own += memory.total() - memory.workspace - memory.sums;
-      device.workspace = std::max(device.workspace, memory.workspace);
-      device.sums = std::max(device.sums, memory.sums);
-      peak = std::max(peak, device.own + device.workspace + device.sums);
-    }
+    for (const int d : stage.devices)
+      last = std::max(last, d);
+  std::vector<DeviceBytes> devices(static_cast<size_t>(last) + 1);
+  for (const StagePlan &stage : stages)
+    for (const int d : stage.devices)
+      devices[static_cast<size_t>(d)].add(stage.memory);
+  return devices;
+}
+
+int64_t peakBytes(const std::vector<StagePlan> &stages) {
+  int64_t peak = 0;
+  for (const DeviceBytes &device : bytesOfDevices(stages))
+    peak = std::max(peak, device.total());
   return peak;
 }
 

@@ -205,7 +205,7 @@ PlanResult makePlan(const PlanRequest &request) {
   }
   PlanResult result = model.price(chosen);
   result.runnerUp = runnerUp;
-  result.limitBinds = model.limitBinds();
+  result.limitBinds = model.limitBinds() || request.planner != "auto";
   result.simulations = model.simulations();
   if (request.baselines)
     result.baselines = priceBaselines(request, result);

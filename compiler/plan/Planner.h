@@ -125,7 +125,7 @@ struct PlanResult {
   std::string bottleneck; ///< which stage, and whether compute or a link binds
   std::vector<Baseline> baselines;
   std::string runnerUp;     ///< what second place would have cost; may be empty
-  bool limitBinds = false;  ///< memory kept the search from some plans
+  bool limitBinds = false;  ///< memory may have kept the search from plans
   int64_t simulations = 0;  ///< of splits, in the search; informative
   double searchSeconds = 0; ///< informative; not part of any written plan
 };

@@ -176,7 +176,7 @@ int64_t refinePeak(const StepModel &model, const std::vector<size_t> &starts,
   const auto bytes = [&](const Split &s) {
     return static_cast<double>(std::max(enough, model.peakOf(s)));
   };
-  constexpr int64_t kFewest = 200, kMost = 1000;
+  constexpr int64_t kFewest = 20, kMost = 1000;
   auto layouts =
       std::max(kFewest, static_cast<int64_t>(kMost * model.request().effort));
   CutSearch search(model, starts, split, bytes, 1);

@@ -2,6 +2,7 @@
 
 #include "compiler/plan/Candidates.h"
 #include "compiler/plan/ChainSearch.h"
+#include "compiler/plan/ChooseRecompute.h"
 #include "compiler/plan/Refine.h"
 #include "compiler/plan/SharedWeights.h"
 
@@ -73,6 +74,7 @@ void packTogether(PlanRequest request, SmallestSplit &least) {
   request.memoryLimit = 1; // all computes again that takes less for it
   const IntervalCosts costs(request.graph);
   const StepModel model(request, costs);
+  least.split.recompute = chooseRecompute(model, least.split);
   least.bytes = refinePeak(model, legalStarts(request.graph), least.split);
 }
 

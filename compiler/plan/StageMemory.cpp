@@ -35,12 +35,16 @@ schedule::Sends StepModel::sendsOf(const std::vector<StagePlan> &stages) const {
   std::vector<int> readers;
   for (const CostValue &value : asked.graph.values) {
     const int maker = stageOf[value.producer];
+    const StagePlan &from = stages[static_cast<size_t>(maker)];
+    if (std::ranges::all_of(value.consumers, [&](size_t consumer) {
+          return consumer >= from.firstNode && consumer <= from.lastNode;
+        }))
+      continue; // as most values
     readers.assign(1, maker);
     for (const size_t consumer : value.consumers)
       readers.push_back(stageOf[consumer]);
     std::sort(readers.begin(), readers.end());
     readers.erase(std::unique(readers.begin(), readers.end()), readers.end());
-    const StagePlan &from = stages[static_cast<size_t>(maker)];
     const bool isKept = !from.recompute && value.keptFrom <= from.lastNode;
     for (size_t i = 1; i < readers.size(); ++i) {
       if (!isKept)

@@ -73,7 +73,7 @@ std::vector<Ranked> rankedSplits(const PlanRequest &request,
     const Shape2D &shape = shapes[i];
     if (least[i] > 1.25 * best)
       break;
-    const auto rank = [&](double share) {
+    const auto rank = [&](double share) -> const Ranked * {
       search.setShare(share);
       auto split = many
                        ? search.best(shape.replicas, shape.pipelinesInside,
@@ -81,14 +81,14 @@ std::vector<Ranked> rankedSplits(const PlanRequest &request,
                        : search.best(shape.replicas, shape.pipelinesInside, inf,
                                      search.labelsFor(shape.replicas.size()));
       const auto isIt = [&](const Ranked &r) { return r.split == *split; };
-      if (split && std::ranges::none_of(ranked, isIt))
-        ranked.push_back({*split, search.surrogate(*split)});
+      if (!split || std::ranges::any_of(ranked, isIt))
+        return nullptr;
+      return &ranked.emplace_back(*split, search.surrogate(*split));
     };
     // A schedule may not exist for every number of stages and microbatches.
     try {
-      rank(1);
-      if (!ranked.empty())
-        best = std::min(best, ranked.back().surrogate);
+      if (const Ranked *fits = rank(1))
+        best = std::min(best, fits->surrogate);
       for (const double share : model.limitBinds() ? more : none)
         rank(share);
     } catch (const Failure &failure) {
@@ -227,7 +227,8 @@ Split decide(const PlanRequest &request, const StepModel &model,
     double seconds = model.stepSeconds(split);
     const bool isGuess =
         sharesDevices(request) || request.recompute == Recompute::Auto;
-    if (!std::isfinite(seconds) && isGuess && ++repaired <= repairedAtMost) {
+    if (!std::isfinite(seconds) && isGuess &&
+        model.peakOf(split) > model.limit() && ++repaired <= repairedAtMost) {
       refinePeak(model, starts, split, model.limit());
       seconds = model.stepSeconds(split);
     }

@@ -676,8 +676,28 @@ TEST(WithinLimit, OneStrategyThatKeepsItsActivationsIsTriedOnce) {
     tried.insert(o.recompute);
     return {900, 2, 900, false};
   };
-  EXPECT_EQ(withinLimit(options, [](const CompileOptions &) { return kMade; },
-                        trial),
+  EXPECT_EQ(withinLimit(
+                options, [](const CompileOptions &) { return kMade; }, trial),
             kMade);
   EXPECT_EQ(tried, std::set<std::string>{"auto"});
+}
+
+/// An order that is searched for with a little less may be the faster one.
+TEST(WithinLimit, OneStrategyIsTriedWithLessWhereTheLimitCostsTime) {
+  for (const double free : {1.0, 2.0}) {
+    CompileOptions options = automatic();
+    options.strategy = "searched";
+    int64_t margin = 0;
+    auto attempt = [&](const CompileOptions &o) {
+      margin = o.memoryMargin;
+      return kMade;
+    };
+    auto trial = [&](const CompileOptions &o) -> Prospect {
+      if (o.memoryMargin < -kLimit)
+        throw OverLimit{2 * kLimit, kLimit, 0, 1, free};
+      return o.memoryMargin > 0 ? Prospect{800, 1.5} : Prospect{900, 2};
+    };
+    EXPECT_EQ(withinLimit(options, attempt, trial), kMade);
+    EXPECT_EQ(margin > 0, free < 2);
+  }
 }
