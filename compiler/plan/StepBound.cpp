@@ -1,5 +1,7 @@
 #include "compiler/plan/StepBound.h"
 
+#include "support/Failure.h"
+
 #include <algorithm>
 #include <cmath>
 
@@ -62,6 +64,27 @@ double evenest(const Atoms &atoms, int groups) {
   return low;
 }
 
+int stagesOf(const PlanRequest &request) {
+  if (!request.replicas.empty())
+    return static_cast<int>(request.replicas.size());
+  return request.stages.value_or(request.topology.devices());
+}
+
+/// Of a pipeline in two directions: a stage starts no microbatch before one of
+/// those that it has in flight has been through all stages and back, and each
+/// copy of it has its share of them.
+double windowBound(const PlanRequest &request, double passage) try {
+  const StrategyFacts &facts = request.strategy;
+  const int stages = stagesOf(request);
+  const int window = facts.inFlight(
+      {0, stages, 1, request.topology.devices(), request.microbatches});
+  return std::floor(request.microbatches / facts.copies / window) * passage;
+} catch (const Failure &failure) { // no order for so few microbatches
+  if (failure.code != Exit::Usage)
+    throw;
+  return 0;
+}
+
 bool straight(const PlanRequest &request) {
   const StrategyFacts &facts = request.strategy;
   if (facts.order) // which may copy stages
@@ -91,11 +114,13 @@ double stepBound(const PlanRequest &request) {
     // Of two copies of a pipeline each takes every other microbatch.
     bound = std::max(bound,
                      std::floor(microbatches / facts.copies) * atoms.largest);
+    if (facts.copies > 1 && facts.synchronous)
+      bound =
+          std::max(bound, windowBound(request, facts.splitBackward
+                                                   ? atoms.forward + atoms.input
+                                                   : atoms.total));
     if (facts.chunks == 1 && facts.copies == 1) {
-      const int stages = static_cast<int>(
-          !request.replicas.empty() ? request.replicas.size()
-          : request.stages          ? static_cast<size_t>(*request.stages)
-                                    : static_cast<size_t>(devices));
+      const int stages = stagesOf(request);
       bound = std::max(bound, microbatches * evenest(atoms, stages));
       // A stage's first forward follows the forwards before it, its last
       // backward precedes theirs: T >= before + M * own for every stage, so

@@ -298,7 +298,7 @@ TEST(Strategies, NoPlanIsBelowItsBound) {
   for (int round = 0; round < 60; ++round)
     for (const char *name :
          {"dp", "naive", "gpipe", "1f1b", "pipedream", "interleaved-1f1b",
-          "zb-h1", "zb-v", "chimera", "dualpipe"}) {
+          "zb-h1", "zb-v", "chimera", "dualpipe", "gems"}) {
       PlanRequest r;
       r.graph = randomGraph(random, random.between(8, 24));
       int devices = 2 * random.between(1, 2);
@@ -331,6 +331,19 @@ TEST(Strategies, NoPlanIsBelowItsBound) {
     }
   EXPECT_GT(planned, 400);
   EXPECT_GT(nearest, 0.9);
+}
+
+/// One microbatch at a time in each of two directions is known to be slow
+/// before it is planned.
+TEST(Strategies, TheBoundOfGemsKnowsItsWindow) {
+  PlanRequest r;
+  r.graph = uniformChain(16, 1e-3, 1000, 1000);
+  r.topology = oneServer(8, 1e10, 1e-6);
+  r.strategy = strategyFacts("gems");
+  r.microbatches = 16;
+  r.stages = 8;
+  r.replication = r.baselines = false;
+  EXPECT_GT(stepBound(r), 0.6 * makePlan(r).stepSeconds);
 }
 
 /// Whole pipelines stand beside each other, of whatever schedule: on servers of
