@@ -33,8 +33,7 @@ smallestPacked(const PlanRequest &request, const std::vector<int> &replicas) {
     shapes.push_back({replicas, false});
   else
     shapes = candidateShapes(request, model);
-  const std::vector<size_t> places = placesOf(request, shapes);
-  const ChainSearch search(model, places);
+  const ChainSearch search(model, placesOf(request, shapes));
   int64_t least = ChainSearch::kMostBytes;
   std::optional<SmallestSplit> found;
   for (const Shape2D &shape : shapes) {
@@ -72,6 +71,7 @@ void packTogether(PlanRequest request, SmallestSplit &least) {
   if (request.strategy.chunks * request.strategy.copies == 1)
     return;
   request.memoryLimit = 1; // all computes again that takes less for it
+  request.effort = 1;      // one and the same split
   const IntervalCosts costs(request.graph);
   const StepModel model(request, costs);
   least.split.recompute = chooseRecompute(model, least.split);

@@ -47,8 +47,10 @@ int64_t limitNamedFor(const PlanRequest &request) {
 
 TEST(SmallestSplit, ALimitThatIsNamedIsEnoughWhateverTheEffort) {
   Random random(11);
-  for (int round = 0; round < 4; ++round) {
-    PlanRequest r = requestFor(randomGraph(random, 1200), "1f1b", 6);
+  for (int round = 0; round < 6; ++round) {
+    const bool isV = round >= 4; // two stages a device
+    PlanRequest r = requestFor(randomGraph(random, isV ? 200 : 1200),
+                               isV ? "zb-v" : "1f1b", isV ? 3 : 6);
     r.namesLimitAlone = true;
     for (double effort : {1.0, 1.0 / 16, 1.0 / 32}) {
       r.effort = effort;
