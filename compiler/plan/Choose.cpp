@@ -103,7 +103,8 @@ std::string describe(const SeenPlan &plan, const SeenPlan &best) {
       again == std::ssize(plan.recompute))
     shape += ", activations computed again";
   else if (again > 0)
-    shape += ", activations of " + std::to_string(again) + " computed again";
+    shape +=
+        ", activations of " + std::to_string(again) + " stages computed again";
   char text[240];
   std::snprintf(text, sizeof text, "%.60s, %.140s: %s", plan.strategy.c_str(),
                 shape.c_str(),

@@ -92,7 +92,10 @@ MeasuredStep stepOf(const Json &entry, size_t stages,
     bad(origin, where + ": \"replicas\" has " +
                     std::to_string(step.replicas.size()) + " numbers for " +
                     std::to_string(stages) + " stages");
-  for (const Json &again : listOf(entry, "recompute", origin)) {
+  if (!entry.contains("recompute") || !entry["recompute"].is_array())
+    bad(origin, where + ": \"recompute\" is a list with true or false for each "
+                        "stage; pipec-run PLAN … --profile-out FILE writes it");
+  for (const Json &again : entry["recompute"]) {
     if (!again.is_boolean())
       bad(origin, where + ": \"recompute\" is true or false of each stage");
     step.recompute.push_back(again.get<bool>());

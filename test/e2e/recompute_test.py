@@ -2,7 +2,7 @@
 import json
 import unittest
 
-from pipeline import Golden, PipelineTest, read_plan
+from pipeline import Golden, PipelineTest, call, read_plan
 
 STEPS = 3
 
@@ -55,6 +55,17 @@ class Recompute(PipelineTest):
                 self.assertEqual(sorted(seconds), seconds)
                 losses = [self.train_it(plan, golden, "--transport", "inproc") for plan in plans]
                 self.assertEqual(losses[1:], [losses[0]] * 2)
+
+    def test_a_timeline_has_the_second_forward_once(self):
+        """Every backward takes as long as the stage's cost says, and all tasks together no longer than the step."""
+        golden = Golden("gpt")
+        for plan in self.some(golden, "gpipe", 2):
+            shown = json.loads(call("pipec", "inspect", plan, "--format", "json").stdout)
+            for task in (task for rank in shown["timeline"]["ranks"] for task in rank):
+                stage = shown["stages"][task["stage"]]
+                seconds = {"F": stage["forward_s"], "B": stage["backward_input_s"] + stage["backward_weight_s"]}
+                self.assertAlmostEqual(task["end_s"] - task["start_s"], seconds[task["kind"]], delta=1e-9)
+            self.assertLessEqual(shown["timeline"]["step_s"], shown["predicted"]["step_s"])
 
     def test_between_processes_and_with_a_profile(self):
         golden = Golden("gpt")

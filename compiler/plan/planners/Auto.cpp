@@ -44,11 +44,7 @@ bool sharesDevices(const PlanRequest &request) {
 
 /// What a stage may take then, in even shares of a device that does not hold
 /// all splits.
-std::vector<double> sharesOfStages(const PlanRequest &request) {
-  if (!sharesDevices(request))
-    return {};
-  return {5.0 / 3};
-}
+constexpr double kMoreThanEven = 5.0 / 3;
 
 /// Splits worth the simulator's time, best surrogate first.
 std::vector<Ranked> rankedSplits(const PlanRequest &request,
@@ -65,7 +61,6 @@ std::vector<Ranked> rankedSplits(const PlanRequest &request,
   std::vector<size_t> order(shapes.size());
   std::iota(order.begin(), order.end(), size_t(0));
   sortBy(order, [&](size_t i) { return least[i]; });
-  const std::vector<double> more = sharesOfStages(request), none;
   double best = inf;
   Phase looking("shape", std::ssize(order));
   for (size_t i : order) {
@@ -89,8 +84,8 @@ std::vector<Ranked> rankedSplits(const PlanRequest &request,
     try {
       if (const Ranked *fits = rank(1))
         best = std::min(best, fits->surrogate);
-      for (const double share : model.limitBinds() ? more : none)
-        rank(share);
+      if (model.limitBinds() && sharesDevices(request))
+        rank(kMoreThanEven);
     } catch (const Failure &failure) {
       if (failure.code != Exit::Usage)
         throw;

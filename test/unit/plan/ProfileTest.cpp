@@ -125,7 +125,9 @@ TEST(Profile, MismatchesAreNamed) {
   has(step("[1]", "0", "[true]"), "must be from 1 to 65536");
   has(step("[1]", "65537", "[true]"), "must be from 1 to 65536");
   has(step("[1]", "1", "[0]"), "\"recompute\" is true or false of each stage");
-  has(step("[1]", "1", "true"), "\"recompute\" is not a list");
+  has(step("[1]", "1", "true"),
+      "\"recompute\" is a list with true or false for each stage; pipec-run "
+      "PLAN … --profile-out FILE writes it");
   has(step("[1]", "1", "[true,true]"), "\"recompute\" has 2 values for 1");
   // What nobody reads is named, with its line.
   has(message("{\"version\":1,\n\"thread\":2}"),
