@@ -32,10 +32,11 @@ constexpr unsigned kLongestChain = 32;
 class Chooser {
 public:
   /// What stages keep beside what `isAgain` of them compute again: what is no
-  /// cheap op's, or all of it.
-  Chooser(func::FuncOp main, bool keepsAll,
+  /// cheap op's, with `keepsRead` also what other ops than cheap ones read in
+  /// the backward pass, which would be written to memory once more for them.
+  Chooser(func::FuncOp main, bool keepsRead,
           llvm::function_ref<bool(int64_t stage)> isAgain)
-      : main(main), keepsAll(keepsAll), isAgain(isAgain), sources(main) {}
+      : main(main), keepsRead(keepsRead), isAgain(isAgain), sources(main) {}
 
   void run() {
     for (Operation &op : main.front())
@@ -73,21 +74,38 @@ private:
       for (Value v : op->getOperands())
         if (Operation *def = v.getDefiningOp())
           if (!isBackward(def) && !sources.contains(def) &&
-              !isAgain(stageOf(def)))
+              !isAgain(stageOf(def))) {
             demanded.insert(v);
+            if (!isCheap(op) && !isa<ReduceOp>(op))
+              read.insert(v);
+          }
   }
 
   void decide() {
     // What no cheap op makes is kept if read at all.
     for (Value v : demanded)
-      if (keepsAll || !isCheap(v.getDefiningOp()))
+      if (!isCheap(v.getDefiningOp()))
         keep(v);
-    if (keepsAll)
-      return;
+      else if (keepsRead && read.contains(v))
+        keepViewed(v);
     for (Operation *op : forward)
       for (Value v : op->getResults())
         if (demanded.contains(v) && isCheap(op))
           decideCheap(v);
+  }
+
+  /// Keeps what `v` is a view of.
+  void keepViewed(Value v) {
+    Operation *op = v.getDefiningOp();
+    while (op->hasTrait<View>() && op->getNumOperands() == 1 &&
+           !op->hasAttr(kOpJoins)) {
+      Value before = op->getOperand(0);
+      Operation *def = before.getDefiningOp();
+      if (isGiven(before, stageOf(op)) || sources.contains(def))
+        return;
+      v = before, op = def;
+    }
+    keep(v);
   }
 
   /// Of positions that were joined, those of this piece.
@@ -106,7 +124,7 @@ private:
     llvm::SetVector<Value> large, missing;
     unsigned length = 0;
     if (!leaves(v, bytes, large, missing, length)) {
-      kept.insert(v);
+      keepSource(v);
       return;
     }
     // One tensor that is no larger stands for this one: keep that instead.
@@ -118,7 +136,46 @@ private:
       keepSmall(v, bytes);
       return;
     }
-    kept.insert(v);
+    keepSource(v);
+  }
+
+  /// Whether a value is small beside `bytes`, or a small one seen as large.
+  bool isSmall(Value x, int64_t bytes) {
+    while (isa_and_nonnull<BroadcastOp, ReshapeOp>(x.getDefiningOp()))
+      x = x.getDefiningOp()->getOperand(0);
+    return byteSize(x.getType()) * kSmallPart <= bytes;
+  }
+
+  /// The one tensor that `v` is made of beside small ones, if it is no larger.
+  Value sourceOf(Value v) {
+    Operation *op = v.getDefiningOp();
+    const int64_t bytes = byteSize(v.getType());
+    Value source;
+    for (Value x : op->getOperands()) {
+      Operation *def = x.getDefiningOp();
+      if ((def && sources.contains(def)) || isSmall(x, bytes))
+        continue;
+      if (source)
+        return {};
+      source = x;
+    }
+    Operation *def = source ? source.getDefiningOp() : nullptr;
+    if (!def || stageOf(def) != stageOf(op) || !isCheap(def) ||
+        byteSize(source.getType()) > bytes)
+      return {};
+    return source;
+  }
+
+  /// Keeps what `v` is made of rather than `v`, as far back as that is one
+  /// tensor: what is joined of several, as a residual stream is, is often in
+  /// memory anyhow, for others, and a row's distance from its mean is not.
+  void keepSource(Value v) {
+    Value source = v;
+    while (Value before = sourceOf(source))
+      source = before;
+    kept.insert(source);
+    if (source != v)
+      keepSmall(v, byteSize(v.getType()));
   }
 
   /// Collects what a repetition of `v` would read: `large` tensors, and those
@@ -188,11 +245,12 @@ private:
   }
 
   func::FuncOp main;
-  bool keepsAll;
+  bool keepsRead;
   llvm::function_ref<bool(int64_t stage)> isAgain;
   Sources sources;
   SmallVector<Operation *> forward, backward;
   llvm::SetVector<Value> demanded;
+  llvm::DenseSet<Value> read; ///< of those, by other ops than cheap ones
   llvm::DenseSet<Value> kept;
   llvm::DenseMap<std::pair<Value, int64_t>, Value> repeated;
 };
@@ -208,8 +266,6 @@ struct ChooseStashPass : public pipec::impl::ChooseStashBase<ChooseStashPass> {
       return signalPassFailure();
     }
     const llvm::DenseSet<int64_t> stages(again.begin(), again.end());
-    if (mode == "none" && stages.empty())
-      return;
     const auto isAgain = [&](int64_t stage) {
       return mode == "full" || stages.contains(stage);
     };

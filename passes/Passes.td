@@ -210,9 +210,10 @@ def ChooseStash : Pass<"nn-choose-stash", "::mlir::ModuleOp"> {
   let description = [{
     Elementwise ops and views that the backward pass reads are cloned there when
     what they read is kept anyhow (or is one tensor, no larger: then that is
-    kept). Fusion makes the clones free. `mode=full` clones all forward ops of a
-    stage: only stage inputs are kept (GPipe's re-materialization); `again`
-    names single stages for that. Of keys and values that were joined from
+    kept). Fusion makes the clones free, but for those that a contraction reads,
+    which are written to memory again: `mode=none` keeps these. `mode=full`
+    clones all forward ops of a stage: only stage inputs are kept (GPipe's
+    re-materialization); `again` names single stages for that. Of keys and values that were joined from
     pieces of a sequence, this piece's are kept. Values do not change: the
     clones are the same ops on the same operands.
 

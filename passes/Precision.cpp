@@ -1,5 +1,6 @@
 //===- Precision.cpp - contractions in a narrow type ----------------------===//
 #include "dialects/nn/Build.h"
+#include "dialects/nn/Rough.h"
 #include "passes/Graph.h"
 #include "passes/Passes.h"
 
@@ -37,6 +38,7 @@ public:
         for (unsigned product : {0, 1})
           if (roundOnce(sum, product))
             break;
+    markRough();
   }
 
 private:
@@ -159,6 +161,23 @@ private:
     cast.replaceAllUsesWith(matmul.getY());
     cast.erase();
     return true;
+  }
+
+  /// An exp or tanh of a sum, difference or product that a rounded number is
+  /// part of.
+  void markRough() {
+    llvm::DenseSet<Value> rough;
+    for (Operation &op : main.front()) {
+      bool isPart = llvm::any_of(op.getOperands(), [&](Value v) {
+        return rough.contains(v) || tensorType(v).getElementType() == element;
+      });
+      if (!isPart)
+        continue;
+      if (isa<ExpOp, TanhOp>(op))
+        op.setAttr(kRoughAttr, UnitAttr::get(op.getContext()));
+      else if (isa<CastOp, AddOp, SubOp, MulOp, ReshapeOp>(op))
+        rough.insert(op.getResult(0));
+    }
   }
 
   func::FuncOp main;

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
+#include "runtime/StageAbi.h"
 #include "runtime/kernels/cpu/Kernels.h"
 
 #include <string>
@@ -38,6 +39,15 @@ inline std::string callName(const PipecConv &shape, int32_t kind) {
   sizes(" by ", shape.kernel);
   sizes(" stride ", shape.stride);
   return name;
+}
+
+inline std::string callName(const PipecAttention &shape) {
+  std::string name =
+      shape.gradient ? "attention gradient of " : "attention of ";
+  name += std::to_string(shape.batch) + " x " + std::to_string(shape.heads) +
+          " x " + std::to_string(shape.queries) + " x " +
+          std::to_string(shape.keys) + " x " + std::to_string(shape.size);
+  return name + (shape.causal ? " causal" : "");
 }
 
 } // namespace pipec

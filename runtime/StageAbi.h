@@ -13,7 +13,7 @@
 
 #include <stdint.h>
 
-#define PIPEC_ABI_VERSION 5
+#define PIPEC_ABI_VERSION 6
 
 #ifdef __cplusplus
 extern "C" {
@@ -86,6 +86,32 @@ typedef void (*PipecTask)(PipecFrame *);
 struct PipecMatmul;
 struct PipecConv;
 
+/* Attention whose rows are contiguous, or both gradients of it. Numbers are of
+ * bf16, those of a row (tops, shares) of f32 and dense.                        */
+enum PipecAttentionTensor {
+  PIPEC_ATTENTION_Q,
+  PIPEC_ATTENTION_K,
+  PIPEC_ATTENTION_V,
+  PIPEC_ATTENTION_Y,
+  PIPEC_ATTENTION_DY, /* from here on: of gradients only                        */
+  PIPEC_ATTENTION_DQ,
+  PIPEC_ATTENTION_DK,
+  PIPEC_ATTENTION_DV,
+  PIPEC_ATTENTION_TENSORS,
+  /* numbers of rows behind them, in the array of a call                        */
+  PIPEC_ATTENTION_TOPS = PIPEC_ATTENTION_TENSORS,
+  PIPEC_ATTENTION_SHARES, /* forward only                                       */
+  PIPEC_ATTENTION_ARGUMENTS
+};
+typedef struct PipecAttention {
+  int64_t batch, heads, queries, keys, size;
+  /* elements from one batch, head and row to the next                          */
+  int64_t stride[PIPEC_ATTENTION_TENSORS][3];
+  double scale;
+  int32_t causal, gradient;
+  int32_t calls; /* that it saves                                             */
+} PipecAttention;
+
 typedef struct PipecDevice {
   /* kernel<number> of the stage with these pointers as its arguments.          */
   void (*launch)(struct PipecDevice *, int32_t kernel, int64_t blocks,
@@ -101,6 +127,13 @@ typedef struct PipecDevice {
   /* kind: PipecConvKind; operands in the order of the function on the CPU.     */
   void (*conv)(struct PipecDevice *, const struct PipecConv *, int32_t kind,
                const char *first, const char *second, char *result);
+  /* Attention by a library, at[PipecAttentionTensor]: shares become 1 and tops
+     the logarithms of the sums of exp(score), which are what generated kernels
+     of the gradient take as well; both may be null. 0 and nothing done where
+     no library is asked, for both gradients the same as for the forward of
+     such sizes. Counts as the calls that it saves.                             */
+  int32_t (*attention)(struct PipecDevice *, const PipecAttention *,
+                       char *const *at);
   void (*clear)(struct PipecDevice *, char *at, int64_t bytes);
   char *literals; /* copy of pipec_literals in the GPU's memory                 */
   char *fault;    /* int64_t[3]: 1 when an index was out of range, the index, the

@@ -191,8 +191,8 @@ LogicalResult pipec::addCallCosts(fusion::TaskPlan &task,
                                   TaskCosts &costs) {
   return TaskSharer(costs).run(task, [&](size_t number) -> FailureOr<double> {
     const fusion::Unit &unit = task.units[number];
-    if (unit.isEpilogue)
-      return 0;
+    if (unit.isDeferred && unit.kind == fusion::Unit::Kernel)
+      return 0; // a library does it on its way
     const fusion::Traffic traffic = fusion::trafficOf(task, unit);
     double flops = 0;
     plan::OpKind kind = plan::OpKind::Elementwise;

@@ -48,7 +48,7 @@ const std::vector<DeviceModel> &deviceModels() {
       // Measured on an H100 and an H200 (docs/gpu.md).
       if (d.name.starts_with("h100") || d.name.starts_with("h200"))
         d.matmulEfficiency = 0.72, d.convolutionEfficiency = 0.45,
-        d.attentionEfficiency = 0.20;
+        d.attentionEfficiency = 0.28;
       rows.push_back(d);
     };
 #define DEVICE(...) add(__VA_ARGS__);

@@ -40,6 +40,10 @@ struct DeviceFacts {
   std::string whyPtx;                  ///< and not machine code, if unasked
   /// Kinds of products with a bias that a library adds, and that it refuses.
   int64_t biasesAdded = 0, biasesRefused = 0;
+  /// Kinds of attention, and of its gradients, that a library computes.
+  int64_t attended = 0;
+  /// Kinds of products for which an algorithm was found by trying.
+  int64_t tuned = 0;
 };
 
 /// Used by one thread at a time.

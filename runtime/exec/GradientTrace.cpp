@@ -55,12 +55,15 @@ Recording record(PipecTask task, int64_t bytes) {
   table.matmul = [](PipecDevice *table, const PipecMatmul *, const char *a,
                     const char *b,
                     char *c) { Recording::of(table).look({a, b, c}); };
-  // As if it were two calls: that is how many it counts as.
+  // As if it were the calls that it saves: as those it counts.
   table.biased = [](PipecDevice *, const PipecMatmul *, const char *,
                     const char *, const char *, char *) { return 0; };
   table.conv = [](PipecDevice *table, const PipecConv *, int32_t,
                   const char *first, const char *second, char *result) {
     Recording::of(table).look({first, second, result});
+  };
+  table.attention = [](PipecDevice *, const PipecAttention *, char *const *) {
+    return 0;
   };
   table.clear = [](PipecDevice *table, char *at, int64_t) {
     Recording::of(table).look({at});

@@ -92,7 +92,7 @@ void Metrics::summary(const Summary &summary) {
 std::string toJson(const Summary &summary) {
   Json ranks = Json::array();
   bool hasGpuCode = false, isPtx = false;
-  int64_t biasesAdded = 0, biasesRefused = 0;
+  int64_t biasesAdded = 0, biasesRefused = 0, attended = 0, tuned = 0;
   for (size_t i = 0; i < summary.ranks.size(); ++i) {
     const RankFigures &rank = summary.ranks[i];
     ranks.push_back({{"rank", i},
@@ -106,6 +106,8 @@ std::string toJson(const Summary &summary) {
     isPtx |= rank.isPtx;
     biasesAdded += rank.biasesAdded;
     biasesRefused += rank.biasesRefused;
+    attended += rank.attended;
+    tuned += rank.tuned;
   }
   Json json = {{"steps", summary.steps},
                {"ranks", ranks},
@@ -116,6 +118,8 @@ std::string toJson(const Summary &summary) {
     json["code"] = isPtx ? "ptx" : "cubin";
     json["biases_added"] = biasesAdded;
     json["biases_refused"] = biasesRefused;
+    json["attention_by_cudnn"] = attended;
+    json["products_tuned"] = tuned;
   }
   if (summary.samples)
     json["samples"] = summary.samples;

@@ -14,7 +14,7 @@ struct RankFigures {
   int64_t peak_bytes = 0, predicted_peak_bytes = 0, rss_bytes = 0;
   int64_t overhead_bytes = 0; ///< of a GPU's memory, beside the arena
   bool hasGpuCode = false, isPtx = false; ///< DeviceFacts, of GPUs
-  int64_t biasesAdded = 0, biasesRefused = 0;
+  int64_t biasesAdded = 0, biasesRefused = 0, attended = 0, tuned = 0;
   double busy_s = 0;
   int64_t threads = 1; ///< that share the rank's loops
   CoreUse cores;       ///< since it was loaded

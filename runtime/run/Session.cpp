@@ -374,6 +374,8 @@ void Session::collect() {
   mine.figures.isPtx = facts.isPtx;
   mine.figures.biasesAdded = facts.biasesAdded;
   mine.figures.biasesRefused = facts.biasesRefused;
+  mine.figures.attended = facts.attended;
+  mine.figures.tuned = facts.tuned;
   mine.figures.busy_s = recorder.busy;
   mine.figures.threads = threadsOfThisRank();
   mine.droppedEvents = recorder.dropped;

@@ -146,7 +146,7 @@ class Check(Ways):
     @staticmethod
     def code_of(summary):
         """What a summary says of how it came about: nothing is wrong with another way, and all times are of it."""
-        found = [", %s %s" % (key, summary[key]) for key in ("code", "biases_added", "biases_refused") if key in summary]
+        found = [", %s %s" % (key, summary[key]) for key in ("code", "biases_added", "biases_refused", "attention_by_cudnn", "products_tuned") if key in summary]
         return "".join(found)
 
     def recorded(self):

@@ -31,7 +31,7 @@ class Recompute(PipelineTest):
 
     def some(self, golden, strategy, ranks):
         """Plans whose stages keep all, a part of and none of their activations."""
-        stages = 2 * ranks if strategy in ("zb-v", "interleaved-1f1b") else ranks
+        stages = 2 * ranks if strategy in ("looped-bfs", "interleaved-1f1b") else ranks
         free = self.plan(golden, strategy, ranks, "--stages", stages)
         cuts = ("--stage-file", free / "plan.json")
         full = self.plan(golden, strategy, ranks, *cuts, "--recompute", "full")
@@ -47,8 +47,8 @@ class Recompute(PipelineTest):
     def test_a_part_of_the_stages(self):
         """The same bits, no more memory than the limit, a step between those of all and none."""
         golden = Golden("gpt")
-        for strategy, ranks in (("1f1b", 3), ("gpipe", 2), ("zb-h1", 3), ("zb-v", 2), ("interleaved-1f1b", 2),
-                                ("dualpipe", 4), ("seq1f1b", 3)):
+        for strategy, ranks in (("1f1b", 3), ("gpipe", 2), ("zb-h1", 3), ("zb-h2", 3), ("interleaved-1f1b", 2),
+                                ("looped-bfs", 2), ("chimera", 4), ("dualpipe", 4)):
             with self.subTest(strategy=strategy):
                 plans = self.some(golden, strategy, ranks)
                 seconds = [read_plan(plan)["predicted"]["step_s"] for plan in plans]

@@ -19,8 +19,13 @@ nn.parameter @f : tensor<1x4xf32> {role = "frozen", file = 0 : i64, offset = 256
 // CHECK:      %[[W:.*]] = nn.cast %{{.*}} : (tensor<8x8xf32>) -> tensor<8x8xbf16>
 // CHECK-NEXT: %[[P:.*]] = nn.matmul %[[T]], %[[W]] : (tensor<8x8xbf16>, tensor<8x8xbf16>) -> tensor<8x8xbf16>
 // A product that feeds a product is rounded once, not widened between.
-// CHECK:      nn.matmul %[[R]], %[[P]]
-func.func @main(%x: tensor<8x8xf32>, %p: tensor<8x1xi64>) -> (tensor<8x8xf32>, tensor<8x4xf32>) {
+// CHECK:      %[[Z:.*]] = nn.matmul %[[R]], %[[P]]
+// What a rounded number is part of needs no more digits than that has.
+// CHECK:      %[[C:.*]] = nn.cast %[[Z]]
+// CHECK:      %[[S:.*]] = nn.sub %[[C]], %{{.*}}
+// CHECK-NEXT: nn.exp %[[S]] {nn.rough}
+// CHECK-NEXT: nn.exp %arg0 :
+func.func @main(%x: tensor<8x8xf32>, %p: tensor<8x1xi64>) -> (tensor<8x8xf32>, tensor<8x4xf32>, tensor<8x8xf32>, tensor<8x8xf32>) {
   %0 = nn.cast %p : (tensor<8x1xi64>) -> tensor<8x1xf32>
   %f = nn.weight @f : tensor<1x4xf32>
   %angles = nn.matmul %0, %f : (tensor<8x1xf32>, tensor<1x4xf32>) -> tensor<8x4xf32>
@@ -29,5 +34,8 @@ func.func @main(%x: tensor<8x8xf32>, %p: tensor<8x1xi64>) -> (tensor<8x8xf32>, t
   %w = nn.weight @w : tensor<8x8xf32>
   %y = nn.matmul %t, %w : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
   %z = nn.matmul %h, %y : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
-  return %z, %angles : tensor<8x8xf32>, tensor<8x4xf32>
+  %s = nn.sub %z, %x : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  %e = nn.exp %s : (tensor<8x8xf32>) -> tensor<8x8xf32>
+  %f32 = nn.exp %x : (tensor<8x8xf32>) -> tensor<8x8xf32>
+  return %z, %angles, %e, %f32 : tensor<8x8xf32>, tensor<8x4xf32>, tensor<8x8xf32>, tensor<8x8xf32>
 }

@@ -36,8 +36,10 @@
 //   PIPEC_STANDIN_PRODUCTS=0   cuBLASLt runs no product that it has found
 //   PIPEC_STANDIN_PROMISE=1    cuBLASLt offers an algorithm for each that it
 //                              does not run
+//   PIPEC_STANDIN_FASTER=1     cuBLASLt's first choice is slow; others follow
 //   PIPEC_STANDIN_NARROW=none  cuDNN finds no convolution of bf16; =refused: it
 //                              finds one that it does not run
+//   PIPEC_STANDIN_ATTENTION=0  cuDNN runs no graph
 //   PIPEC_STANDIN_TRANSFORMS=1 cuDNN has no algorithms but those that transform
 //                              their operands
 //   PIPEC_STANDIN_DROP_WAIT=N  each thread leaves out its Nth wait for an event

@@ -12,10 +12,12 @@
 #include "test/unit/target/Multiply.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
 #include <string>
+#include <thread>
 #include <vector>
 
 using namespace pipec::standin;
@@ -31,6 +33,15 @@ constexpr size_t kNeededWorkspace = 4096;
 // checked, one that is refused when it is run, and one that works.
 constexpr uint64_t kUnchecked = 0x706968, kRefused = 0x706969,
                    kAlgorithm = 0x706970;
+// With PIPEC_STANDIN_FASTER=1 that one is slow, and others follow: one that
+// adds up in another order and does not say so, one that says so, one with the
+// same bits.
+constexpr uint64_t kOther = 0x706971, kSplit = 0x706972, kFast = 0x706973;
+
+bool isRun(uint64_t algorithm) {
+  return algorithm == kAlgorithm || algorithm == kOther ||
+         algorithm == kSplit || algorithm == kFast;
+}
 
 struct Layout {
   int type;
@@ -189,6 +200,8 @@ int cublasLtMatmulAlgoGetHeuristic(void *, void *desc, void *a, void *b, void *,
   std::vector<uint64_t> offered = {kUnchecked, kAlgorithm};
   if (setting("PIPEC_STANDIN_PROMISE", 0))
     offered.insert(offered.begin() + 1, kRefused);
+  if (setting("PIPEC_STANDIN_FASTER", 0))
+    offered.insert(offered.end(), {kOther, kSplit, kFast});
   for (uint64_t one : offered) {
     if (*found == wanted)
       break;
@@ -215,7 +228,7 @@ int cublasLtMatmulAlgoCheck(void *, void *desc, void *a, void *b, void *,
   uint64_t chosen[5];
   std::memcpy(chosen, algorithm, sizeof chosen);
   const auto &product = *static_cast<Product *>(desc);
-  if ((chosen[0] != kAlgorithm && chosen[0] != kRefused) ||
+  if ((!isRun(chosen[0]) && chosen[0] != kRefused) ||
       !describe(product, *static_cast<Layout *>(a), *static_cast<Layout *>(b),
                 *static_cast<Layout *>(d), shape) ||
       !isEpilogue(product, *static_cast<Layout *>(d)))
@@ -226,6 +239,19 @@ int cublasLtMatmulAlgoCheck(void *, void *desc, void *a, void *b, void *,
   Found found{};
   found.workspaceBytes = kNeededWorkspace;
   std::memcpy(result, &found, sizeof found);
+  return Success;
+}
+int cublasLtMatmulAlgoConfigGetAttribute(const void *algorithm, int attribute,
+                                         void *value, size_t bytes,
+                                         size_t *written) {
+  uint64_t chosen;
+  std::memcpy(&chosen, algorithm, sizeof chosen);
+  const int32_t parts =
+      attribute == kAlgorithmParts && chosen == kSplit ? 2 : 1;
+  *written = sizeof parts;
+  if (bytes < sizeof parts)
+    return InvalidValue;
+  std::memcpy(value, &parts, sizeof parts);
   return Success;
 }
 int cublasLtMatmul(void *, void *desc, const void *alpha, const void *a,
@@ -242,7 +268,7 @@ int cublasLtMatmul(void *, void *desc, const void *alpha, const void *a,
   for (int i = 0; i < 4; ++i)
     if (reinterpret_cast<uintptr_t>(pointers[i]) % chosen[1 + i])
       return InvalidValue;
-  if (chosen[0] != kAlgorithm || !isOurs(stream) ||
+  if (!isRun(chosen[0]) || !isOurs(stream) ||
       reinterpret_cast<uintptr_t>(workspace) % 256 ||
       workspaceBytes < kNeededWorkspace || c != d ||
       !describe(*static_cast<Product *>(desc), *static_cast<Layout *>(aLayout),
@@ -266,13 +292,22 @@ int cublasLtMatmul(void *, void *desc, const void *alpha, const void *a,
     bias = static_cast<Product *>(desc)->bias;
   if (bias && (shape.accumulate || !Machine::get().isDevice(bias, shape.n * 2)))
     return NotSupported;
-  Machine::get().log(bias ? "multiply, add a bias" : "multiply");
+  const bool isSlow =
+      chosen[0] == kAlgorithm && setting("PIPEC_STANDIN_FASTER", 0);
+  Machine::get().log(bias                      ? "multiply, add a bias"
+                     : chosen[0] == kFast      ? "multiply fast"
+                     : chosen[0] == kAlgorithm ? "multiply"
+                                               : "multiply otherwise");
   queueWork(stream, [=] {
     std::memset(workspace, 0xff, kNeededWorkspace);
+    if (isSlow)
+      std::this_thread::sleep_for(std::chrono::milliseconds(3));
     if (bias)
       pipec::multiplyBiased(shape, b, a, bias, d);
     else
       pipec::multiply(shape, b, a, d);
+    if (chosen[0] == kOther || chosen[0] == kSplit)
+      static_cast<char *>(d)[0] ^= 1;
   });
   return Success;
 }

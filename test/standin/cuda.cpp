@@ -298,6 +298,12 @@ int cuMemsetD8Async(unsigned long long at, unsigned char value, size_t bytes,
                     void *stream) {
   return cuMemsetD2D8Async(at, bytes, value, bytes, 1, stream);
 }
+int cuMemsetD32Async(unsigned long long at, unsigned value, size_t count,
+                     void *stream) {
+  return work(stream, [=] {
+    std::fill_n(reinterpret_cast<unsigned *>(at), count, value);
+  });
+}
 
 //===----------------------------------------------------------------------===//
 // Streams and events

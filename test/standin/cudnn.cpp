@@ -10,6 +10,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "runtime/device/cuda/Cudnn.h"
+#include "test/standin/CudnnParts.h"
 #include "test/standin/Machine.h"
 #include "test/unit/target/Convolve.h"
 
@@ -39,9 +40,7 @@ struct Convolution {
   std::vector<int> pads, strides, dilations;
   int type = 0, groups = 1, math = 0;
 };
-struct Handle {
-  void *stream = nullptr;
-};
+using Handle = CudnnHandle;
 /// False when the descriptors do not go together. `narrowMath`: that of bf16.
 bool describe(const Tensor &x, const Tensor &w, const Convolution &conv,
               const Tensor &y, int narrowMath, PipecConv &shape) {

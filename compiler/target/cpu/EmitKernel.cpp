@@ -293,7 +293,7 @@ void KernelEmitter::emitPoint(Running &running) {
   for (auto [op, access] : llvm::zip_equal(columnOps, partials))
     if (phaseOf(op.getX()) == phase) {
       Value x = widened(b, machine, spread(evaluate(op.getX())));
-      storeAt(access, emitCombine(b, op.getKind(), loadAt(access), x));
+      storeAt(access, emitCombine(b, machine, op.getKind(), loadAt(access), x));
     }
   for (size_t i = 0; i < targets.size(); ++i)
     if (!isRowTarget(i) && phaseOf(valueOf(i)) == phase)

@@ -70,7 +70,7 @@ void KernelEmitter::accumulate(Running &running) {
     Value x = widened(b, machine, spread(evaluate(op.getX())));
     Value &sum = *next++;
     if (!tracksNan(op)) {
-      Value combined = emitCombine(b, op.getKind(), sum, x);
+      Value combined = emitCombine(b, machine, op.getKind(), sum, x);
       sum = mask ? arith::SelectOp::create(b, mask, combined, sum) : combined;
       continue;
     }
@@ -115,7 +115,7 @@ Value KernelEmitter::fold(StringRef kind, Value lanes) {
     return lanes;
   for (int64_t n = type.getNumElements(); n > 1; n /= 2) {
     Value low = half(b, lanes, false), high = half(b, lanes, true);
-    lanes = emitCombine(b, kind, low, high);
+    lanes = emitCombine(b, machine, kind, low, high);
   }
   return vector::ExtractOp::create(b, lanes, 0);
 }
@@ -185,7 +185,7 @@ Value KernelEmitter::pick(nn::ReduceOp op, Value picked, Value index) {
   width = lanes;
   Value zero = zeros(x.getType());
   Value chosen = arith::SelectOp::create(b, inside, x, zero);
-  Value sum = emitCombine(b, op.getKind(), widened(b, machine, zero),
+  Value sum = emitCombine(b, machine, op.getKind(), widened(b, machine, zero),
                           widened(b, machine, chosen));
   return narrowed(b, machine, sum, getElementTypeOrSelf(x));
 }

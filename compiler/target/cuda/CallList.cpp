@@ -48,24 +48,29 @@ static SmallVector<Operation *> opsOf(const Unit &unit) {
   return ops;
 }
 
-void CallList::add(const TaskPlan &plan, const Unit &unit,
+void CallList::add(const TaskPlan &plan, ArrayRef<const Unit *> units,
                    const std::string &call, int64_t blocks, int64_t threads) {
-  const SmallVector<Operation *> ops = opsOf(unit);
   SmallVector<std::string> names, nodes;
-  for (Operation *op : ops) {
-    names.push_back(nameOf(op));
-    if (std::string node = locationName(op->getLoc());
-        !llvm::is_contained(nodes, node))
-      nodes.push_back(node);
-  }
-  if (unit.kind == Unit::Copy)
-    names = {"copy"};
-  const Traffic traffic = trafficOf(plan, unit);
-  const int walks = unit.kind == Unit::Kernel ? walksOf(unit.kernel) : 1;
+  Traffic traffic;
   int64_t flops = 0;
-  if (auto costed = dyn_cast_or_null<nn::Costed>(unit.op);
-      costed && unit.kind == Unit::Library && costed.isContraction())
-    flops = costed.flops();
+  int walks = 1;
+  for (const Unit *unit : units) {
+    for (Operation *op : opsOf(*unit)) {
+      names.push_back(nameOf(op));
+      if (std::string node = locationName(op->getLoc());
+          !llvm::is_contained(nodes, node))
+        nodes.push_back(node);
+    }
+    if (unit->kind == Unit::Copy)
+      names = {"copy"};
+    const Traffic own = trafficOf(plan, *unit);
+    traffic.read += own.read, traffic.written += own.written;
+    if (unit->kind == Unit::Kernel)
+      walks = std::max(walks, walksOf(unit->kernel));
+    if (auto costed = dyn_cast_or_null<nn::Costed>(unit->op);
+        costed && unit->kind == Unit::Library && costed.isContraction())
+      flops += costed.flops();
+  }
   llvm::raw_string_ostream(lines)
       << plan.name << '\t' << call << '\t' << blocks << '\t' << threads << '\t'
       << traffic.read << '\t' << traffic.written << '\t' << walks << '\t'

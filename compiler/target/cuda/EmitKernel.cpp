@@ -18,14 +18,21 @@ constexpr int64_t kThreads = 256;
 constexpr int64_t kWidest = 16;
 /// Lanes of a row's sums: 16 bytes of f32. Part of the result's bits.
 constexpr int64_t kSumLanes = 4;
-/// Most points of a thread that are unrolled, and most values that they keep.
-constexpr int64_t kMostUnrolled = 8, kMostKept = 64;
+/// Most points of a thread that are unrolled, and most values that they keep:
+/// without sums of columns, where a thread may have all 255 registers, more.
+constexpr int64_t kMostUnrolled = 8, kMostKept = 64, kMostKeptAlone = 160;
 constexpr int64_t kMostUnrolledOps = 512;
 /// Most registers for what a thread reads at once, of 255.
 constexpr int64_t kMostRead = 150;
 /// From so many lanes on a row may have a tail: of a kernel without row
 /// reductions, and of one with them, whose shorter rows stay in registers.
 constexpr int64_t kTailLanes = 64, kTailSums = 4096;
+/// Threads of a long row, and blocks with one that share a multiprocessor where
+/// there are many.
+constexpr int64_t kMostRowThreads = 512, kLongRows = 3, kManyRows = 1024;
+/// Rows of a chunk that are written out one after the other.
+constexpr int64_t kRowsInTurn = 4;
+static_assert(kChunkRows % kRowsInTurn == 0);
 /// From so many partial sums on, several threads add those of a point.
 constexpr int64_t kManyPartials = 32;
 /// From so many on a block has fewer points, and each of them more threads: few
@@ -133,7 +140,9 @@ void KernelEmitter::chooseWidth() {
   for (const Access *access : contiguous)
     if (!isOfAllRows(*access))
       bytes = std::max(bytes, elementBytes(access->element));
-  for (width = std::min<int64_t>(8, kWidest / bytes); width > 1; width /= 2) {
+  // Sums of columns take registers, and few blocks would fit side by side.
+  const int64_t most = columnOps.empty() ? 8 : kSumLanes;
+  for (width = std::min(most, kWidest / bytes); width > 1; width /= 2) {
     size_t aligned = llvm::count_if(
         contiguous, [&](const Access *access) { return isAligned(*access); });
     if ((ends || plan.lane % width == 0) && aligned &&
@@ -292,7 +301,7 @@ void KernelEmitter::chooseRowThreads(int64_t most) {
 }
 
 void KernelEmitter::emitRows() {
-  chooseRowThreads(512);
+  chooseRowThreads(kMostRowThreads);
   // Rows of several warps meet at barriers of the whole block.
   blockRows = rowThreads > kWarp ? 1 : kThreads / rowThreads;
   int64_t rows = plan.rowCount();
@@ -312,6 +321,14 @@ void KernelEmitter::emitRows() {
     }
   }
   choosePoints();
+  // Many long rows of one tensor, which each phase reads again: as many at once
+  // as caches hold.
+  const auto tensors = llvm::count_if(leaves, [&](const auto &leaf) {
+    return levelOf(leaf.first) == fusion::Level::Lane;
+  });
+  if (!unrolled && rowThreads == kMostRowThreads && tensors <= 1 &&
+      rows >= kManyRows)
+    code.function->setAttr(kLeastBlocksAttr, b.getI64IntegerAttr(kLongRows));
   enterRow(wide(b, row));
   emitRow(nullptr);
 }
@@ -323,7 +340,9 @@ void KernelEmitter::choosePoints() {
     kept += levelOf(value) == fusion::Level::Lane;
   auto ops = static_cast<int64_t>(plan.group->ops.size());
   const bool fits = n <= kMostUnrolled && n * ops <= kMostUnrolledOps;
-  keepsPoints = n <= 1 || n * width * kept <= kMostKept;
+  const bool isAlone = columnOps.empty() && rowThreads <= kThreads;
+  keepsPoints =
+      n <= 1 || n * width * kept <= (isAlone ? kMostKeptAlone : kMostKept);
   // Where several warps share a chunk, sums of columns take no registers: they
   // are there for what a phase reads.
   unrolled =
@@ -398,7 +417,7 @@ void KernelEmitter::emitPhase(Running *columnSums) {
       summed.push_back(i);
   if (reductions.empty() && written.empty() && summed.empty())
     return;
-  if (unrolled && !keepsPoints)
+  if (unrolled)
     readPoints(written, summed);
   Running running = forPoints(identities(), [&](Running &now) {
     accumulate(now);
@@ -425,7 +444,8 @@ int64_t KernelEmitter::readRegisters() {
 }
 
 /// Reads what all points of a thread need in this phase before any of them
-/// writes, so that all of it is under way at once.
+/// writes, so that all of it is under way at once; but not what caches hold
+/// where the registers are for what is kept.
 void KernelEmitter::readPoints(ArrayRef<size_t> written,
                                ArrayRef<size_t> summed) {
   llvm::SetVector<Value> needed;
@@ -436,8 +456,14 @@ void KernelEmitter::readPoints(ArrayRef<size_t> written,
     collectReads(columnOps[i].getX(), needed, seen);
   for (nn::ReduceOp op : reductions)
     collectReads(op.getX(), needed, seen);
-  for (Point &point : unrolledPoints)
-    point.values.clear();
+  if (keepsPoints)
+    needed.remove_if([&](Value value) {
+      auto leaf = leaves.find(value);
+      return leaf == leaves.end() || isOfAllRows(leaf->second);
+    });
+  else
+    for (Point &point : unrolledPoints)
+      point.values.clear();
   forPoints({}, [&](Running &) {
     for (Value leaf : needed)
       evaluate(leaf);
@@ -534,7 +560,7 @@ void KernelEmitter::emitChunks() {
     const int64_t each = llvm::divideCeil(points(), columnBlocks);
     rowThreads = std::max(llvm::alignTo(each, kWarp), uint64_t(kWarp));
   } else {
-    chooseRowThreads(512);
+    chooseRowThreads(kMostRowThreads);
     rowThreads = std::max(rowThreads, kWarp);
     chunkWarps = warpsOfChunk();
     if (chunkWarps > 1)
@@ -579,13 +605,19 @@ void KernelEmitter::emitChunkRows(Value chunk) {
       llvm::append_range(sums, columnIdentities());
   else
     clearPartials();
-  auto loop = scf::ForOp::create(b, first, last, integer(1), sums);
+  // Behind the first of several rows addresses differ by constants alone.
+  const bool isShort = unrolled && plan.nest.rowReductions.empty() &&
+                       product(plan.rows) % kRowsInTurn == 0;
+  const int64_t each = isShort ? kRowsInTurn : 1;
+  auto loop = scf::ForOp::create(b, first, last, integer(each), sums);
   {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());
-    enterRow(loop.getInductionVar());
     Running inner(loop.getRegionIterArgs());
-    emitRow(unrolled ? &inner : nullptr);
+    for (int64_t i = 0; i < each; ++i) {
+      enterRow(add(loop.getInductionVar(), integer(i)));
+      emitRow(unrolled ? &inner : nullptr);
+    }
     if (rowThreads > kWarp && !plan.nest.rowReductions.empty())
       barrier(b); // shared memory is written again in the next row
     if (!inner.empty()) {
@@ -635,11 +667,11 @@ void KernelEmitter::addColumn(size_t column, Running *sums) {
     return leave(column, x);
   if (!sums) {
     const Access &access = partials[column];
-    storeAt(access, emitCombine(b, op.getKind(), loadAt(access), x));
+    storeAt(access, emitCombine(b, machine, op.getKind(), loadAt(access), x));
     return;
   }
   Value &sum = (*sums)[pointIndex * columnOps.size() + column];
-  sum = emitCombine(b, op.getKind(), sum, x);
+  sum = emitCombine(b, machine, op.getKind(), sum, x);
 }
 
 void KernelEmitter::storePartials(const Running &sums) {

@@ -44,11 +44,11 @@ void KernelEmitter::accumulate(Running &running) {
     Value x = widened(b, machine, spread(evaluate(op.getX())));
     Value combined;
     if (isa<VectorType>(sum.getType()) && width == 1) { // in the tail
-      Value first =
-          emitCombine(b, op.getKind(), vector::ExtractOp::create(b, sum, 0), x);
+      Value first = emitCombine(b, machine, op.getKind(),
+                                vector::ExtractOp::create(b, sum, 0), x);
       combined = vector::InsertOp::create(b, first, sum, 0);
     } else {
-      combined = emitCombine(b, op.getKind(), sum, x);
+      combined = emitCombine(b, machine, op.getKind(), sum, x);
     }
     sum = pointInside ? arith::SelectOp::create(b, pointInside, combined, sum)
                       : combined;
@@ -64,14 +64,14 @@ Value KernelEmitter::foldLanes(StringRef kind, Value lanes) {
     parts.push_back(vector::ExtractOp::create(b, lanes, i));
   for (size_t half = parts.size() / 2; half; half /= 2)
     for (size_t i = 0; i < half; ++i)
-      parts[i] = emitCombine(b, kind, parts[i], parts[i + half]);
+      parts[i] = emitCombine(b, machine, kind, parts[i], parts[i + half]);
   return parts.front();
 }
 
 /// Over `threads` neighbours of a warp; all of them have the result.
 Value KernelEmitter::foldThreads(StringRef kind, Value value, int64_t threads) {
   for (int64_t bits = threads / 2; bits; bits /= 2)
-    value = emitCombine(b, kind, value, shuffleXor(b, value, bits));
+    value = emitCombine(b, machine, kind, value, shuffleXor(b, value, bits));
   return value;
 }
 
@@ -162,7 +162,7 @@ Value KernelEmitter::sumPartials(nn::ReduceOp op, const Leaf &leaf,
                        b, stored.getType(),
                        slot(arith::ConstantIntOp::create(b, i, 32)), bytes),
                    getElementTypeOrSelf(element));
-    sum = sum ? emitCombine(b, op.getKind(), sum, part) : part;
+    sum = sum ? emitCombine(b, machine, op.getKind(), sum, part) : part;
   }
   return narrowed(b, machine, sum, tensorType(op.getY()).getElementType());
 }

@@ -136,9 +136,10 @@ static Value ballot(PlainKernel &k, Value condition) {
 namespace {
 /// A block for each index that is the first of its row: it adds all updates of
 /// the row in ascending order, so repeated indices have one result. Its threads
-/// look for equal indices together, a tile at a time, list them in shared
-/// memory, and have a part of the row each; a frequent index (a word like
-/// "the") would keep one warp busy for longer than all others.
+/// look for equal indices together. Most rows have no other; else they list
+/// them in shared memory, a tile at a time, and have a part of the row each: a
+/// frequent index (a word like "the") would keep one warp busy for longer than
+/// all others.
 class ScatterEmitter {
 public:
   ScatterEmitter(ModuleOp module, StringRef name, nn::ScatterAddOp op,
@@ -165,8 +166,10 @@ public:
              << rows.outer * rows.ids << " rows of " << parts
              << " points; use smaller microbatches";
     k.beginBlocks(blocks, kThreads);
+    k.setLeastBlocks(3); // what is read at once needs more than 64 registers
     k.code.sharedBytes = kWordBytes * (kWarp + kTile);
-    thread = k.wide(threadNumber(k.b));
+    threadWord = threadNumber(k.b);
+    thread = k.wide(threadWord);
     lane = arith::RemUIOp::create(k.b, thread, k.integer(kWarp));
     warp = arith::DivUIOp::create(k.b, thread, k.integer(kWarp));
     SmallVector<Value> at =
@@ -175,15 +178,17 @@ public:
     index = at[1];
     Row mine = rowOf(k, rows, k.argument(0), index);
     row = mine.number;
+    fromEnd = k.add(row, k.integer(-rows.axis));
     recordFault(k, rows, k.argument(0), index, mine.inside, k.argument(3));
     Value part = k.add(k.times(at[2], kThreads), thread);
-    k.when(k.both(mine.inside, isFirst()),
+    Value isFirst = k.equal(isNamed(k.integer(0), index), none());
+    k.when(k.both(mine.inside, isFirst),
            [&] { addRow(part, k.less(part, parts)); });
     return k.finish();
   }
 
 private:
-  static constexpr int64_t kThreads = 256, kEach = 4, kAtOnce = 8;
+  static constexpr int64_t kThreads = 256, kEach = 4, kAtOnce = 8, kAhead = 8;
   static constexpr int64_t kTile = kThreads * kEach, kWordBytes = 4;
   static_assert(kTile == kWarp * kWarp); // a word of each warp's lane
 
@@ -208,12 +213,21 @@ private:
                                  number(0));
   }
 
-  /// Whether the index at `at`, below `end`, names the block's row.
-  Value matches(Value at, Value end) {
+  /// Whether the thread's index in the `tile`-th run of so many behind `base`
+  /// is one below `end` and names the block's row.
+  Value matches(Value base, int64_t tile, Value end) {
+    auto narrow = [&](Value wide) -> Value {
+      return arith::TruncIOp::create(k.b, word, wide);
+    };
+    Value at = k.add(k.add(narrow(base), threadWord), number(tile * kThreads));
     Value inside =
-        arith::CmpIOp::create(k.b, arith::CmpIPredicate::ult, at, end);
-    Value safe = k.select(inside, at, index);
-    Value same = k.equal(rowOf(k, rows, k.argument(0), safe).number, row);
+        arith::CmpIOp::create(k.b, arith::CmpIPredicate::ult, at, narrow(end));
+    Value safe = k.select(inside, at, narrow(index));
+    Value id = k.load(k.argument(0), rows.idType, k.wide(safe));
+    if (!rows.idType.isInteger(64))
+      id = arith::ExtSIOp::create(k.b, k.b.getI64Type(), id);
+    Value same =
+        arith::OrIOp::create(k.b, k.equal(id, row), k.equal(id, fromEnd));
     return k.both(inside, same);
   }
 
@@ -231,18 +245,20 @@ private:
     return ballot(k, k.both(there, isSome(mine)));
   }
 
-  /// No index before this one names the row.
-  Value isFirst() {
-    Value none = arith::ConstantIntOp::create(k.b, 0, 1);
-    auto seen = k.loop(k.integer(0), index, kThreads, {none},
+  Value none() { return arith::ConstantIntOp::create(k.b, 0, 1); }
+
+  /// Whether an index from `begin` on below `end` names the row. Several are
+  /// read at a time.
+  Value isNamed(Value begin, Value end) {
+    auto seen = k.loop(begin, end, kAhead * kThreads, {none()},
                        [&](Value base, PlainKernel::Values &now) {
-                         now[0] = arith::OrIOp::create(
-                             k.b, now[0], matches(k.add(base, thread), index));
+                         for (int64_t i = 0; i < kAhead; ++i)
+                           now[0] = arith::OrIOp::create(k.b, now[0],
+                                                         matches(base, i, end));
                        });
     Value some = share({ballot(k, seen[0])});
     barrier(k.b); // before the words are written again
-    return arith::CmpIOp::create(k.b, arith::CmpIPredicate::eq, some,
-                                 number(0));
+    return isSome(some);
   }
 
   void addRow(Value part, Value inside) {
@@ -250,22 +266,44 @@ private:
     column = k.times(k.select(inside, part, k.integer(0)), width);
     Value to = k.add(k.times(k.add(k.times(outer, rows.axis), row), rows.inner),
                      column);
-    Value sum = k.load(k.argument(2), type, to, bytes);
+    Value more = isNamed(k.add(index, k.integer(1)), k.integer(rows.ids));
+    Value old = k.load(k.argument(2), type, to, bytes);
+    auto repeats = scf::IfOp::create(k.b, type, more, /*withElse=*/true);
+    {
+      OpBuilder::InsertionGuard guard(k.b);
+      k.b.setInsertionPointToStart(repeats.thenBlock());
+      scf::YieldOp::create(k.b, addTiles(old));
+      k.b.setInsertionPointToStart(repeats.elseBlock());
+      Value sum = arith::AddFOp::create(k.b, old, update(index));
+      scf::YieldOp::create(k.b, sum);
+    }
+    k.when(inside,
+           [&] { k.store(repeats.getResult(0), k.argument(2), to, bytes); });
+  }
+
+  /// The thread's part of the row that the index at `at` adds.
+  Value update(Value at) {
+    Value from =
+        k.add(k.times(k.add(k.times(outer, rows.ids), at), rows.inner), column);
+    return k.load(k.argument(1), type, from,
+                  width * elementBytes(rows.element));
+  }
+
+  Value addTiles(Value sum) {
     Value first =
         k.times(arith::DivUIOp::create(k.b, index, k.integer(kTile)), kTile);
-    sum = k.loop(first, k.integer(rows.ids), kTile, {sum},
-                 [&](Value base, PlainKernel::Values &now) {
-                   now[0] = addTile(now[0], base);
-                 })
-              .front();
-    k.when(inside, [&] { k.store(sum, k.argument(2), to, bytes); });
+    return k
+        .loop(first, k.integer(rows.ids), kTile, {sum},
+              [&](Value base, PlainKernel::Values &now) {
+                now[0] = addTile(now[0], base);
+              })
+        .front();
   }
 
   Value addTile(Value sum, Value base) {
     SmallVector<Value> same, found;
     for (int64_t i = 0; i < kEach; ++i) {
-      Value at = k.add(base, k.add(thread, k.integer(i * kThreads)));
-      same.push_back(matches(at, k.integer(rows.ids)));
+      same.push_back(matches(base, i, k.integer(rows.ids)));
       found.push_back(ballot(k, same.back()));
     }
     Value some = isSome(share(found));
@@ -313,7 +351,6 @@ private:
 
   /// Several updates are under way at a time.
   Value addListed(Value sum, Value base, Value count) {
-    const int64_t bytes = width * elementBytes(rows.element);
     Value end = k.wide(count);
     return k
         .loop(k.integer(0), end, kAtOnce, {sum},
@@ -325,12 +362,7 @@ private:
                       k.b, arith::CmpIPredicate::ult, at, end);
                   Value named = k.add(
                       base, k.wide(read(listAt(k.select(there, at, first)))));
-                  Value from =
-                      k.add(k.times(k.add(k.times(outer, rows.ids), named),
-                                    rows.inner),
-                            column);
-                  updates.push_back(
-                      {there, k.load(k.argument(1), type, from, bytes)});
+                  updates.push_back({there, update(named)});
                 }
                 for (auto [there, update] : updates)
                   now[0] = k.select(there,
@@ -345,7 +377,8 @@ private:
   PlainKernel k;
   Type word, type;
   int64_t width = 1;
-  Value thread, lane, warp, outer, index, row, column;
+  Value threadWord, thread, lane, warp, outer, index, column;
+  Value row, fromEnd; // the two indices that name it
 };
 } // namespace
 

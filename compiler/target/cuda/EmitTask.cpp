@@ -2,11 +2,13 @@
 //
 // A task is straight-line host code: addresses from the frame, then one call
 // into the table of the device (runtime/StageAbi.h) for every unit. Only where
-// a library may add a bias there are two ways.
+// a library may add a bias or compute attention there are two ways.
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/target/cuda/EmitTask.h"
+#include "compiler/target/cuda/AttentionCall.h"
 #include "compiler/target/cuda/EvenProduct.h"
+#include "compiler/target/cuda/JoinKernel.h"
 #include "compiler/target/cuda/PlainKernel.h"
 #include "compiler/target/fusion/LibraryCall.h"
 #include "runtime/CallNames.h"
@@ -79,6 +81,7 @@ public:
       if (failed(emit(plan.units[unit])))
         return failure();
     }
+    flush();
     func::ReturnOp::create(b);
     return success();
   }
@@ -139,6 +142,7 @@ private:
   /// A call of a function of the device's table.
   LLVM::CallOp call(int64_t offset, ArrayRef<Value> arguments,
                     Type result = {}) {
+    flush();
     SmallVector<Value> operands = {field(device, offset), device};
     llvm::append_range(operands, arguments);
     auto type = LLVM::LLVMFunctionType::get(
@@ -148,10 +152,14 @@ private:
   }
 
   LogicalResult emit(const Unit &unit) {
+    if (unit.isDeferred)
+      return success();
     switch (unit.kind) {
     case Unit::Kernel:
-      return unit.isEpilogue ? success() : emitGenerated(unit);
+      return emitGenerated(unit);
     case Unit::Library:
+      if (isAttention(unit.op))
+        return emitAttention(unit);
       return unit.bias.kernel < 0 ? emitLibrary(unit) : emitBiased(unit);
     case Unit::Copy:
       return launch(emitCopyKernel(stage.device, stage.nextName(), unit.shape,
@@ -164,8 +172,70 @@ private:
   }
 
   LogicalResult emitGenerated(const Unit &unit) {
-    return launch(
-        emitKernel(stage.device, stage.nextName(), unit.kernel, plan.buffers));
+    FailureOr<KernelCode> code =
+        emitKernel(stage.device, stage.nextName(), unit.kernel, plan.buffers);
+    const bool addsPartials =
+        llvm::any_of(unit.kernel.leaves, [](const auto &leaf) {
+          return leaf.second.kind == Leaf::Partials;
+        });
+    if (failed(code) || !addsPartials || code->blocks == 0)
+      return launch(code);
+    code->function = stage.kernels.unique(code->function);
+    if (!mayJoin(unit, *code))
+      flush();
+    joined.push_back({*code, &unit, listed != nullptr});
+    return success();
+  }
+
+  /// Sums of partial sums that wait to be launched together.
+  struct Joined {
+    KernelCode code;
+    const Unit *unit;
+    bool isListed;
+  };
+  static constexpr size_t kMostJoined = 4;
+
+  /// Whether a kernel is the one that waits to be launched, of other data.
+  bool mayJoin(const Unit &unit, const KernelCode &code) {
+    if (joined.size() >= kMostJoined)
+      return false;
+    return llvm::all_of(joined, [&](const Joined &before) {
+      const auto number = static_cast<int>(before.unit - plan.units.data());
+      return before.code.function == code.function &&
+             before.code.blocks == code.blocks &&
+             !llvm::is_contained(unit.after, number) &&
+             llvm::none_of(code.arguments, [&](const KernelArgument &one) {
+               return llvm::any_of(before.code.arguments,
+                                   [&](const KernelArgument &other) {
+                                     return one.buffer == other.buffer &&
+                                            one.byteOffset == other.byteOffset;
+                                   });
+             });
+    });
+  }
+
+  void flush() {
+    if (joined.empty())
+      return;
+    const SmallVector<Joined, kMostJoined> all = std::move(joined);
+    joined.clear();
+    KernelCode code = all.front().code;
+    if (all.size() > 1) {
+      code.function = stage.kernels.unique(
+          joinKernel(stage.device, stage.nextName(), code.function, code.blocks,
+                     all.size()));
+      code.blocks *= static_cast<int64_t>(all.size());
+      for (const Joined &one : ArrayRef(all).drop_front())
+        llvm::append_range(code.arguments, one.code.arguments);
+    }
+    SmallVector<const Unit *> units;
+    for (const Joined &one : all)
+      if (one.isListed)
+        units.push_back(one.unit);
+    if (!units.empty())
+      stage.calls->add(plan, units, code.function.getName().str(), code.blocks,
+                       code.threads);
+    launchUnique(code);
   }
 
   LogicalResult launch(FailureOr<KernelCode> code) {
@@ -176,23 +246,29 @@ private:
       return success();
     }
     code->function = stage.kernels.unique(code->function);
+    flush();
     list(code->function.getName(), code->blocks, code->threads);
-    Value array = argumentArray(code->arguments.size());
-    for (auto [i, argument] : llvm::enumerate(code->arguments))
+    launchUnique(*code);
+    return success();
+  }
+
+  void launchUnique(const KernelCode &code) {
+    Value array = argumentArray(code.arguments.size());
+    for (auto [i, argument] : llvm::enumerate(code.arguments))
       LLVM::StoreOp::create(b, address(argument.buffer, argument.byteOffset),
                             displaced(array, i * sizeof(char *)));
+    func::FuncOp function = code.function;
     call(offsetof(PipecDevice, launch),
-         {integer(kernelNumber(code->function), 32), integer(code->blocks),
-          integer(code->threads, 32), integer(code->sharedBytes, 32), array,
-          integer(code->arguments.size(), 32)});
-    return success();
+         {integer(kernelNumber(function), 32), integer(code.blocks),
+          integer(code.threads, 32), integer(code.sharedBytes, 32), array,
+          integer(code.arguments.size(), 32)});
   }
 
   void list(StringRef call, int64_t blocks = 0, int64_t threads = 0) {
     if (listed && clears)
       stage.calls->addClear(plan.name, call.str(), blocks, threads, clears);
     else if (listed)
-      stage.calls->add(plan, *listed, call.str(), blocks, threads);
+      stage.calls->add(plan, listed, call.str(), blocks, threads);
   }
 
   /// One array on the stack serves all kernels of the task.
@@ -213,9 +289,6 @@ private:
     if (isa<nn::MatmulOp, nn::ConvOp, nn::ConvGradInputOp,
             nn::ConvGradWeightOp>(op))
       return emitContraction(unit);
-    if (isAttention(op))
-      return launch(emitAttentionKernel(stage.device, stage.nextName(), op,
-                                        unit.operands, plan.buffers));
     if (!isa<nn::GatherOp, nn::ScatterAddOp>(op))
       return launch(
           emitWindowKernel(stage.device, stage.nextName(), op, unit.operands));
@@ -342,16 +415,78 @@ private:
         address(unit.operands[library->arguments[1]], operand),
         address(unit.bias.from, operand), address(unit.bias.to, operand)};
     list(nameOf(*library) + " + bias");
-    listed = nullptr; // what runs where the library refuses
     LLVM::CallOp added =
         call(offsetof(PipecDevice, biased), arguments, b.getI32Type());
+    return otherwise(added, [&] {
+      return failure(failed(emitContraction(unit)) ||
+                     failed(emitGenerated(plan.units[unit.bias.kernel])));
+    });
+  }
+
+  /// Where a library has done nothing: its call returned 0.
+  LogicalResult otherwise(LLVM::CallOp asked,
+                          llvm::function_ref<LogicalResult()> body) {
+    listed = nullptr; // what runs where the library refuses
     Value isLeft = arith::CmpIOp::create(b, arith::CmpIPredicate::eq,
-                                         added.getResult(), integer(0, 32));
-    auto otherwise = scf::IfOp::create(b, isLeft, /*withElse=*/false);
+                                         asked.getResult(), integer(0, 32));
+    auto isRefused = scf::IfOp::create(b, isLeft, /*withElse=*/false);
     OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(otherwise.thenBlock());
-    return failure(failed(emitContraction(unit)) ||
-                   failed(emitGenerated(plan.units[unit.bias.kernel])));
+    b.setInsertionPointToStart(isRefused.thenBlock());
+    const LogicalResult result = body();
+    flush();
+    return result;
+  }
+
+  /// The library's attention, else the stage's own kernels.
+  LogicalResult emitAttention(const Unit &unit) {
+    auto own = [&] {
+      for (int part : {unit.attention.delta, unit.attention.queries})
+        if (part >= 0 && failed(emitOwn(plan.units[part])))
+          return failure();
+      return emitOwn(unit);
+    };
+    const auto library = attentionCall(plan, unit);
+    if (!library || !mayAttend(*library))
+      return own();
+    list(callName(library->shape));
+    const std::string bytes(reinterpret_cast<const char *>(&library->shape),
+                            sizeof library->shape);
+    flush(); // which writes to the same array
+    Value at = argumentArray(PIPEC_ATTENTION_ARGUMENTS);
+    for (auto [i, place] : llvm::enumerate(library->places)) {
+      Type element = i < PIPEC_ATTENTION_TENSORS ? Type(b.getBF16Type())
+                                                 : Type(b.getF32Type());
+      Value where = place.buffer < 0 ? LLVM::ZeroOp::create(b, pointer)
+                                     : address(place, element);
+      LLVM::StoreOp::create(b, where, displaced(at, i * sizeof(char *)));
+    }
+    LLVM::CallOp asked = call(
+        offsetof(PipecDevice, attention),
+        {LLVM::AddressOfOp::create(b, pointer, stage.descriptor(bytes)), at},
+        b.getI32Type());
+    return otherwise(asked, own);
+  }
+
+  LogicalResult emitOwn(const Unit &unit) {
+    if (unit.kind == Unit::Kernel)
+      return emitGenerated(unit);
+    return launch(emitAttentionKernel(stage.device, stage.nextName(), unit.op,
+                                      unit.operands, plan.buffers));
+  }
+
+  /// Forward may always be a library's; gradients where forward's numbers of
+  /// rows may be of one.
+  bool mayAttend(const AttentionCall &library) {
+    const int tops = library.places[PIPEC_ATTENTION_TOPS].buffer;
+    const auto place = library.topsInRegion(plan.buffers);
+    if (library.shape.gradient)
+      return place ? stage.libraryTops.contains(*place)
+                   : ownTops.contains(tops);
+    if (place)
+      stage.libraryTops.insert(*place);
+    else
+      ownTops.insert(tops);
+    return true;
   }
 
   /// The number of the update as f64.
@@ -369,6 +504,8 @@ private:
   ImplicitLocOpBuilder b;
   Type pointer;
   func::FuncOp function;
+  SmallVector<Joined, kMostJoined> joined;
+  llvm::DenseSet<int> ownTops; ///< StageEmitter::libraryTops in the workspace
   Value device, array;
   int64_t arraySize = 0;
   std::map<std::pair<void *, int64_t>, Value> fields;

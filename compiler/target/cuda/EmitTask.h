@@ -5,6 +5,8 @@
 #include "compiler/target/cuda/EmitKernel.h"
 #include "compiler/target/fusion/StageData.h"
 
+#include <set>
+
 namespace pipec::cuda {
 
 /// Collects the code of a stage in two modules: kernels for the device (equal
@@ -38,6 +40,9 @@ private:
   llvm::DenseMap<mlir::Attribute, int64_t> literalOffsets;
   std::string literalBytes;
   std::map<std::string, std::string> descriptors; // bytes -> symbol
+  /// Where a library may have left the numbers of rows of attention, by region
+  /// and offset: gradients that find theirs there may be that library's.
+  std::set<std::pair<int, int64_t>> libraryTops;
 };
 
 /// Adds the kernels that the runtime itself calls.

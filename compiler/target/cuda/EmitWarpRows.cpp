@@ -25,7 +25,7 @@ static_assert(kChunkRows % kMostWarps == 0);
 /// up to four warps 168, for those that keep what they read from phase to
 /// phase; or 255.
 constexpr int64_t kThreadsAtOnce = 512, kKeepAtOnce = 384, kFewerAtOnce = 256;
-constexpr int64_t kFewPoints = 6, kFewRead = 112;
+constexpr int64_t kFewPoints = 6, kFewRead = 64;
 
 /// Bytes that a row leaves for the sums before `column`, each aligned for
 /// vectors of any type.
@@ -114,7 +114,7 @@ void KernelEmitter::takeLeft(Running &sums, ArrayRef<Value> isThere) {
         Value one =
             fromMemory(LLVM::LoadOp::create(b, memory, at, alignmentOf(memory)),
                        getElementTypeOrSelf(sum.getType()));
-        Value added = emitCombine(b, op.getKind(), sum, one);
+        Value added = emitCombine(b, machine, op.getKind(), sum, one);
         sum = isThere.empty()
                   ? added
                   : arith::SelectOp::create(b, isThere[warp], added, sum);

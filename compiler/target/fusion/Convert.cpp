@@ -68,7 +68,7 @@ static Value toBFloat(ImplicitLocOpBuilder &b, Value x) {
   return bitsOf(b, half, b.getBF16Type());
 }
 
-/// What a device has an instruction for; a NaN becomes the one that it knows.
+/// What devices have an instruction for; a NaN becomes the one that it knows.
 static Value bfloatPair(ImplicitLocOpBuilder &b, Value low, Value high) {
   return LLVM::CallIntrinsicOp::create(
              b, VectorType::get({2}, b.getBF16Type()),
@@ -76,20 +76,21 @@ static Value bfloatPair(ImplicitLocOpBuilder &b, Value low, Value high) {
       .getResult(0);
 }
 
-static Value toBFloatPairs(ImplicitLocOpBuilder &b, Value x) {
+/// `together` numbers at a time, 1 or 2.
+static Value toBFloats(ImplicitLocOpBuilder &b, Value x, int64_t together) {
+  Value zero = MathEmitter(b, Machine()).constant(b.getF32Type(), 0);
   auto type = dyn_cast<VectorType>(x.getType());
-  if (!type) {
-    Value zero = MathEmitter(b, Machine()).constant(x.getType(), 0);
+  if (!type)
     return vector::ExtractOp::create(b, bfloatPair(b, x, zero), 0);
-  }
   auto lane = [&](int64_t i) -> Value {
     return vector::ExtractOp::create(b, x, i);
   };
   const int64_t lanes = type.getNumElements();
   SmallVector<Value> results;
-  for (int64_t i = 0; i < lanes; i += 2) {
-    Value pair = bfloatPair(b, lane(i), lane(std::min(i + 1, lanes - 1)));
-    for (int64_t half = 0; half < std::min<int64_t>(2, lanes - i); ++half)
+  for (int64_t i = 0; i < lanes; i += together) {
+    const int64_t count = std::min(together, lanes - i);
+    Value pair = bfloatPair(b, lane(i), count == 2 ? lane(i + 1) : zero);
+    for (int64_t half = 0; half < count; ++half)
       results.push_back(vector::ExtractOp::create(b, pair, half));
   }
   return vector::FromElementsOp::create(
@@ -129,7 +130,8 @@ Value pipec::fusion::convertFloat(ImplicitLocOpBuilder &b,
     x = toOddFloat(b, x);
   if (element.isBF16()) {
     x = convertFloat(b, machine, x, b.getF32Type());
-    return machine.roundsPairs ? toBFloatPairs(b, x) : toBFloat(b, x);
+    return machine.nvptx ? toBFloats(b, x, machine.roundsPairs ? 2 : 1)
+                         : toBFloat(b, x);
   }
   from = getElementTypeOrSelf(x);
   Type to = withElement(x.getType(), element);

@@ -2,6 +2,7 @@
 #include "compiler/target/fusion/EmitElementwise.h"
 #include "compiler/target/fusion/Math.h"
 #include "dialects/nn/NN.h"
+#include "dialects/nn/Rough.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -36,10 +37,13 @@ public:
         .Case<nn::AbsOp>([&](auto) {
           return isFloat ? make<math::AbsFOp>(x) : make<math::AbsIOp>(x);
         })
-        .Case<nn::ExpOp>([&](auto) { return math.exp(x); })
+        .Case<nn::ExpOp>(
+            [&](auto) { return isRough(op) ? math.roughExp(x) : math.exp(x); })
         .Case<nn::LogOp>([&](auto) { return math.log(x); })
         .Case<nn::Log1pOp>([&](auto) { return math.log1p(x); })
-        .Case<nn::TanhOp>([&](auto) { return math.tanh(x); })
+        .Case<nn::TanhOp>([&](auto) {
+          return isRough(op) ? math.roughTanh(x) : math.tanh(x);
+        })
         .Case<nn::ErfOp>([&](auto) { return math.erf(x); })
         .Case<nn::SigmoidOp>([&](auto) { return math.sigmoid(x); })
         .Case<nn::SinOp>([&](auto) { return math.library("sin", x); })
@@ -92,6 +96,10 @@ public:
         return larger ? make<arith::OrIOp>(x, y) : make<arith::AndIOp>(x, y);
       return larger ? make<arith::MaxSIOp>(x, y) : make<arith::MinSIOp>(x, y);
     }
+    // A device has one instruction for it, which tells zeros apart, too.
+    if (machine.nvptx && getElementTypeOrSelf(type).isF32())
+      return larger ? make<arith::MaximumFOp>(x, y)
+                    : make<arith::MinimumFOp>(x, y);
     // NaN in y falls through the ordered comparison, NaN in x is put back.
     Value first = cmpF(larger ? CmpFPredicate::OGT : CmpFPredicate::OLT, x, y);
     return select(cmpF(CmpFPredicate::UNO, x, x), x, select(first, x, y));
@@ -102,6 +110,11 @@ public:
   }
 
 private:
+  bool isRough(Operation *op) {
+    return machine.nvptx && op->hasAttr(nn::kRoughAttr) &&
+           getElementTypeOrSelf(type).isF32();
+  }
+
   template <typename Op, typename... Args> Value make(Args &&...args) {
     return Op::create(b, std::forward<Args>(args)...)->getResult(0);
   }
@@ -348,9 +361,9 @@ Value fusion::narrowed(ImplicitLocOpBuilder &b, const Machine &machine,
   return convertFloat(b, machine, value, element);
 }
 
-Value fusion::emitCombine(ImplicitLocOpBuilder &b, StringRef kind, Value x,
-                          Value y) {
-  OpEmitter emitter(b, Machine(), {x, y});
+Value fusion::emitCombine(ImplicitLocOpBuilder &b, const Machine &machine,
+                          StringRef kind, Value x, Value y) {
+  OpEmitter emitter(b, machine, {x, y});
   if (kind == "sum")
     return emitter.arithmetic<arith::AddFOp, arith::AddIOp>();
   if (kind == "prod")

@@ -19,8 +19,8 @@ mlir::Value narrowed(mlir::ImplicitLocOpBuilder &b, const Machine &machine,
                      mlir::Value value, mlir::Type element);
 
 /// One step of a reduction of `kind`.
-mlir::Value emitCombine(mlir::ImplicitLocOpBuilder &b, llvm::StringRef kind,
-                        mlir::Value x, mlir::Value y);
+mlir::Value emitCombine(mlir::ImplicitLocOpBuilder &b, const Machine &machine,
+                        llvm::StringRef kind, mlir::Value x, mlir::Value y);
 /// What a reduction of nothing gives.
 mlir::Value emitIdentity(mlir::ImplicitLocOpBuilder &b, llvm::StringRef kind,
                          mlir::Type type);

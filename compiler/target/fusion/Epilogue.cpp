@@ -157,12 +157,6 @@ private:
         });
   }
 
-  static bool overlap(const Buffer &a, const Buffer &b) {
-    return a.kind == Buffer::Region && b.kind == Buffer::Region &&
-           a.region == b.region && a.offset < b.offset + b.bytes &&
-           b.offset < a.offset + a.bytes;
-  }
-
   /// A vector along the last dimension, the same for all others.
   static bool isRow(ArrayRef<int64_t> shape, const Placement &at) {
     for (size_t d = 0; d + 1 < shape.size(); ++d)
@@ -194,7 +188,7 @@ private:
     llvm::append_range(unit.touches, kernel.touches);
     unit.touches.push_back(bias->buffer);
     unit.bias = {index, *bias, *to};
-    kernel.isEpilogue = true;
+    kernel.isDeferred = true;
   }
 
   TaskPlan &plan;
@@ -203,5 +197,11 @@ private:
   int product = -1, rounding = -1;
 };
 } // namespace
+
+bool fusion::overlap(const Buffer &a, const Buffer &b) {
+  return a.kind == Buffer::Region && b.kind == Buffer::Region &&
+         a.region == b.region && a.offset < b.offset + b.bytes &&
+         b.offset < a.offset + a.bytes;
+}
 
 void fusion::chooseEpilogues(TaskPlan &plan) { Epilogues(plan).run(); }

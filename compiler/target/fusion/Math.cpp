@@ -133,6 +133,16 @@ Value MathEmitter::scale(Value y, const Reduced &by) {
   return arith::MulFOp::create(b, first, power(bitcast(rest, b.getF32Type())));
 }
 
+/// 1 / x by the device's instruction, one unit off.
+Value MathEmitter::reciprocal(Value x) {
+  return lanewise(x, [&](Value lane) -> Value {
+    return LLVM::CallIntrinsicOp::create(
+               b, b.getF32Type(), b.getStringAttr("llvm.nvvm.rcp.approx.ftz.f"),
+               lane)
+        .getResult(0);
+  });
+}
+
 /// The instructions of a division whose operands and quotient are ordinary
 /// numbers, which are the same as those of any other but for a look at the
 /// operands first, and a branch. Right for reciprocals two units off, too: all
@@ -141,12 +151,7 @@ Value MathEmitter::ratio(Value a, Value d) {
   if (!machine.nvptx)
     return arith::DivFOp::create(b, a, d);
   Type type = d.getType();
-  Value r = lanewise(d, [&](Value lane) -> Value {
-    return LLVM::CallIntrinsicOp::create(
-               b, b.getF32Type(), b.getStringAttr("llvm.nvvm.rcp.approx.ftz.f"),
-               lane)
-        .getResult(0);
-  });
+  Value r = reciprocal(d);
   Value minus = arith::NegFOp::create(b, d);
   r = fma(r, fma(minus, r, constant(type, 1)), r);
   Value q = arith::MulFOp::create(b, a, r);
@@ -174,6 +179,21 @@ Value MathEmitter::expOf(const Reduced &reduced) {
   SmallVector<double> coefficients = {1, 1};
   llvm::append_range(coefficients, kExponential);
   return scale(polynomial(reduced.r, coefficients), reduced);
+}
+
+/// 2^x by the device's instruction; 0 where that is no normal number.
+Value MathEmitter::roughPower(Value x) {
+  return lanewise(x, [&](Value lane) -> Value {
+    return LLVM::CallIntrinsicOp::create(
+               b, b.getF32Type(), b.getStringAttr("llvm.nvvm.ex2.approx.ftz.f"),
+               lane)
+        .getResult(0);
+  });
+}
+
+Value MathEmitter::roughExp(Value x) {
+  Value log2e = constant(x.getType(), 0x1.715476p+0);
+  return roughPower(arith::MulFOp::create(b, x, log2e));
 }
 
 /// e ln 2 + log(1 + f) with 1 + f in [1/sqrt 2, sqrt 2].
@@ -256,6 +276,19 @@ Value MathEmitter::tanh(Value x) {
   Value h = fma(power2, q, fma(power2, half, constant(type, -0.5)));
   Value y = ratio(h, arith::AddFOp::create(b, h, constant(type, 1)));
   return math::CopySignOp::create(b, y, x);
+}
+
+/// 1 - 2 / (1 + e^2x), and x - x^3 / 3 where that would cancel.
+Value MathEmitter::roughTanh(Value x) {
+  Type type = x.getType();
+  Value e =
+      roughPower(arith::MulFOp::create(b, x, constant(type, 0x1.715476p+1)));
+  Value r = reciprocal(arith::AddFOp::create(b, e, constant(type, 1)));
+  Value y = fma(r, constant(type, -2), constant(type, 1));
+  Value cube = arith::MulFOp::create(b, arith::MulFOp::create(b, x, x), x);
+  Value small = fma(cube, constant(type, -1.0 / 3), x);
+  return Choose{b}(CmpFPredicate::OLT, math::AbsFOp::create(b, x),
+                   constant(type, 0x1p-4), small, y);
 }
 
 Value MathEmitter::erf(Value x) {

@@ -18,8 +18,8 @@ struct Machine {
   bool avx512 = false;
   /// Library functions are those of NVIDIA's libdevice.
   bool nvptx = false;
-  /// Rounds to bf16 by its own instruction, two numbers at a time, which are
-  /// both in registers then.
+  /// Of a device: rounds to bf16 two numbers at a time, which are both in
+  /// registers then.
   bool roundsPairs = false;
 };
 
@@ -31,6 +31,10 @@ public:
       : b(b), machine(machine) {}
 
   mlir::Value exp(mlir::Value x);
+  /// On a device, in f32, of numbers with the digits of a narrow type: right to
+  /// 18 bits, for exp to |x| 2^-24 of the result and a few units more.
+  mlir::Value roughExp(mlir::Value x);
+  mlir::Value roughTanh(mlir::Value x);
   mlir::Value log(mlir::Value x);
   mlir::Value log1p(mlir::Value x);
   mlir::Value tanh(mlir::Value x);
@@ -44,6 +48,8 @@ public:
   mlir::Value integer(mlir::Type type, int64_t value);
 
 private:
+  mlir::Value roughPower(mlir::Value x);
+  mlir::Value reciprocal(mlir::Value x);
   mlir::Value lanewise(mlir::func::FuncOp callee, mlir::ValueRange arguments,
                        mlir::VectorType type);
   mlir::Value lanewise(mlir::Value x,

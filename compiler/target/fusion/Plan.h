@@ -92,7 +92,15 @@ struct Unit {
     int kernel = -1;
     Placement from, to;
   } bias;
-  bool isEpilogue = false; // such a kernel: its product runs it
+  /// Attention's gradient of keys, which a library computes together with that
+  /// of queries, a unit, and from attention's result, at `y`, instead of the
+  /// row sums that the kernel `delta` makes for these two.
+  struct {
+    int queries = -1, delta = -1;
+    Placement y;
+  } attention;
+  /// A unit in `bias` or `attention` of another one, which runs it.
+  bool isDeferred = false;
   /// Copy.
   Placement from, to;
   llvm::SmallVector<int64_t> shape;
@@ -116,7 +124,8 @@ struct TaskPlan {
 
 struct PlanOptions {
   bool fuse = true;
-  /// Products may add biases (Epilogue.cpp).
+  /// Libraries may do more than one unit: products add biases (Epilogue.cpp),
+  /// attention has both gradients in one call (AttentionGradients.cpp).
   bool epilogues = false;
   /// Rows that products read or write begin at whole 16 bytes
   /// (dialects/nn/EvenRows.h).
@@ -172,6 +181,8 @@ struct Misfits {
 Misfits settleLoops(KernelPlan &plan);
 /// Gives products the biases of kernels that do nothing else (Epilogue.cpp).
 void chooseEpilogues(TaskPlan &plan);
+/// Makes one unit of both gradients of attention (AttentionGradients.cpp).
+void pairAttentionGradients(TaskPlan &plan);
 /// Order of the units and offsets in the workspace (Arena.cpp).
 mlir::LogicalResult orderUnits(TaskPlan &plan);
 void layoutArena(TaskPlan &plan);
@@ -188,6 +199,9 @@ llvm::SmallVector<Spill> chooseSpills(const KernelPlan &plan);
 /// The strides by loop dimension of a value placed with `strides`.
 llvm::SmallVector<int64_t> loopStrides(const Group &group, mlir::Value value,
                                        llvm::ArrayRef<int64_t> strides);
+/// Whether two buffers are known to be partly the same memory.
+bool overlap(const Buffer &a, const Buffer &b);
+
 /// Whether a matrix product can address its operand or result there.
 bool isMatrixPlace(llvm::ArrayRef<int64_t> shape, const Placement &place);
 

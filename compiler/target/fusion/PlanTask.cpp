@@ -16,8 +16,10 @@ LogicalResult fusion::planTask(func::FuncOp func, StringRef name,
   plan.groups = formGroups(func, options);
   if (failed(placeTask(plan, options)))
     return failure();
-  if (options.epilogues)
+  if (options.epilogues) {
     chooseEpilogues(plan);
+    pairAttentionGradients(plan);
+  }
   if (failed(orderUnits(plan)))
     return failure();
   layoutArena(plan);

@@ -302,7 +302,7 @@ void PointEmitter::write(size_t target) {
     Value old = loadAt(targets[target]);
     if (isa<VectorType>(old.getType()))
       value = spread(value);
-    value = emitCombine(b, "sum", widened(b, machine, old),
+    value = emitCombine(b, machine, "sum", widened(b, machine, old),
                         widened(b, machine, value));
     value = narrowed(b, machine, value, targets[target].element);
   }
@@ -348,7 +348,7 @@ Value PointEmitter::addPartials(nn::ReduceOp op, const Leaf &leaf,
     }
     Value next = loop.getRegionIterArgs().front();
     for (Value one : read)
-      next = emitCombine(b, op.getKind(), next, one);
+      next = emitCombine(b, machine, op.getKind(), next, one);
     scf::YieldOp::create(b, next);
     sum = loop.getResult(0);
   };

@@ -1,7 +1,7 @@
 //===- Convolutions.cpp - convolutions by cuDNN ---------------------------===//
 #include "runtime/device/cuda/Convolutions.h"
-#include "runtime/device/cuda/Cudnn.h"
-#include "runtime/device/cuda/Library.h"
+#include "runtime/device/cuda/CudnnLibrary.h"
+#include "runtime/device/cuda/Scratch.h"
 #include "support/Failure.h"
 
 #include <algorithm>
@@ -20,32 +20,6 @@ constexpr int kMostAlgorithms = 16;
 /// Of memory that an algorithm works in: cuDNN puts fast ones first that take
 /// several times the tensors'.
 constexpr size_t kMostWorkspace = size_t(512) << 20;
-
-#define ENTRIES "runtime/device/cuda/Cudnn.def"
-#include "runtime/device/cuda/Entries.inc"
-
-const Entries &entries() {
-  static const Entries loaded(
-      "cuDNN", "CUDNN_LOGLEVEL_DBG=1",
-      {"libcudnn.so.9", "libcudnn.so.8", "libcudnn.so"},
-      "install cuDNN (pip install nvidia-cudnn-cu13), and name its folder in "
-      "LD_LIBRARY_PATH");
-  return loaded;
-}
-
-void check(int status, const char *what) {
-  if (!status)
-    return;
-  auto *text = entries().findIfThere<StatusText>("cudnnGetErrorString");
-  auto *more = entries().findIfThere<LastErrorInto>("cudnnGetLastErrorString");
-  std::string meaning = text ? text(status) : "";
-  char last[512] = "";
-  if (more)
-    more(last, sizeof last);
-  if (last[0])
-    meaning += (meaning.empty() ? "" : ": ") + std::string(last);
-  entries().fail(status, what, meaning);
-}
 
 bool transforms(int kind, int algorithm) {
   const unsigned which = kind == PIPEC_CONV_FORWARD          ? kTransformForward
@@ -94,41 +68,6 @@ struct Convolutions::Plan {
 };
 
 namespace {
-/// Memory that grows while plans are made: before anything is recorded.
-struct Scratch {
-  Address memory = 0;
-  size_t bytes = 0;
-
-  ~Scratch() {
-    if (memory)
-      Driver::get().release(memory);
-  }
-  /// False when there is not that much; it stays as it was.
-  bool reserve(size_t wanted) {
-    if (wanted <= bytes)
-      return true;
-    const size_t before = std::exchange(bytes, 0);
-    if (const Address old = std::exchange(memory, 0)) // waits for the device
-      Driver::get().check(Driver::get().release(old), "cuMemFree");
-    if (allocate(wanted))
-      return true;
-    if (before)
-      allocate(before);
-    return false;
-  }
-
-private:
-  bool allocate(size_t wanted) {
-    const Driver &cuda = Driver::get();
-    const int result = cuda.allocate(&memory, wanted);
-    if (result == kOutOfMemory)
-      return false;
-    cuda.check(result, "memory for cuDNN");
-    bytes = wanted;
-    return true;
-  }
-};
-
 /// Elements of input, weights and output, and where each begins in f32.
 struct Sizes {
   int64_t x, w, y;

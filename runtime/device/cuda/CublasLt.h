@@ -18,6 +18,10 @@ constexpr int kMaxWorkspace = 1;
 constexpr int kReductions = 3; ///< a mask of cublasLtReductionScheme_t
 constexpr int kAlignmentA = 5; ///< and B, C, D after it
 
+// Attributes of an algorithm: its number, parts that the sums are made of, and
+// how those are added up.
+constexpr int kAlgorithmId = 0, kAlgorithmParts = 2, kAlgorithmReduction = 3;
+
 /// cublasLtReductionScheme_t: partial sums are not rounded to the result's
 /// type.
 constexpr uint32_t kReduceInComputeType = 2;

@@ -52,6 +52,7 @@ Gpu::Gpu(const DeviceRequest &request)
       compute, [this](bool widens, char *to, const char *from, int64_t count) {
         convert(widens, to, from, count);
       });
+  attention = std::make_unique<Attention>(compute, major);
   callTimes = CallTimes::asked(rank, compute);
   callSums = CallSums::asked(rank);
 }
@@ -86,7 +87,8 @@ Gpu::~Gpu() {
   for (Address memory : {frame, faults, partial, pulses})
     cuda.release(memory);
   stages.clear(), parts.clear();
-  products.reset(), convolutions.reset(), callTimes.reset();
+  products.reset(), convolutions.reset(), attention.reset();
+  callTimes.reset();
   cuda.destroyStream(compute);
   cuda.destroyStream(communication);
   Usage::get().close(device);
@@ -489,22 +491,24 @@ std::unique_ptr<Exchange> Gpu::exchange(Transport &, Watch &) {
 
 DeviceFacts Gpu::facts() const {
   const Products::Biases &biases = products->biases();
-  return {!stages.empty(), isPtx, whyPtx, biases.added, biases.refused};
+  return {!stages.empty(),  isPtx,          whyPtx,
+          biases.added,     biases.refused, attention->kinds(),
+          products->tuned()};
 }
 
 /// What else the device's memory is full of is the first rank's to say: the
 /// context, code, what libraries keep for themselves, other ranks' workspaces,
 /// and what other processes have.
 std::vector<std::pair<std::string, int64_t>> Gpu::overhead() const {
+  const int64_t ofProducts = products->bytes(),
+                ofCudnn = convolutions->bytes() + attention->bytes();
   std::vector<std::pair<std::string, int64_t>> result = {
-      {"cuBLASLt's workspace", products->bytes()},
-      {"cuDNN's workspace", convolutions->bytes()}};
+      {"cuBLASLt's workspace", ofProducts}, {"cuDNN's workspace", ofCudnn}};
   size_t free = 0, total = 0;
   if (isFirst && cuda.memoryInfo(&free, &total) == 0)
     result.push_back({"context, code and libraries",
                       static_cast<int64_t>(total - free) -
-                          Usage::get().of(device) - products->bytes() -
-                          convolutions->bytes()});
+                          Usage::get().of(device) - ofProducts - ofCudnn});
   return result;
 }
 

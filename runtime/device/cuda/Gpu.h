@@ -10,6 +10,7 @@
 #pragma once
 
 #include "runtime/device/Device.h"
+#include "runtime/device/cuda/Attention.h"
 #include "runtime/device/cuda/CallSums.h"
 #include "runtime/device/cuda/CallTimes.h"
 #include "runtime/device/cuda/Convolutions.h"
@@ -129,6 +130,7 @@ private:
   Stream compute = nullptr, communication = nullptr;
   std::unique_ptr<Products> products;
   std::unique_ptr<Convolutions> convolutions;
+  std::unique_ptr<Attention> attention;
   std::unique_ptr<CallTimes> callTimes; ///< when they are asked for
   std::unique_ptr<CallSums> callSums;   ///< as well
   const bool syncsCalls;                ///< PIPEC_CALL_SYNC

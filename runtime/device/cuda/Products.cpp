@@ -2,11 +2,13 @@
 #include "runtime/device/cuda/Products.h"
 #include "runtime/device/cuda/CublasLt.h"
 #include "runtime/device/cuda/Library.h"
+#include "runtime/device/cuda/Trials.h"
 #include "runtime/program/Memory.h"
 #include "support/Environment.h"
 #include "support/Failure.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <map>
 #include <string>
@@ -40,6 +42,9 @@ void check(int status, const char *what) {
 /// What is asked for of the algorithms of a shape, of which the library may
 /// refuse some after all.
 constexpr int kTries = 8;
+/// Algorithms are tried for products of so many operations, on which a device
+/// spends some 10 us.
+constexpr int64_t kLeastTuned = 10'000'000'000;
 
 /// The largest power of two that divides an address, as far as every arena has
 /// it: an algorithm that wants more would depend on what else is in memory, and
@@ -101,6 +106,9 @@ struct Products::Library {
 
 Products::Products(Stream stream) : stream(stream) {
   addsBiases = !isWished("PIPEC_EPILOGUES", "off");
+  leastTuned = isWished("PIPEC_TUNE_PRODUCTS", "off")   ? INT64_MAX
+               : isWished("PIPEC_TUNE_PRODUCTS", "all") ? 0
+                                                        : kLeastTuned;
 }
 Products::~Products() = default;
 
@@ -197,11 +205,50 @@ Products::Plan &Products::planOf(const Strided &shape, const char *a,
             std::to_string(shape.m) + " x " + std::to_string(shape.k) + " x " +
             std::to_string(shape.n) + " (status " + std::to_string(status) +
             "; " + shape.details(alignments) + "); install a newer cuBLAS");
+  chooseFastest(shape, plan, a, b);
   return plan;
 }
 
+/// Puts the fastest algorithm first of those that add up in the order of the
+/// library's choice: as they say, and as their results show.
+void Products::chooseFastest(const Strided &shape, Plan &plan, const char *a,
+                             const char *b) {
+  auto &all = plan.algorithms;
+  const int64_t element = shape.wide || shape.dtype == PIPEC_F32 ? 4
+                          : shape.dtype == PIPEC_F64             ? 8
+                                                                 : 2,
+                numbers = shape.count > 1 ? shape.count * shape.strideC
+                                          : shape.m * shape.ldc;
+  if (all.size() < 2 ||
+      2 * shape.m * shape.n * shape.k * shape.count < leastTuned)
+    return;
+  auto orderOf = [&](const Found &one) {
+    std::array<int32_t, 3> order{};
+    size_t written = 0;
+    for (size_t i = 0; i < order.size(); ++i)
+      entries().algorithmConfig(
+          &one.algorithm,
+          std::array{kAlgorithmId, kAlgorithmParts, kAlgorithmReduction}[i],
+          &order[i], sizeof order[i], &written);
+    return order;
+  };
+  std::vector<size_t> alike;
+  for (size_t i = 0; i < all.size(); ++i)
+    if (i == 0 || (orderOf(all[i]) == orderOf(all[0]) && takes(plan, all[i])))
+      alike.push_back(i);
+  Trials trials(stream, numbers * element);
+  const size_t best =
+      alike[trials.fastest(alike.size(), [&](size_t which, char *to) {
+        return queue(shape, plan, all[alike[which]], a, b, to,
+                     /*accumulate=*/false);
+      })];
+  std::rotate(all.begin(), all.begin() + static_cast<ptrdiff_t>(best),
+              all.begin() + static_cast<ptrdiff_t>(best) + 1);
+  tunedKinds += best > 0;
+}
+
 /// The product's own algorithm, so that the sum has the bits that it has
-/// without the bias, if that takes one.
+/// without the bias, if that takes one; or the fastest of those that have them.
 Products::Plan &Products::biasedPlanOf(const Strided &shape, const char *a,
                                        const char *b, const char *bias,
                                        const char *c) {
@@ -222,15 +269,18 @@ Products::Plan &Products::biasedPlanOf(const Strided &shape, const char *a,
         "cublasLtMatmulDescSetAttribute");
   if (!isNew)
     return plan;
-  plan.algorithms = {planOf(shape, a, b, c).algorithms.front()};
+  plan.algorithms = planOf(shape, a, b, c).algorithms;
   plan.works = takes(plan, plan.algorithms.front());
+  if (plan.works)
+    chooseFastest(shape, plan, a, b);
   ++(plan.works ? biasKinds.added : biasKinds.refused);
   return plan;
 }
 
-/// By the plan's first algorithm; the library's status.
-int Products::queue(const Strided &shape, const Plan &plan, const char *a,
-                    const char *b, char *c, bool accumulate) {
+/// The library's status.
+int Products::queue(const Strided &shape, const Plan &plan,
+                    const Found &algorithm, const char *a, const char *b,
+                    char *c, bool accumulate) {
   const float one = 1, zero = 0;
   const double one64 = 1, zero64 = 0;
   const bool isF64 = shape.dtype == PIPEC_F64;
@@ -239,7 +289,7 @@ int Products::queue(const Strided &shape, const Plan &plan, const char *a,
       accumulate ? alpha : (isF64 ? static_cast<const void *>(&zero64) : &zero);
   return entries().matmul(
       library->handle, plan.desc, alpha, b, plan.a, a, plan.b, beta, c, plan.c,
-      c, plan.c, &plan.algorithms.front().algorithm,
+      c, plan.c, &algorithm.algorithm,
       reinterpret_cast<void *>(library->workspace), kWorkspaceBytes, stream);
 }
 
@@ -247,7 +297,8 @@ void Products::strided(const Strided &shape, const char *a, const char *b,
                        char *c, bool accumulate) {
   Plan &plan = planOf(shape, a, b, c);
   // A search may promise what cannot be run; the first step finds out.
-  while (const int status = queue(shape, plan, a, b, c, accumulate)) {
+  while (const int status =
+             queue(shape, plan, plan.algorithms.front(), a, b, c, accumulate)) {
     if (plan.algorithms.size() == 1)
       check(status, "cublasLtMatmul");
     plan.algorithms.erase(plan.algorithms.begin());
@@ -327,7 +378,8 @@ bool Products::multiplyBiased(const PipecMatmul &shape, const char *a,
   std::vector<Loop> loops = loopsOf(shape);
   const Strided inner = stridedOf(shape, takeLongest(loops));
   Plan &plan = biasedPlanOf(inner, a, b, bias, c);
-  if (queue(inner, plan, a, b, c, /*accumulate=*/false)) {
+  if (queue(inner, plan, plan.algorithms.front(), a, b, c,
+            /*accumulate=*/false)) {
     // Another algorithm would be another sum than without the bias.
     plan.works = false;
     --biasKinds.added, ++biasKinds.refused;

@@ -38,6 +38,9 @@ public:
     int64_t added = 0, refused = 0;
   };
   const Biases &biases() const { return biasKinds; }
+  /// Kinds for which another algorithm than the library's first choice is run,
+  /// with the same bits, as it was faster when it was tried.
+  int64_t tuned() const { return tunedKinds; }
 
   /// An index over matrices.
   struct Loop {
@@ -62,14 +65,18 @@ private:
   Plan &biasedPlanOf(const Strided &shape, const char *a, const char *b,
                      const char *bias, const char *c);
   bool takes(const Plan &plan, const Found &candidate) const;
-  int queue(const Strided &shape, const Plan &plan, const char *a,
-            const char *b, char *c, bool accumulate);
+  int queue(const Strided &shape, const Plan &plan, const Found &algorithm,
+            const char *a, const char *b, char *c, bool accumulate);
+  void chooseFastest(const Strided &shape, Plan &plan, const char *a,
+                     const char *b);
   void strided(const Strided &shape, const char *a, const char *b, char *c,
                bool accumulate);
 
   Stream stream;
   std::unique_ptr<Library> library; ///< once it is needed
   bool addsBiases;
+  int64_t leastTuned; ///< operations of a product
+  int64_t tunedKinds = 0;
   Biases biasKinds;
 };
 

@@ -95,6 +95,25 @@ bool Gpu::StageCode::multiplyBiased(const PipecMatmul &shape, const char *a,
   return adds;
 }
 
+bool Gpu::StageCode::attend(const PipecAttention &shape, char *const *at) {
+  bool attends = false;
+  try {
+    attends = !failure && gpu.attention->attends(shape);
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  if (!attends)
+    return false;
+  guarded(
+      PIPEC_BF16, [&] { return callName(shape); },
+      [&] {
+        gpu.attention->attend(shape, at);
+        for (int32_t saved = 1; saved < shape.calls; ++saved)
+          gpu.called();
+      });
+  return true;
+}
+
 void Gpu::StageCode::rethrow() {
   if (failure)
     std::rethrow_exception(std::exchange(failure, nullptr));
@@ -190,6 +209,10 @@ Gpu::StageCode::StageCode(Gpu &gpu, void *library, const std::string &path)
   table.biased = [](PipecDevice *table, const PipecMatmul *shape, const char *a,
                     const char *b, const char *bias, char *c) -> int32_t {
     return of(table).multiplyBiased(*shape, a, b, bias, c);
+  };
+  table.attention = [](PipecDevice *table, const PipecAttention *shape,
+                       char *const *at) -> int32_t {
+    return of(table).attend(*shape, at);
   };
   table.conv = [](PipecDevice *table, const PipecConv *shape, int32_t kind,
                   const char *first, const char *second, char *result) {

@@ -39,6 +39,8 @@ private:
   /// PipecDevice::biased.
   bool multiplyBiased(const PipecMatmul &shape, const char *a, const char *b,
                       const char *bias, char *c);
+  /// PipecDevice::attention.
+  bool attend(const PipecAttention &shape, char *const *at);
 
   Gpu &gpu;
   std::string path;

@@ -157,7 +157,9 @@ TEST(Estimate, IsNearThePlanThatIsBuilt) {
 
 /// Of orders of many kinds: what is sent early, what is in flight, both copies'
 /// gradients. One plan of v-half cuts GELU's x + 0.04 x^3 from its summands:
-/// their gradients are one number, sent once, which counts as two.
+/// their gradients are one number, sent once, which counts as two. A residual
+/// stream that a stage receives need not be kept there; the estimate, which
+/// knows no cuts yet, counts it.
 TEST(Estimate, KnowsTheSlotsOfTenOrders) {
   for (const Model &model : {kModels[0], kModels[1]})
     for (const char *strategy :
@@ -175,6 +177,6 @@ TEST(Estimate, KnowsTheSlotsOfTenOrders) {
                                    " " + devices + " " + microbatches;
           const bool isCutSo = what == "examples/gpt2 v-half 4 16";
           EXPECT_GT(ratio, 0.99) << what;
-          EXPECT_LT(ratio, isCutSo ? 1.08 : 1.01) << what;
+          EXPECT_LT(ratio, isCutSo ? 1.08 : 1.04) << what;
         }
 }

@@ -211,4 +211,8 @@ pipec_test_bf16x2(const uint64_t *in, uint32_t *out) {
 __attribute__((visibility("default"))) float pipec_test_rcp(float x) {
   return std::nextafter(1 / x, INFINITY);
 }
+__attribute__((visibility("default"))) float pipec_test_power(float x) {
+  const float power = std::exp2(x);
+  return power < 0x1p-126F ? 0 : power;
+}
 }

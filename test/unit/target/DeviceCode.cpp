@@ -47,6 +47,8 @@ constexpr Replacement kReplacements[] = {
     {"llvm.nvvm.cp.async.wait.group", "pipec_test_wait", false},
     {"llvm.nvvm.ff2bf16x2.rn", "pipec_test_bf16x2", false, true},
     {"llvm.nvvm.rcp.approx.ftz.f", "pipec_test_rcp", false},
+    {"llvm.nvvm.ex2.approx.ftz.f", "pipec_test_power", false},
+    {"llvm.nvvm.ex2.approx.ftz.f32", "pipec_test_power", false},
 };
 
 /// Rewrites device code as code of this machine.

@@ -1,6 +1,7 @@
 //===- DeviceEmulator.cpp - GPU kernels on the processor ------------------===//
 #include "test/unit/target/DeviceEmulator.h"
 #include "runtime/kernels/cpu/Kernels.h"
+#include "test/unit/target/Attend.h"
 #include "test/unit/target/Convolve.h"
 #include "test/unit/target/DeviceCode.h"
 #include "test/unit/target/Fibers.h"
@@ -52,6 +53,15 @@ DeviceEmulator::DeviceEmulator(const std::string &llvm, void *library) {
     if (!self.addsBiases)
       return 0;
     multiplyBiased(*shape, a, b, bias, c);
+    return 1;
+  };
+  t.attention = [](PipecDevice *d, const PipecAttention *shape,
+                   char *const *at) -> int32_t {
+    DeviceEmulator &self = *reinterpret_cast<Device *>(d)->emulator;
+    if (self.attends == Never || (shape->gradient && self.attends == Forward))
+      return 0;
+    ++self.attendedCalls;
+    attend(*shape, at);
     return 1;
   };
   t.conv = [](PipecDevice *, const PipecConv *d, int32_t kind,

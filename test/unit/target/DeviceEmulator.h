@@ -31,6 +31,10 @@ public:
   void setDescending(bool on) { descending = on; }
   /// Whether products add biases, as cuBLASLt may; how many could.
   void setAddsBiases(bool on) { addsBiases = on; }
+  /// Which calls of attention a library takes: none at first.
+  enum Attends { Never, Forward, Always };
+  void setAttends(Attends which) { attends = which; }
+  int takeAttendedCalls() { return std::exchange(attendedCalls, 0); }
   int takeBiasedCalls() { return std::exchange(biasedCalls, 0); }
   /// Whether an index was out of range since the last call.
   bool takeFault();
@@ -57,7 +61,8 @@ private:
   char *shared = nullptr;
   void *code = nullptr;
   bool descending = false, addsBiases = true;
-  int biasedCalls = 0;
+  Attends attends = Never;
+  int biasedCalls = 0, attendedCalls = 0;
 };
 
 } // namespace pipec::test

@@ -41,6 +41,10 @@ public:
   /// Whether products add biases; how many could, since the last call.
   void setAddsBiases(bool on) const { emulator->setAddsBiases(on); }
   int takeBiasedCalls() const { return emulator->takeBiasedCalls(); }
+  void setAttends(DeviceEmulator::Attends which) const {
+    emulator->setAttends(which);
+  }
+  int takeAttendedCalls() const { return emulator->takeAttendedCalls(); }
   /// Whether an emulated kernel met an index out of range.
   bool takeFault() const { return emulator->takeFault(); }
   /// Least seconds of many runs of a task on `memory`.
