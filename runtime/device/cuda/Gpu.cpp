@@ -47,7 +47,7 @@ Gpu::Gpu(const DeviceRequest &request)
              "cuMemsetD8Async");
   cuda.check(cuda.allocate(&pulses, kQueues), "cuMemAlloc");
   std::memset(pulseCopy.data(), 0, kQueues);
-  products = std::make_unique<Products>(compute);
+  products = std::make_unique<Products>(compute, [this] { waitForStream(); });
   convolutions = std::make_unique<Convolutions>(
       compute, [this](bool widens, char *to, const char *from, int64_t count) {
         convert(widens, to, from, count);

@@ -13,6 +13,7 @@
 #include <map>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 namespace pipec::cuda {
@@ -104,7 +105,8 @@ struct Products::Library {
   ~Library() { Driver::get().release(workspace); }
 };
 
-Products::Products(Stream stream) : stream(stream) {
+Products::Products(Stream stream, std::function<void()> wait)
+    : stream(stream), wait(std::move(wait)) {
   addsBiases = !isWished("PIPEC_EPILOGUES", "off");
   leastTuned = isWished("PIPEC_TUNE_PRODUCTS", "off")   ? INT64_MAX
                : isWished("PIPEC_TUNE_PRODUCTS", "all") ? 0
@@ -163,7 +165,7 @@ bool Products::takes(const Plan &plan, const Found &candidate) const {
 }
 
 Products::Plan &Products::planOf(const Strided &shape, const char *a,
-                                 const char *b, const char *c) {
+                                 const char *b, char *c, bool accumulate) {
   const uint32_t alignments[] = {alignmentOf(b), alignmentOf(a), alignmentOf(c),
                                  alignmentOf(c)};
   std::string key(reinterpret_cast<const char *>(&shape), sizeof shape);
@@ -205,22 +207,24 @@ Products::Plan &Products::planOf(const Strided &shape, const char *a,
             std::to_string(shape.m) + " x " + std::to_string(shape.k) + " x " +
             std::to_string(shape.n) + " (status " + std::to_string(status) +
             "; " + shape.details(alignments) + "); install a newer cuBLAS");
-  chooseFastest(shape, plan, a, b);
+  if (!accumulate)
+    chooseFastest(shape, plan, a, b, c);
   return plan;
 }
 
 /// Puts the fastest algorithm first of those that add up in the order of the
-/// library's choice: as they say, and as their results show.
+/// library's choice: as they say, and as their results show, in c, where that
+/// is all theirs.
 void Products::chooseFastest(const Strided &shape, Plan &plan, const char *a,
-                             const char *b) {
+                             const char *b, char *c) {
   auto &all = plan.algorithms;
   const int64_t element = shape.wide || shape.dtype == PIPEC_F32 ? 4
                           : shape.dtype == PIPEC_F64             ? 8
                                                                  : 2,
-                numbers = shape.count > 1 ? shape.count * shape.strideC
-                                          : shape.m * shape.ldc;
-  if (all.size() < 2 ||
-      2 * shape.m * shape.n * shape.k * shape.count < leastTuned)
+                matrix = shape.m * shape.n, numbers = matrix * shape.count;
+  const bool isDense =
+      shape.ldc == shape.n && (shape.count == 1 || shape.strideC == matrix);
+  if (all.size() < 2 || !isDense || 2 * numbers * shape.k < leastTuned)
     return;
   auto orderOf = [&](const Found &one) {
     std::array<int32_t, 3> order{};
@@ -236,7 +240,7 @@ void Products::chooseFastest(const Strided &shape, Plan &plan, const char *a,
   for (size_t i = 0; i < all.size(); ++i)
     if (i == 0 || (orderOf(all[i]) == orderOf(all[0]) && takes(plan, all[i])))
       alike.push_back(i);
-  Trials trials(stream, numbers * element);
+  Trials trials(stream, wait, c, numbers * element);
   const size_t best =
       alike[trials.fastest(alike.size(), [&](size_t which, char *to) {
         return queue(shape, plan, all[alike[which]], a, b, to,
@@ -251,7 +255,7 @@ void Products::chooseFastest(const Strided &shape, Plan &plan, const char *a,
 /// without the bias, if that takes one; or the fastest of those that have them.
 Products::Plan &Products::biasedPlanOf(const Strided &shape, const char *a,
                                        const char *b, const char *bias,
-                                       const char *c) {
+                                       char *c) {
   const uint32_t alignments[] = {alignmentOf(b), alignmentOf(a), alignmentOf(c),
                                  alignmentOf(bias)};
   std::string key(reinterpret_cast<const char *>(&shape), sizeof shape);
@@ -269,10 +273,10 @@ Products::Plan &Products::biasedPlanOf(const Strided &shape, const char *a,
         "cublasLtMatmulDescSetAttribute");
   if (!isNew)
     return plan;
-  plan.algorithms = planOf(shape, a, b, c).algorithms;
+  plan.algorithms = planOf(shape, a, b, c, /*accumulate=*/false).algorithms;
   plan.works = takes(plan, plan.algorithms.front());
   if (plan.works)
-    chooseFastest(shape, plan, a, b);
+    chooseFastest(shape, plan, a, b, c);
   ++(plan.works ? biasKinds.added : biasKinds.refused);
   return plan;
 }
@@ -295,7 +299,7 @@ int Products::queue(const Strided &shape, const Plan &plan,
 
 void Products::strided(const Strided &shape, const char *a, const char *b,
                        char *c, bool accumulate) {
-  Plan &plan = planOf(shape, a, b, c);
+  Plan &plan = planOf(shape, a, b, c, accumulate);
   // A search may promise what cannot be run; the first step finds out.
   while (const int status =
              queue(shape, plan, plan.algorithms.front(), a, b, c, accumulate)) {
@@ -361,7 +365,7 @@ Products::Strided Products::stridedOf(const PipecMatmul &shape,
 }
 
 bool Products::addsBias(const PipecMatmul &shape, const char *a, const char *b,
-                        const char *bias, const char *c) {
+                        const char *bias, char *c) {
   std::vector<Loop> loops = loopsOf(shape);
   const Loop own = takeLongest(loops);
   // Of results with one column there are versions of the library that leave

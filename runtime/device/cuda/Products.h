@@ -6,6 +6,7 @@
 #include "runtime/kernels/cpu/Kernels.h"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 namespace pipec::cuda {
@@ -17,7 +18,8 @@ namespace pipec::cuda {
 /// PIPEC_EPILOGUES=off in the environment adds none.
 class Products {
 public:
-  explicit Products(Stream stream);
+  /// `wait` waits for the stream.
+  Products(Stream stream, std::function<void()> wait);
   ~Products();
 
   /// Failure(Unavailable): no library, or it has no algorithm for the shape.
@@ -25,9 +27,9 @@ public:
                 char *c);
 
   /// Whether the algorithm that a product has adds a bias as well, a number for
-  /// each column; c = a b + bias where it does.
+  /// each column; c = a b + bias where it does. What is in c is lost.
   bool addsBias(const PipecMatmul &shape, const char *a, const char *b,
-                const char *bias, const char *c);
+                const char *bias, char *c);
   /// False, and nothing done, where it turns out not to run it.
   bool multiplyBiased(const PipecMatmul &shape, const char *a, const char *b,
                       const char *bias, char *c);
@@ -60,19 +62,20 @@ private:
   static Strided stridedOf(const PipecMatmul &shape, const Loop &own);
   void open();
   void describe(const Strided &shape, Plan &plan);
-  Plan &planOf(const Strided &shape, const char *a, const char *b,
-               const char *c);
+  Plan &planOf(const Strided &shape, const char *a, const char *b, char *c,
+               bool accumulate);
   Plan &biasedPlanOf(const Strided &shape, const char *a, const char *b,
-                     const char *bias, const char *c);
+                     const char *bias, char *c);
   bool takes(const Plan &plan, const Found &candidate) const;
   int queue(const Strided &shape, const Plan &plan, const Found &algorithm,
             const char *a, const char *b, char *c, bool accumulate);
   void chooseFastest(const Strided &shape, Plan &plan, const char *a,
-                     const char *b);
+                     const char *b, char *c);
   void strided(const Strided &shape, const char *a, const char *b, char *c,
                bool accumulate);
 
   Stream stream;
+  std::function<void()> wait;
   std::unique_ptr<Library> library; ///< once it is needed
   bool addsBiases;
   int64_t leastTuned; ///< operations of a product

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <limits>
-#include <sched.h>
+#include <utility>
 
 namespace pipec::cuda {
 
@@ -20,31 +20,17 @@ constexpr float kSettled = 0.99F;
 /// What is not faster by so much is not worth another way.
 constexpr float kWorthIt = 0.98F;
 
-Trials::Trials(Stream stream, int64_t bytes)
-    : cuda(Driver::get()), stream(stream), bytes(bytes) {
-  const int status = cuda.allocate(&result, static_cast<size_t>(bytes));
-  if (status == kOutOfMemory) {
-    result = 0;
-    return;
-  }
-  cuda.check(status, "cuMemAlloc");
+Trials::Trials(Stream stream, std::function<void()> wait, char *result,
+               int64_t bytes)
+    : cuda(Driver::get()), stream(stream), wait(std::move(wait)),
+      result(result), bytes(bytes) {
   cuda.check(cuda.createEvent(&begin, 0), "cuEventCreate");
   cuda.check(cuda.createEvent(&end, 0), "cuEventCreate");
 }
 
 Trials::~Trials() {
-  if (!result)
-    return;
   cuda.destroyEvent(begin);
   cuda.destroyEvent(end);
-  cuda.release(result);
-}
-
-void Trials::waitForStream() const {
-  int status;
-  while ((status = cuda.queryStream(stream)) == kNotReady)
-    sched_yield();
-  cuda.check(status, "cuStreamQuery");
 }
 
 std::vector<char> Trials::sample() const {
@@ -54,19 +40,19 @@ std::vector<char> Trials::sample() const {
   std::vector<char> all(static_cast<size_t>(count * piece));
   for (int64_t i = 0; i < count; ++i)
     cuda.check(cuda.copyToHost(all.data() + i * piece,
-                               result + static_cast<Address>(i * step),
+                               addressOf(result + i * step),
                                static_cast<size_t>(piece), stream),
                "cuMemcpyDtoHAsync");
-  waitForStream();
+  wait();
   return all;
 }
 
 float Trials::milliseconds(size_t which, const Run &run) const {
   cuda.check(cuda.recordEvent(begin, stream, 0), "cuEventRecord");
   for (int i = 0; i < kRuns; ++i)
-    run(which, reinterpret_cast<char *>(result));
+    run(which, result);
   cuda.check(cuda.recordEvent(end, stream, 0), "cuEventRecord");
-  waitForStream();
+  wait();
   float time = 0;
   cuda.check(cuda.elapsed(&time, begin, end), "cuEventElapsedTime");
   return time;
@@ -74,11 +60,12 @@ float Trials::milliseconds(size_t which, const Run &run) const {
 
 size_t Trials::fastest(size_t count, const Run &run) {
   auto tries = [&](size_t which) {
-    cuda.check(cuda.fill(result, 0xff, static_cast<size_t>(bytes), stream),
-               "cuMemsetD8Async");
-    return run(which, reinterpret_cast<char *>(result)) == 0;
+    cuda.check(
+        cuda.fill(addressOf(result), 0xff, static_cast<size_t>(bytes), stream),
+        "cuMemsetD8Async");
+    return run(which, result) == 0;
   };
-  if (!result || count < 2 || !tries(0))
+  if (count < 2 || !tries(0))
     return 0;
   const std::vector<char> want = sample();
   std::vector<size_t> alike = {0};
