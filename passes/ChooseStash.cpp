@@ -7,7 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "dialects/nn/NN.h"
-#include "passes/Graph.h"
+#include "passes/EarlyGradients.h"
 #include "passes/Passes.h"
 
 #include "mlir/IR/IRMapping.h"
@@ -39,6 +39,8 @@ public:
       : main(main), keepsRead(keepsRead), isAgain(isAgain), sources(main) {}
 
   void run() {
+    early = moveEarlyGradients(main, sources,
+                               [&](int64_t stage) { return !isAgain(stage); });
     for (Operation &op : main.front())
       (isBackward(&op) ? backward : forward).push_back(&op);
     collectDemand();
@@ -48,10 +50,6 @@ public:
   }
 
 private:
-  static bool isCheap(Operation *op) {
-    return op->hasTrait<Elementwise>() || op->hasTrait<View>();
-  }
-
   /// What stage `stage` has without keeping it: model inputs and what it
   /// receives (both stay in their slots until the backward pass).
   bool isGiven(Value v, int64_t stage) {
@@ -84,13 +82,13 @@ private:
   void decide() {
     // What no cheap op makes is kept if read at all.
     for (Value v : demanded)
-      if (!isCheap(v.getDefiningOp()))
+      if (early.contains(v) || !isCheap(v.getDefiningOp()))
         keep(v);
       else if (keepsRead && read.contains(v))
         keepViewed(v);
     for (Operation *op : forward)
       for (Value v : op->getResults())
-        if (demanded.contains(v) && isCheap(op))
+        if (demanded.contains(v) && isCheap(op) && !early.contains(v))
           decideCheap(v);
   }
 
@@ -249,6 +247,7 @@ private:
   llvm::function_ref<bool(int64_t stage)> isAgain;
   Sources sources;
   SmallVector<Operation *> forward, backward;
+  llvm::SetVector<Value> early; ///< gradients that forward computes
   llvm::SetVector<Value> demanded;
   llvm::DenseSet<Value> read; ///< of those, by other ops than cheap ones
   llvm::DenseSet<Value> kept;

@@ -22,7 +22,17 @@ int64_t stageOf(Operation *op) {
   return attr ? attr.getInt() : -1;
 }
 
-bool isBackward(Operation *op) { return op->hasAttr(kOpPhase); }
+static bool isOfPhase(Operation *op, StringRef name) {
+  auto phase = op->getAttrOfType<StringAttr>(kOpPhase);
+  return phase && phase.getValue() == name;
+}
+
+bool isBackward(Operation *op) { return isOfPhase(op, "backward"); }
+bool isEarly(Operation *op) { return isOfPhase(op, "early"); }
+
+void makeEarly(Operation *op) {
+  op->setAttr(kOpPhase, StringAttr::get(op->getContext(), "early"));
+}
 
 Sources::Sources(func::FuncOp main) {
   for (Operation &op : main.front())
@@ -44,7 +54,7 @@ SmallVector<Operation *> modelNodes(func::FuncOp main) {
   SmallVector<Operation *> nodes;
   Sources sources(main);
   for (Operation &op : main.front().without_terminator())
-    if (!isBackward(&op) && !sources.contains(&op))
+    if (!isBackward(&op) && !isEarly(&op) && !sources.contains(&op))
       nodes.push_back(&op);
   return nodes;
 }

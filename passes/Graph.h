@@ -29,6 +29,11 @@ mlir::func::FuncOp mainFunction(mlir::ModuleOp module);
 int64_t stageOf(mlir::Operation *op);
 bool isBackward(mlir::Operation *op);
 
+/// Of the forward pass, but of no node of the model: a gradient that is
+/// computed there (EarlyGradients.h).
+bool isEarly(mlir::Operation *op);
+void makeEarly(mlir::Operation *op);
+
 /// The ops that read nothing that depends on a model input: a constant, a
 /// weight, or made of such. They are repeated wherever they are read and are no
 /// nodes of the model's chain. Asked once for each op and remembered, so that

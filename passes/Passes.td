@@ -106,6 +106,10 @@ def Precision : Pass<"nn-precision", "::mlir::ModuleOp"> {
     of rotary positions, is left as it is. Standing before the partition, the
     pass rounds the same numbers wherever stages are cut.
 
+    An exp, tanh or sigmoid of what is rounded has `nn.rough`: a device may take
+    fewer instructions for it. `y / 2 * (1 + tanh(u))` of such a tanh, as GELU has
+    it, becomes `y sigmoid(2u)`.
+
     With `biases` a product to which a bias is added, of which sum only rounded
     numbers are read, is not rounded before: the bias is, as libraries have it
     that add one, and the sum once.
@@ -217,12 +221,22 @@ def ChooseStash : Pass<"nn-choose-stash", "::mlir::ModuleOp"> {
     pieces of a sequence, this piece's are kept. Values do not change: the
     clones are the same ops on the same operands.
 
+    The other way round, gradients that need none from elsewhere, as a loss's
+    first ones, move to the forward pass (`pipe.phase = "early"`) where they are
+    no more bytes than what then need not be kept.
+
     ```mlir
     %t = nn.tanh %h
     %d = nn.mul %g, %t {pipe.phase = "backward"}
     // after: %h is kept, not %t
     %t2 = nn.tanh %h {pipe.phase = "backward"}
     %d = nn.mul %g, %t2 {pipe.phase = "backward"}
+
+    %y = nn.matmul %x, %w
+    %d = nn.sub %y, %t {pipe.phase = "backward"}
+    %g = nn.matmul %x, %d {pipe.phase = "backward", transpose_a}
+    // after: %d is kept, not %y
+    %d = nn.sub %y, %t {pipe.phase = "early"}
     ```
   }];
   let options = [Option<"mode", "mode", "std::string", "\"selective\"", "none, selective or full">,

@@ -76,7 +76,11 @@ public:
       placeAccumulators();
     }
     SmallVector<Operation *> ops;
-    stage.walk([&](Operation *op) { ops.push_back(op); });
+    stage.walk([&](Operation *op) {
+      ops.push_back(op);
+      if (auto unstash = dyn_cast<pipe::UnstashOp>(op))
+        unstashed[{unstash.getKind(), unstash.getSlot()}].push_back(unstash);
+    });
     placeRecvs();
     // Stashes first: a tensor that is kept is sent from where it is kept.
     for (pipe::StashOp stash : byReceivers<pipe::StashOp>())
@@ -233,8 +237,12 @@ private:
 
   void placeStash(pipe::StashOp op) {
     // What is sent from here, too, stays dense: others read it.
-    const int64_t pitch =
-        evenRows && !isSent(op.getX()) ? evenPitch(op.getX()) : 0;
+    int64_t pitch = evenRows ? evenPitch(op.getX()) : 0;
+    for (pipe::UnstashOp reader : unstashed[{op.getKind(), op.getSlot()}])
+      if (evenRows && !pitch)
+        pitch = evenPitch(reader.getY());
+    if (isSent(op.getX()))
+      pitch = 0;
     Place place =
         take(op.getKind(), pipe::placeBytes(op.getX().getType(), pitch));
     place.pitch = pitch;
@@ -469,6 +477,8 @@ private:
   SmallVector<Rounded> rounded;
   std::map<std::string, SmallVector<std::pair<int64_t, Place>>> uses;
   std::map<std::pair<StringRef, int64_t>, Place> stashPlaces;
+  std::map<std::pair<StringRef, int64_t>, SmallVector<pipe::UnstashOp>>
+      unstashed;
   llvm::DenseMap<Value, Place> valuePlaces;
   std::set<std::pair<StringRef, int64_t>> needsStore;
   llvm::MapVector<StringRef, Place> inputs;

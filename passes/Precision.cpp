@@ -3,6 +3,7 @@
 #include "dialects/nn/Rough.h"
 #include "passes/Graph.h"
 #include "passes/Passes.h"
+#include "passes/SigmoidForm.h"
 
 namespace pipec {
 #define GEN_PASS_DEF_PRECISION
@@ -39,6 +40,7 @@ public:
           if (roundOnce(sum, product))
             break;
     markRough();
+    useSigmoidForm(main);
   }
 
 private:
@@ -163,8 +165,8 @@ private:
     return true;
   }
 
-  /// An exp or tanh of a sum, difference or product that a rounded number is
-  /// part of.
+  /// An exp, tanh or sigmoid of a sum, difference or product that a rounded
+  /// number is part of.
   void markRough() {
     llvm::DenseSet<Value> rough;
     for (Operation &op : main.front()) {
@@ -173,7 +175,7 @@ private:
       });
       if (!isPart)
         continue;
-      if (isa<ExpOp, TanhOp>(op))
+      if (isa<ExpOp, TanhOp, SigmoidOp>(op))
         op.setAttr(kRoughAttr, UnitAttr::get(op.getContext()));
       else if (isa<CastOp, AddOp, SubOp, MulOp, ReshapeOp>(op))
         rough.insert(op.getResult(0));

@@ -13,7 +13,7 @@
 
 #include <stdint.h>
 
-#define PIPEC_ABI_VERSION 6
+#define PIPEC_ABI_VERSION 7
 
 #ifdef __cplusplus
 extern "C" {
@@ -138,6 +138,8 @@ typedef struct PipecDevice {
   char *literals; /* copy of pipec_literals in the GPU's memory                 */
   char *fault;    /* int64_t[3]: 1 when an index was out of range, the index, the
                      size that it should have been below                        */
+  int64_t row_bytes; /* most shared_bytes of a launch: what each of two blocks on a
+                     multiprocessor may have, or the 48 KiB that all may        */
 } PipecDevice;
 
 /* It exports besides

@@ -4,7 +4,7 @@
 #   tools/gpu-check.sh pack [--sanitizer] DIR [GOLDENS]
 #                                  here: programs, plans and data into DIR; of
 #                                  the models in the folder GOLDENS as well;
-#                                  with compute-sanitizer (14 MB) for a machine
+#                                  with compute-sanitizer (9 MB) for a machine
 #                                  that has none
 #   DIR/gpu-check.sh run [OUT] [--minutes 9] [--bring FOLDER]
 #                    [--only PHASE ...] [--only-left RESULTS]
@@ -47,12 +47,14 @@ c_library() {
 }
 
 # compute-sanitizer of NVIDIA's wheel: drivers come without one, toolkits with.
+# On Hopper racecheck of versions before 13.5 fails itself ("Internal Sanitizer
+# Error") at cuBLASLt's first product of bf16.
 sanitizer() {
   local folder=$1/sanitizer
-  if python3 -m pip download -q --no-deps -d "$folder" nvidia-cuda-sanitizer-api==13.0.85 >&2; then
+  if python3 -m pip download -q --no-deps -d "$folder" nvidia-cuda-sanitizer-api==13.5.25 >&2; then
     python3 -m zipfile -e "$folder"/*.whl "$folder"
-    rm -rf "$folder"/*.whl "$folder"/nvidia/*/include
-    chmod +x "$folder"/nvidia/*/bin/compute-sanitizer
+    rm -rf "$folder"/*.whl "$folder"/nvidia/*/{include,compute-sanitizer/{docs,include,x86}}
+    chmod -R +x "$folder"/nvidia
   else
     echo "packed without compute-sanitizer: pip cannot download it" >&2
   fi

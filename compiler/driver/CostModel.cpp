@@ -114,6 +114,7 @@ public:
     addWeights(*copy, main);
     graph.roundedShare = roundedShare();
     addStashes(main);
+    addEarlyStashes(main);
     addInputs(main);
     addHandovers(main);
     addFurtherUses(main);
@@ -309,6 +310,7 @@ private:
       graph.nodes.push_back(node);
     }
     addSourceSeconds(main);
+    addEarlySeconds(main);
     addBackwardSeconds(main);
   }
 
@@ -318,6 +320,13 @@ private:
     for (Operation &op : main.front())
       if (!isBackward(&op) && nodeOf(&op) < 0 && firstReader(&op) >= 0 &&
           !isKeptRounded(&op))
+        graph.nodes[firstReader(&op)].forwardSeconds += seconds(&op);
+  }
+
+  /// Gradients that forward computes, each on the node that it is of.
+  void addEarlySeconds(func::FuncOp main) {
+    for (Operation &op : main.front())
+      if (isEarly(&op) && firstReader(&op) >= 0)
         graph.nodes[firstReader(&op)].forwardSeconds += seconds(&op);
   }
 
@@ -375,7 +384,7 @@ private:
         value.consumers.assign(readers.begin(), readers.end());
         if (trains && active.contains(v))
           value.gradientBytes = value.bytes;
-        for (size_t reader : gradientReaders(v))
+        for (size_t reader : gradientReaders(v, /*early=*/true))
           if (reader >= i)
             value.keptFrom = std::min(value.keptFrom, reader);
         if (!value.consumers.empty())
@@ -465,6 +474,33 @@ private:
                                  {users.begin(), users.end()},
                                  static_cast<size_t>(nodeOf(op))});
       }
+  }
+
+  /// Gradients that forward computes, in place of what they are made of. That
+  /// is as many bytes, and is kept where a stage has only some of the loss.
+  void addEarlyStashes(func::FuncOp main) {
+    for (Operation &op : main.front())
+      for (Value v : op.getResults())
+        if (const std::set<size_t> users = gradientReaders(v);
+            isEarly(&op) && !users.empty())
+          graph.stashes.push_back({placedBytes(v.getType()),
+                                   {nodeBehind(*users.begin(), &op)},
+                                   *users.begin()});
+  }
+
+  /// The first node behind `node` that a gradient that forward computes is of.
+  static size_t nodeBehind(size_t node, Operation *early) {
+    llvm::SetVector<Operation *> parts;
+    parts.insert(early);
+    size_t first = SIZE_MAX;
+    for (size_t i = 0; i < parts.size(); ++i) {
+      if (const int64_t at = nodeOf(parts[i]); at > static_cast<int64_t>(node))
+        first = std::min(first, static_cast<size_t>(at));
+      for (Value v : parts[i]->getOperands())
+        if (Operation *def = v.getDefiningOp(); def && isEarly(def))
+          parts.insert(def);
+    }
+    return first == SIZE_MAX ? node : first;
   }
 
   /// A stage has a slot of the data that one of its tasks reads.

@@ -42,7 +42,7 @@ void pipec::markReaders(func::FuncOp main) {
   }
 }
 
-std::set<size_t> pipec::gradientReaders(Value v) {
+std::set<size_t> pipec::gradientReaders(Value v, bool early) {
   std::set<size_t> readers;
   llvm::SetVector<Operation *> users;
   users.insert(v.getUsers().begin(), v.getUsers().end());
@@ -50,7 +50,8 @@ std::set<size_t> pipec::gradientReaders(Value v) {
     Operation *user = users[i];
     if (isRepetition(user))
       users.insert(user->getUsers().begin(), user->getUsers().end());
-    else if (isBackward(user) && firstReader(user) >= 0)
+    else if ((isBackward(user) || (early && isEarly(user))) &&
+             firstReader(user) >= 0)
       readers.insert(static_cast<size_t>(firstReader(user)));
   }
   return readers;

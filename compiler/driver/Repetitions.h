@@ -34,7 +34,9 @@ int64_t nodeOf(mlir::Operation *op);
 int64_t firstReader(mlir::Operation *op);
 
 /// The nodes whose gradients read a value of the forward pass, itself or what
-/// is computed again from it.
-std::set<size_t> gradientReaders(mlir::Value v);
+/// is computed again from it. With `early` also those whose gradients the
+/// forward pass computes: of a value that a stage receives, where the stage has
+/// not all that is computed so, the backward pass computes them.
+std::set<size_t> gradientReaders(mlir::Value v, bool early = false);
 
 } // namespace pipec

@@ -58,8 +58,7 @@ SANITIZER_LIMIT = 60  # the first time: one that is slow would take all of its p
 # kernels have races that they mean.
 SANITIZER_WORDS = {"memcheck": ["--report-api-errors", "no"],
                    "racecheck": ["--report-api-errors", "no", "--kernel-name", "regex=^(kernel[0-9]+|pipec_[a-z]+)$"]}
-# What it says where it fails itself. On Hopper racecheck does with bf16, at the first product of cuBLASLt; why is not known.
-# In f32 it looks at a kernel of ours of each kind but the products of attention and what is fetched ahead for them.
+# What it says where it fails itself, as racecheck of versions before 13.5 does on Hopper, at cuBLASLt's first product of bf16.
 SANITIZERS_OWN = {"Device not supported": ("it does not support this device", SANITIZER_WORDS),
                   "Internal Sanitizer Error": ("it fails itself and says nothing", ("racecheck",))}
 # Dense peaks, FLOP/s in fp32 and bf16, by what nvidia-smi calls the device.
@@ -174,10 +173,10 @@ class Check(Ways):
     # compute-sanitizer.
 
     def sanitizer_program(self):
-        """The machine's, else the one that was packed, else None. Of a stand-in only one that was put there."""
+        """The one that was packed, else the machine's, else None. Of a stand-in only one that was put there."""
         packed = map(str, sorted(self.target.glob("sanitizer/nvidia/*/bin/compute-sanitizer")))
-        others = () if self.standin else ("/usr/local/cuda/bin/compute-sanitizer", *packed)
-        found = map(shutil.which, ("compute-sanitizer", *others))
+        packed, others = ((), ()) if self.standin else (packed, ("/usr/local/cuda/bin/compute-sanitizer",))
+        found = map(shutil.which, (*packed, "compute-sanitizer", *others))
         return next(filter(None, found), None)
 
     def sanitizer(self, tool, case):

@@ -2,6 +2,7 @@
 each row, in the workspace, where they are kept for the backward pass and as rounded copies of weights; messages and the
 weights themselves stay as they are."""
 import json
+import os
 import re
 import sys
 import unittest
@@ -65,6 +66,21 @@ class EvenRows(GpuTest):
                     rows = self.rows(log)
                     self.assertEqual({bytes for bytes in rows if bytes % 16}, {268})
                     self.assertIn(272 if precision == "fp32" else 144, rows)
+
+    def test_rows_in_shared_memory(self):
+        """A loss's rows of 26003 are fetched into shared memory where two of them fit beside each other: the same bits."""
+        golden = self.odd_gpt(26003, 16)
+        plan = self.compile_for(golden, "1", "--stages", "1", "--precision", "bf16", optimizer="sgd:lr=0.1")
+        losses = []
+        for env, asks in (({}, True), ({"PIPEC_HELD_ROWS": "off"}, False), ({"PIPEC_STANDIN_CHIP": "80"}, True)):
+            log = self.fresh(".log")
+            # On Hopper alone attention is cuDNN's.
+            with mock.patch.dict(os.environ, {**env, "PIPEC_CUDNN_ATTENTION": "off"}):
+                losses.append(self.run_gpu(plan, golden, "--steps", 2, log=log).losses)
+            asked = re.findall(r"^shared memory of kernel\d+: (\d+)$", log.read_text(), re.MULTILINE)
+            self.assertEqual(bool(asked), asks, env)
+            self.assertTrue(all(52006 <= int(bytes) for bytes in asked))
+        self.assertEqual(losses, losses[:1] * 3)
 
     def check_cuts(self, golden, precision, cuts):
         """The same losses where the last stage has so many nodes; `cuts` says how many numbers a token are sent."""

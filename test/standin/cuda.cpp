@@ -54,6 +54,7 @@ struct Kernel {
   int arguments;
   bool meets;
   char *shared;
+  unsigned mostShared = 48 * 1024;
 };
 struct Module {
   void *context, *code;
@@ -201,7 +202,14 @@ int cuDeviceGetPCIBusId(char *id, int length, int device) {
 }
 int cuDeviceGetAttribute(int *value, int attribute, int) {
   const auto chip = static_cast<int>(setting("PIPEC_STANDIN_CHIP", 90));
-  *value = attribute == 75 ? chip / 10 : attribute == 76 ? chip % 10 : 0;
+  const std::map<int, int> values = {
+      {75, chip / 10},
+      {76, chip % 10},
+      {81, (chip < 90 ? 164 : 228) * 1024}, // shared memory of all blocks,
+      {97, (chip < 90 ? 163 : 227) * 1024}, // of one, and of each the driver's
+      {111, 1024}};
+  const auto found = values.find(attribute);
+  *value = found == values.end() ? 0 : found->second;
   return Success;
 }
 int cuDevicePrimaryCtxRetain(void **context, int device) {
@@ -453,13 +461,26 @@ int cuModuleGetFunction(void **function, void *module, const char *name) {
                             static_cast<char *>(symbol("pipec_test_shared"))});
   return Success;
 }
+int cuFuncSetAttribute(void *function, int attribute, int value) {
+  Kernel &kernel = *static_cast<Kernel *>(function);
+  if (attribute == 9)
+    return value >= 0 && value <= 100 ? Success : InvalidValue;
+  int most = 0;
+  cuDeviceGetAttribute(&most, 97, 0);
+  if (attribute != 8 || value < 0 || value > most)
+    return InvalidValue;
+  kernel.mostShared = static_cast<unsigned>(value);
+  Machine::get().log("shared memory of " + kernel.name + ": " +
+                     std::to_string(value));
+  return Success;
+}
 int cuLaunchKernel(void *function, unsigned gridX, unsigned gridY,
                    unsigned gridZ, unsigned blockX, unsigned blockY,
                    unsigned blockZ, unsigned sharedBytes, void *stream,
                    void **parameters, void **) {
   const Kernel &kernel = *static_cast<Kernel *>(function);
   if (gridX < 1 || gridY != 1 || gridZ != 1 || blockX < 1 || blockX > 1024 ||
-      blockY != 1 || blockZ != 1 || sharedBytes > pipec::test::kSharedBytes)
+      blockY != 1 || blockZ != 1 || sharedBytes > kernel.mostShared)
     return InvalidValue;
   if (kernel.context != streamOf(stream)->context || !isOurs(stream))
     return InvalidHandle;

@@ -88,17 +88,11 @@ TileKernel::Part TileKernel::partOf(const Tile &tile, const Matrix &from,
 }
 
 void TileKernel::copyAhead(Value to, Value from, Value inside, int64_t bytes) {
-  constexpr unsigned kGlobal = 1;
-  from = LLVM::AddrSpaceCastOp::create(
-      b, LLVM::LLVMPointerType::get(b.getContext(), kGlobal), from);
   auto word = [&](int64_t value) -> Value {
     return arith::ConstantIntOp::create(b, value, 32);
   };
-  Value read = inside ? select(inside, word(bytes), word(0)) : Value();
-  NVVM::CpAsyncOp::create(b, to, from, static_cast<uint32_t>(bytes),
-                          bytes == 16 ? NVVM::LoadCacheModifierKind::CG
-                                      : NVVM::LoadCacheModifierKind::CA,
-                          read);
+  cuda::copyAhead(b, to, from, bytes,
+                  inside ? select(inside, word(bytes), word(0)) : Value());
 }
 
 void TileKernel::fetchAhead(const Tile &tile, const Matrix &from,
@@ -134,10 +128,7 @@ void TileKernel::fetchAhead(int64_t numbers, int64_t count, Value buffer,
   });
 }
 
-void TileKernel::waitForFetches() {
-  NVVM::CpAsyncCommitGroupOp::create(b);
-  NVVM::CpAsyncWaitGroupOp::create(b, 0);
-}
+void TileKernel::waitForFetches() { waitForCopies(b); }
 
 void TileKernel::fetch(const Tile &tile, const Matrix &from, Value firstRow) {
   const int64_t width = from.width, parts = tile.columns / width,

@@ -49,7 +49,8 @@ static SmallVector<Operation *> opsOf(const Unit &unit) {
 }
 
 void CallList::add(const TaskPlan &plan, ArrayRef<const Unit *> units,
-                   const std::string &call, int64_t blocks, int64_t threads) {
+                   const std::string &call, int64_t blocks, int64_t threads,
+                   bool isHeld) {
   SmallVector<std::string> names, nodes;
   Traffic traffic;
   int64_t flops = 0;
@@ -65,7 +66,7 @@ void CallList::add(const TaskPlan &plan, ArrayRef<const Unit *> units,
       names = {"copy"};
     const Traffic own = trafficOf(plan, *unit);
     traffic.read += own.read, traffic.written += own.written;
-    if (unit->kind == Unit::Kernel)
+    if (unit->kind == Unit::Kernel && !isHeld)
       walks = std::max(walks, walksOf(unit->kernel));
     if (auto costed = dyn_cast_or_null<nn::Costed>(unit->op);
         costed && unit->kind == Unit::Library && costed.isContraction())

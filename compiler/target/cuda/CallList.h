@@ -15,10 +15,11 @@ namespace pipec::cuda {
 
 class CallList {
 public:
-  /// Kernels have a shape; of a library's calls nobody knows it.
+  /// Kernels have a shape; of a library's calls nobody knows it. `isHeld`: rows
+  /// are read from memory once.
   void add(const fusion::TaskPlan &plan,
            llvm::ArrayRef<const fusion::Unit *> units, const std::string &call,
-           int64_t blocks = 0, int64_t threads = 0);
+           int64_t blocks = 0, int64_t threads = 0, bool isHeld = false);
   /// Of a task, a call that sets so many bytes to zero.
   void addClear(const std::string &task, const std::string &call,
                 int64_t blocks, int64_t threads, int64_t bytes);

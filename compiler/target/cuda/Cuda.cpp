@@ -24,6 +24,8 @@ planTasks(ModuleOp stage, bool fuse,
   fusion::PlanOptions options;
   options.fuse = options.epilogues = fuse;
   options.evenRows = true;
+  // A number computed again takes less time than one written and read.
+  options.spills = false;
   // Libraries bring their own memory.
   options.scratch = [](Operation *) -> FailureOr<int64_t> { return 0; };
   for (auto func : stage.getOps<func::FuncOp>()) {

@@ -12,8 +12,6 @@ using namespace pipec::cuda;
 using namespace pipec::fusion;
 using nn::tensorType;
 
-/// Threads of a block where nothing asks for another number.
-constexpr int64_t kThreads = 256;
 /// The widest access, in bytes.
 constexpr int64_t kWidest = 16;
 /// Lanes of a row's sums: 16 bytes of f32. Part of the result's bits.
@@ -27,12 +25,10 @@ constexpr int64_t kMostRead = 150;
 /// From so many lanes on a row may have a tail: of a kernel without row
 /// reductions, and of one with them, whose shorter rows stay in registers.
 constexpr int64_t kTailLanes = 64, kTailSums = 4096;
-/// Threads of a long row, and blocks with one that share a multiprocessor where
-/// there are many.
-constexpr int64_t kMostRowThreads = 512, kLongRows = 3, kManyRows = 1024;
-/// Rows of a chunk that are written out one after the other.
-constexpr int64_t kRowsInTurn = 4;
-static_assert(kChunkRows % kRowsInTurn == 0);
+/// Blocks with a long row that share a multiprocessor where there are many.
+constexpr int64_t kLongRows = 3, kManyRows = 1024;
+/// Blocks beside each other whose rows are in shared memory.
+constexpr int64_t kHeldRows = 2;
 /// From so many partial sums on, several threads add those of a point.
 constexpr int64_t kManyPartials = 32;
 /// From so many on a block has fewer points, and each of them more threads: few
@@ -50,9 +46,10 @@ static const Machine &gpu(const KernelPlan &plan) {
 }
 
 KernelEmitter::KernelEmitter(ModuleOp module, StringRef name,
-                             const KernelPlan &plan, ArrayRef<Buffer> buffers)
+                             const KernelPlan &plan, ArrayRef<Buffer> buffers,
+                             bool mayHold)
     : PointEmitter(module.getContext(), plan, gpu(plan)), module(module),
-      name(name.str()), buffers(buffers) {}
+      name(name.str()), buffers(buffers), mayHold(mayHold) {}
 
 /// Rows and the points of one are 32-bit numbers, and so are blocks.
 LogicalResult KernelEmitter::checkSize() {
@@ -193,12 +190,6 @@ void KernelEmitter::guarded(Value condition, llvm::function_ref<void()> body) {
   body();
 }
 
-static Value wide(ImplicitLocOpBuilder &b, Value number) {
-  return arith::ExtUIOp::create(b, b.getI64Type(), number);
-}
-static Value word(ImplicitLocOpBuilder &b, int64_t number) {
-  return arith::ConstantIntOp::create(b, number, 32);
-}
 static Value below(ImplicitLocOpBuilder &b, Value number, Value end) {
   return arith::CmpIOp::create(b, arith::CmpIPredicate::ult, number, end);
 }
@@ -321,15 +312,19 @@ void KernelEmitter::emitRows() {
     }
   }
   choosePoints();
+  chooseHeldRows();
   // Many long rows of one tensor, which each phase reads again: as many at once
   // as caches hold.
   const auto tensors = llvm::count_if(leaves, [&](const auto &leaf) {
     return levelOf(leaf.first) == fusion::Level::Lane;
   });
-  if (!unrolled && rowThreads == kMostRowThreads && tensors <= 1 &&
-      rows >= kManyRows)
+  if (!held.empty())
+    code.function->setAttr(kLeastBlocksAttr, b.getI64IntegerAttr(kHeldRows));
+  else if (!unrolled && rowThreads == kMostRowThreads && tensors <= 1 &&
+           rows >= kManyRows)
     code.function->setAttr(kLeastBlocksAttr, b.getI64IntegerAttr(kLongRows));
   enterRow(wide(b, row));
+  fetchHeldRows();
   emitRow(nullptr);
 }
 
@@ -351,9 +346,6 @@ void KernelEmitter::choosePoints() {
                            (chunkWarps > 1 && readRegisters() <= kMostRead))));
   if (!unrolled)
     return;
-  if (keepsPoints)
-    for (const Target &spill : plan.spills) // kept in registers instead
-      stored.erase(spill.value);
   for (int64_t i = 0; i < n; ++i) {
     Point point;
     Value number = within;
@@ -406,9 +398,7 @@ void KernelEmitter::emitPhase(Running *columnSums) {
   rowAnchor = nullptr;
   startReductions();
   SmallVector<size_t> written;
-  const bool spills = !unrolled || !keepsPoints; // as choosePoints
-  for (size_t i = 0, n = spills ? targets.size() : plan.targets.size(); i < n;
-       ++i)
+  for (size_t i = 0; i < targets.size(); ++i)
     if (!isRowTarget(i) && phaseOf(valueOf(i)) == phase)
       written.push_back(i);
   SmallVector<size_t> summed;
@@ -548,143 +538,8 @@ Running KernelEmitter::forTail(const Running &running, Body body) {
   return inside.getResults();
 }
 
-//===----------------------------------------------------------------------===//
-// Column sums: chunks of rows
-//===----------------------------------------------------------------------===//
-
-/// A block takes the rows of a chunk one after the other. Without row
-/// reductions columns are dealt out to blocks as well.
-void KernelEmitter::emitChunks() {
-  if (plan.nest.rowReductions.empty()) {
-    columnBlocks = std::max<int64_t>(1, llvm::divideCeil(points(), kThreads));
-    const int64_t each = llvm::divideCeil(points(), columnBlocks);
-    rowThreads = std::max(llvm::alignTo(each, kWarp), uint64_t(kWarp));
-  } else {
-    chooseRowThreads(kMostRowThreads);
-    rowThreads = std::max(rowThreads, kWarp);
-    chunkWarps = warpsOfChunk();
-    if (chunkWarps > 1)
-      return emitWarpRows();
-  }
-  setShape(points() ? outerCount() * plan.chunks * columnBlocks : 0,
-           rowThreads);
-  Value chunk = blockNumber(b);
-  within = threadNumber(b);
-  if (columnBlocks > 1) {
-    Value block = arith::RemUIOp::create(b, chunk, word(b, columnBlocks));
-    chunk = arith::DivUIOp::create(b, chunk, word(b, columnBlocks));
-    within = arith::AddIOp::create(
-        b, arith::MulIOp::create(b, block, word(b, rowThreads)), within);
-  }
-  int64_t all = rowThreads;
-  if (columnBlocks > 1) // one point a thread
-    rowThreads *= columnBlocks;
-  choosePoints();
-  rowThreads = all;
-  chunk = wide(b, chunk);
-  placePartials(chunk);
-  emitChunkRows(chunk);
-}
-
-std::pair<Value, Value> KernelEmitter::rowsOfChunk(Value chunk) {
-  int64_t rows = product(plan.rows);
-  Value outer = arith::DivUIOp::create(b, chunk, integer(plan.chunks));
-  Value inOuter = arith::RemUIOp::create(b, chunk, integer(plan.chunks));
-  Value first = times(inOuter, kChunkRows);
-  Value last =
-      arith::MinSIOp::create(b, add(first, integer(kChunkRows)), integer(rows));
-  Value base = times(outer, rows);
-  return {add(base, first), add(base, last)};
-}
-
-void KernelEmitter::emitChunkRows(Value chunk) {
-  const auto [first, last] = rowsOfChunk(chunk);
-  Running sums;
-  if (unrolled)
-    for (size_t i = 0; i < unrolledPoints.size(); ++i)
-      llvm::append_range(sums, columnIdentities());
-  else
-    clearPartials();
-  // Behind the first of several rows addresses differ by constants alone.
-  const bool isShort = unrolled && plan.nest.rowReductions.empty() &&
-                       product(plan.rows) % kRowsInTurn == 0;
-  const int64_t each = isShort ? kRowsInTurn : 1;
-  auto loop = scf::ForOp::create(b, first, last, integer(each), sums);
-  {
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(loop.getBody());
-    Running inner(loop.getRegionIterArgs());
-    for (int64_t i = 0; i < each; ++i) {
-      enterRow(add(loop.getInductionVar(), integer(i)));
-      emitRow(unrolled ? &inner : nullptr);
-    }
-    if (rowThreads > kWarp && !plan.nest.rowReductions.empty())
-      barrier(b); // shared memory is written again in the next row
-    if (!inner.empty()) {
-      b.setInsertionPointToEnd(loop.getBody());
-      scf::YieldOp::create(b, inner);
-    }
-  }
-  if (unrolled)
-    storePartials(Running(loop.getResults()));
-}
-
-Running KernelEmitter::columnIdentities() {
-  Running none;
-  for (auto [op, access] : llvm::zip_equal(columnOps, partials))
-    none.push_back(emitIdentity(b, op.getKind(), laneType(access.element)));
-  return none;
-}
-
-/// Chunks are as far apart as the sums have columns, which with a tail are not
-/// whole points: a stride, so that isAligned sees it.
-void KernelEmitter::placePartials(Value chunk) {
-  SmallVector<int64_t> sizes(plan.walk);
-  sizes.push_back(plan.lane);
-  denseColumns.assign(rowLoops, columns());
-  denseColumns.append(denseStrides(sizes));
-  if (plan.lane == 1)
-    denseColumns.back() = 0;
-  for (Access &access : partials) {
-    access.rowPointer = advance(pointers[access.argument], access.element,
-                                times(chunk, columns()));
-    access.strides = denseColumns;
-  }
-}
-
-/// The sums of a thread's columns are its own, in memory or in registers.
-void KernelEmitter::clearPartials() {
-  forPoints({}, [&](Running &) {
-    for (auto [value, access] : llvm::zip_equal(columnIdentities(), partials))
-      storeAt(access, value);
-  });
-}
-
-void KernelEmitter::addColumn(size_t column, Running *sums) {
-  nn::ReduceOp op = columnOps[column];
-  Value x = widened(b, machine, spread(evaluate(op.getX())));
-  if (chunkWarps > 1)
-    return leave(column, x);
-  if (!sums) {
-    const Access &access = partials[column];
-    storeAt(access, emitCombine(b, machine, op.getKind(), loadAt(access), x));
-    return;
-  }
-  Value &sum = (*sums)[pointIndex * columnOps.size() + column];
-  sum = emitCombine(b, machine, op.getKind(), sum, x);
-}
-
-void KernelEmitter::storePartials(const Running &sums) {
-  forPoints({}, [&](Running &) {
-    guarded(pointInside, [&] {
-      for (auto [i, access] : llvm::enumerate(partials))
-        storeAt(access, sums[pointIndex * columnOps.size() + i]);
-    });
-  });
-}
-
 FailureOr<KernelCode> cuda::emitKernel(ModuleOp module, StringRef name,
                                        const KernelPlan &plan,
-                                       ArrayRef<Buffer> buffers) {
-  return KernelEmitter(module, name, plan, buffers).run();
+                                       ArrayRef<Buffer> buffers, bool mayHold) {
+  return KernelEmitter(module, name, plan, buffers, mayHold).run();
 }

@@ -25,11 +25,13 @@ struct KernelCode {
 };
 
 /// Emits `func.func @name(arguments)` into the module. `buffers` are those of
-/// the task, whose offsets tell how addresses are aligned. Fails with a
-/// diagnostic at an op without code.
+/// the task, whose offsets tell how addresses are aligned. With `mayHold` a
+/// kernel may want more shared memory than kSharedLimit: the same numbers.
+/// Fails with a diagnostic at an op without code.
 mlir::FailureOr<KernelCode> emitKernel(mlir::ModuleOp module,
                                        llvm::StringRef name,
                                        const fusion::KernelPlan &plan,
-                                       llvm::ArrayRef<fusion::Buffer> buffers);
+                                       llvm::ArrayRef<fusion::Buffer> buffers,
+                                       bool mayHold);
 
 } // namespace pipec::cuda

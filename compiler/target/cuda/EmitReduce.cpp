@@ -23,6 +23,8 @@ constexpr int64_t kPartialLoads = 8;
 /// Bytes of shared memory for one sum of a warp.
 constexpr int64_t kSlot = 8;
 
+int64_t KernelEmitter::slotBytes() const { return rowThreads / kWarp * kSlot; }
+
 void KernelEmitter::startReductions() {
   reductions.clear();
   for (nn::ReduceOp op : plan.nest.rowReductions)
@@ -95,7 +97,7 @@ void KernelEmitter::foldWarps(MutableArrayRef<Value> sums) {
     return arith::ConstantIntOp::create(b, n, 32);
   };
   auto slot = [&](int64_t reduction, Value warp) -> Value {
-    Value base = sharedMemory(b, (firstSlot + reduction) * warps * kSlot);
+    Value base = sharedMemory(b, (firstSlot + reduction) * slotBytes());
     return LLVM::GEPOp::create(b, base.getType(), b.getI64Type(), base,
                                ArrayRef<LLVM::GEPArg>{warp});
   };
@@ -117,10 +119,9 @@ void KernelEmitter::foldWarps(MutableArrayRef<Value> sums) {
         foldThreads(reductions[i].getKind(), fromMemory(part, element), warps);
   }
   firstSlot += sums.size();
-  code.sharedBytes =
-      std::max<int64_t>(code.sharedBytes, firstSlot * warps * kSlot);
+  code.sharedBytes = std::max(code.sharedBytes, firstSlot * slotBytes());
   // A group has so few operations (Fuse.cpp) that all of them fit.
-  assert(code.sharedBytes <= kSharedLimit);
+  assert(!held.empty() || code.sharedBytes <= kSharedLimit);
 }
 
 /// Each thread adds every n-th partial sum; their sums meet in shared memory. A

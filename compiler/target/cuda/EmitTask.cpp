@@ -19,6 +19,7 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
 #include <cstring>
+#include <utility>
 
 using namespace mlir;
 using namespace pipec;
@@ -173,7 +174,10 @@ private:
 
   LogicalResult emitGenerated(const Unit &unit) {
     FailureOr<KernelCode> code =
-        emitKernel(stage.device, stage.nextName(), unit.kernel, plan.buffers);
+        emitKernel(stage.device, stage.nextName(), unit.kernel, plan.buffers,
+                   /*mayHold=*/true);
+    if (succeeded(code) && code->sharedBytes > kSharedLimit)
+      return emitHolding(unit, *code);
     const bool addsPartials =
         llvm::any_of(unit.kernel.leaves, [](const auto &leaf) {
           return leaf.second.kind == Leaf::Partials;
@@ -185,6 +189,28 @@ private:
       flush();
     joined.push_back({*code, &unit, listed != nullptr});
     return success();
+  }
+
+  /// The kernel that holds its rows in shared memory, or the one that does not,
+  /// as the device has enough of it.
+  LogicalResult emitHolding(const Unit &unit, const KernelCode &code) {
+    flush();
+    Value most = LLVM::LoadOp::create(
+        b, b.getI64Type(), displaced(device, offsetof(PipecDevice, row_bytes)));
+    Value fits = arith::CmpIOp::create(b, arith::CmpIPredicate::sge, most,
+                                       integer(code.sharedBytes));
+    auto either = scf::IfOp::create(b, fits, /*withElse=*/true);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(either.thenBlock());
+    if (failed(launch(code)))
+      return failure();
+    const Unit *was = std::exchange(listed, nullptr);
+    b.setInsertionPointToStart(either.elseBlock());
+    const LogicalResult result =
+        launch(emitKernel(stage.device, stage.nextName(), unit.kernel,
+                          plan.buffers, /*mayHold=*/false));
+    listed = was;
+    return result;
   }
 
   /// Sums of partial sums that wait to be launched together.
@@ -247,7 +273,8 @@ private:
     }
     code->function = stage.kernels.unique(code->function);
     flush();
-    list(code->function.getName(), code->blocks, code->threads);
+    list(code->function.getName(), code->blocks, code->threads,
+         /*isHeld=*/code->sharedBytes > kSharedLimit);
     launchUnique(*code);
     return success();
   }
@@ -264,11 +291,12 @@ private:
           integer(code.arguments.size(), 32)});
   }
 
-  void list(StringRef call, int64_t blocks = 0, int64_t threads = 0) {
+  void list(StringRef call, int64_t blocks = 0, int64_t threads = 0,
+            bool isHeld = false) {
     if (listed && clears)
       stage.calls->addClear(plan.name, call.str(), blocks, threads, clears);
     else if (listed)
-      stage.calls->add(plan, listed, call.str(), blocks, threads);
+      stage.calls->add(plan, listed, call.str(), blocks, threads, isHeld);
   }
 
   /// One array on the stack serves all kernels of the task.

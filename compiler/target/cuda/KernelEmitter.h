@@ -1,8 +1,9 @@
 //===- KernelEmitter.h - writes one device function ------------*- C++ -*-===//
 //
 // The parts of EmitKernel: which thread does what (EmitKernel.cpp), loads and
-// stores (EmitMemory.cpp), reductions over a row (EmitReduce.cpp), rows of a
-// chunk by several warps (EmitWarpRows.cpp).
+// stores (EmitMemory.cpp), reductions over a row (EmitReduce.cpp), long rows in
+// shared memory (EmitHeldRows.cpp), sums of columns (EmitChunks.cpp), also by
+// several warps (EmitWarpRows.cpp).
 //
 // A point is up to 16 bytes side by side of every operand: `width` lanes. The
 // points of a row are dealt out to its threads in turn, the same ones in every
@@ -21,6 +22,9 @@
 
 namespace pipec::cuda {
 
+/// Threads of a block where nothing asks for another number, and of a long row.
+constexpr int64_t kThreads = 256, kMostRowThreads = 512;
+
 /// Values as they run through the loops of a row, one for each reduction.
 using Running = llvm::SmallVector<mlir::Value>;
 
@@ -28,7 +32,7 @@ class KernelEmitter : public fusion::PointEmitter {
 public:
   KernelEmitter(mlir::ModuleOp module, llvm::StringRef name,
                 const fusion::KernelPlan &plan,
-                llvm::ArrayRef<fusion::Buffer> buffers);
+                llvm::ArrayRef<fusion::Buffer> buffers, bool mayHold);
   mlir::FailureOr<KernelCode> run();
 
 private:
@@ -55,6 +59,8 @@ private:
   void emitRows();
   void emitChunks();
   void emitChunkRows(Value chunk);
+  int64_t registersInTurn();
+  void emitRowsAhead(Value first, Running &sums);
   /// The first row of a chunk and the one behind its last.
   std::pair<Value, Value> rowsOfChunk(Value chunk);
   void chooseRowThreads(int64_t most);
@@ -83,6 +89,13 @@ private:
   void addColumn(size_t column, Running *sums);
   void storePartials(const Running &sums);
 
+  // Rows in shared memory (EmitHeldRows.cpp)
+  llvm::MapVector<Value, int> countReads();
+  bool mayFetch(Value value) const;
+  void chooseHeldRows();
+  Value heldAt(Value value, Value lane);
+  void fetchHeldRows();
+
   // Several warps of a chunk (EmitWarpRows.cpp)
   int64_t leftBytes(size_t column) const;
   int64_t warpsOfChunk() const;
@@ -95,6 +108,7 @@ private:
 
   // Memory
   Value loadAt(const Access &access, Value extra = {}) override;
+  Value readMemory(Value value, const Access &access) override;
   void storeAt(const Access &access, Value value) override;
   Value sumPartials(nn::ReduceOp op, const fusion::Leaf &leaf,
                     const Access &access) override;
@@ -110,6 +124,8 @@ private:
   Value foldLanes(llvm::StringRef kind, Value lanes);
   Value foldThreads(llvm::StringRef kind, Value value, int64_t threads);
   void foldWarps(llvm::MutableArrayRef<Value> sums);
+  /// Of shared memory, for one sum of each warp of a row.
+  int64_t slotBytes() const;
 
   /// In the tail a point is one lane.
   template <typename Emit> void inTail(Value lane, Emit emit) {
@@ -155,6 +171,10 @@ private:
   size_t pointIndex = 0;
   Value pointNumber; ///< of the current point in its row
   llvm::SmallVector<int64_t> denseColumns;
+  /// Whether a block may have more shared memory than kSharedLimit, for rows.
+  const bool mayHold;
+  /// Where the block's row of a leaf lies in shared memory.
+  llvm::MapVector<Value, int64_t> held;
   /// Sums of warps so far: none shares its place in shared memory.
   int64_t firstSlot = 0;
   /// Conditions under which the thread stores; null: always.

@@ -14,6 +14,14 @@ static Value number(ImplicitLocOpBuilder &b, int64_t value, unsigned width) {
   return arith::ConstantIntOp::create(b, value, width);
 }
 
+Value cuda::word(ImplicitLocOpBuilder &b, int64_t value) {
+  return number(b, value, 32);
+}
+
+Value cuda::wide(ImplicitLocOpBuilder &b, Value value) {
+  return arith::ExtUIOp::create(b, b.getI64Type(), value);
+}
+
 Value cuda::threadNumber(ImplicitLocOpBuilder &b) {
   return NVVM::ThreadIdXOp::create(b, b.getI32Type());
 }
@@ -76,4 +84,20 @@ Value cuda::sharedMemory(ImplicitLocOpBuilder &b, int64_t offset) {
   return LLVM::GEPOp::create(
       b, pointer, b.getI8Type(), base,
       ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(offset)});
+}
+
+void cuda::copyAhead(ImplicitLocOpBuilder &b, Value to, Value from,
+                     int64_t bytes, Value read) {
+  constexpr unsigned kGlobal = 1;
+  from = LLVM::AddrSpaceCastOp::create(
+      b, LLVM::LLVMPointerType::get(b.getContext(), kGlobal), from);
+  NVVM::CpAsyncOp::create(b, to, from, static_cast<uint32_t>(bytes),
+                          bytes == 16 ? NVVM::LoadCacheModifierKind::CG
+                                      : NVVM::LoadCacheModifierKind::CA,
+                          read);
+}
+
+void cuda::waitForCopies(ImplicitLocOpBuilder &b) {
+  NVVM::CpAsyncCommitGroupOp::create(b);
+  NVVM::CpAsyncWaitGroupOp::create(b, 0);
 }

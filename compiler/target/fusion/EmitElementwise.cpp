@@ -45,7 +45,9 @@ public:
           return isRough(op) ? math.roughTanh(x) : math.tanh(x);
         })
         .Case<nn::ErfOp>([&](auto) { return math.erf(x); })
-        .Case<nn::SigmoidOp>([&](auto) { return math.sigmoid(x); })
+        .Case<nn::SigmoidOp>([&](auto) {
+          return isRough(op) ? math.roughSigmoid(x) : math.sigmoid(x);
+        })
         .Case<nn::SinOp>([&](auto) { return math.library("sin", x); })
         .Case<nn::CosOp>([&](auto) { return math.library("cos", x); })
         .Case<nn::SqrtOp>([&](auto) { return make<math::SqrtOp>(x); })

@@ -2,7 +2,9 @@
 //
 // Starts with a group for each op and unites groups while the result is one
 // loop nest and nothing outside must run between their parts: first along the
-// values that flow between them, then where they read the same tensor.
+// values that flow between them, rows that are reduced before others, as a
+// loss's logits before what is one number a row, then where they read the same
+// tensor.
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/target/fusion/Overlaps.h"
@@ -10,6 +12,7 @@
 #include "dialects/pipe/Pipe.h"
 
 #include <numeric>
+#include <set>
 
 using namespace mlir;
 using namespace pipec;
@@ -188,12 +191,12 @@ public:
   }
 
   std::vector<Group> run() {
+    for (int64_t elements : rowSizes())
+      while (uniteAlong(elements))
+        ;
     bool changed = true;
     while (changed) {
-      changed = false;
-      for (Operation &op : func.getBody().front())
-        if (groupOf.contains(&op))
-          changed |= uniteWithSources(&op);
+      changed = uniteAlong();
       if (!changed)
         changed = uniteReaders();
       if (!changed)
@@ -210,13 +213,29 @@ public:
   }
 
 private:
-  bool uniteWithSources(Operation *op) {
+  /// The elements of what is reduced to a number a row, largest first.
+  std::set<int64_t, std::greater<>> rowSizes() {
+    std::set<int64_t, std::greater<>> sizes;
+    for (nn::ReduceOp op : func.getBody().front().getOps<nn::ReduceOp>())
+      if (const int64_t last = tensorType(op.getX()).getRank() - 1;
+          llvm::is_contained(op.getAxes(), last) &&
+          !llvm::is_contained(op.getAxes(), 0))
+        sizes.insert(tensorType(op.getX()).getNumElements());
+    return sizes;
+  }
+
+  /// Unites each op with those that make what it reads, where that has so many
+  /// elements.
+  bool uniteAlong(std::optional<int64_t> elements = {}) {
     bool changed = false;
-    for (Value operand : op->getOperands()) {
-      auto source = groupOf.find(viewBase(operand).getDefiningOp());
-      if (source != groupOf.end())
-        changed |= tryUnite(source->second, groupOf[op]);
-    }
+    for (Operation &op : func.getBody().front())
+      if (groupOf.contains(&op))
+        for (Value operand : op.getOperands()) {
+          auto source = groupOf.find(viewBase(operand).getDefiningOp());
+          if (source != groupOf.end() &&
+              (!elements || tensorType(operand).getNumElements() == *elements))
+            changed |= tryUnite(source->second, groupOf[&op]);
+        }
     return changed;
   }
 

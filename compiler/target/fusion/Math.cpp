@@ -325,6 +325,13 @@ Value MathEmitter::sigmoid(Value x) {
   return arith::DivFOp::create(b, one, arith::AddFOp::create(b, one, e));
 }
 
+Value MathEmitter::roughSigmoid(Value x) {
+  Type type = x.getType();
+  Value e =
+      roughPower(arith::MulFOp::create(b, x, constant(type, -0x1.715476p+0)));
+  return reciprocal(arith::AddFOp::create(b, e, constant(type, 1)));
+}
+
 /// Declares `name` once in the module around the builder.
 static func::FuncOp declare(ImplicitLocOpBuilder &b, StringRef name,
                             FunctionType type) {

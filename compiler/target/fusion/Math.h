@@ -35,6 +35,7 @@ public:
   /// 18 bits, for exp to |x| 2^-24 of the result and a few units more.
   mlir::Value roughExp(mlir::Value x);
   mlir::Value roughTanh(mlir::Value x);
+  mlir::Value roughSigmoid(mlir::Value x);
   mlir::Value log(mlir::Value x);
   mlir::Value log1p(mlir::Value x);
   mlir::Value tanh(mlir::Value x);

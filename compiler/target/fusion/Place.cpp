@@ -452,8 +452,17 @@ private:
     }
   }
 
+  /// Values of more bytes are not kept in memory of their own: they leave the
+  /// caches before they are read.
+  static constexpr int64_t kMostSpilled = int64_t(1) << 20;
+
   void placeSpills(int unit) {
+    if (!options.spills)
+      return;
     for (const Spill &spill : chooseSpills(plan.units[unit].kernel)) {
+      if (spill.target < 0 &&
+          nn::byteSize(spill.value.getType()) > kMostSpilled)
+        continue;
       KernelPlan &kernel = plan.units[unit].kernel;
       Placement at = spill.target >= 0 ? kernel.targets[spill.target].place
                                        : spillArena(kernel, spill.value);

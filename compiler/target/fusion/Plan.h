@@ -130,6 +130,9 @@ struct PlanOptions {
   /// Rows that products read or write begin at whole 16 bytes
   /// (dialects/nn/EvenRows.h).
   bool evenRows = false;
+  /// Values that are dear to compute again are kept in memory from one phase of
+  /// a kernel to the next (Spill.cpp).
+  bool spills = true;
   /// Bytes of scratch that the target's call for a library op needs.
   std::function<mlir::FailureOr<int64_t>(mlir::Operation *)> scratch;
 };

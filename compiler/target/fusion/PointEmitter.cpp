@@ -314,7 +314,7 @@ Value PointEmitter::readLeaf(Value value) {
   const Access &access = leaves[value];
   switch (leaf.kind) {
   case Leaf::Memory:
-    return loadAt(access);
+    return readMemory(value, access);
   case Leaf::Index:
     return indexAt(access, access.element);
   case Leaf::Partials:

@@ -46,6 +46,10 @@ protected:
   /// The elements at the current point; `extra` is added to the address.
   virtual Value loadAt(const Access &access, Value extra = {}) = 0;
   virtual void storeAt(const Access &access, Value value) = 0;
+  /// A leaf in memory, at the current point.
+  virtual Value readMemory(Value value, const Access &access) {
+    return loadAt(access);
+  }
   /// The partial column sums at the current point, in order.
   virtual Value sumPartials(nn::ReduceOp op, const Leaf &leaf,
                             const Access &access);

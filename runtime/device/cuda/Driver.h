@@ -20,6 +20,10 @@ using Address = unsigned long long;
 // Its numbers, as far as they are used.
 constexpr int kOutOfMemory = 2, kNotReady = 600;
 constexpr int kComputeMajor = 75, kComputeMinor = 76; ///< device attributes
+/// Of shared memory: a multiprocessor's, what a block may have of it if it is
+/// asked for, and what of that the driver has.
+constexpr int kSharedOfAll = 81, kSharedOfBlock = 97, kSharedOfDriver = 111;
+constexpr int kMostShared = 8, kSharedShare = 9; ///< attributes of a function
 constexpr unsigned kNonBlocking = 1;                  ///< of a stream
 constexpr unsigned kNoTiming = 2;                     ///< of an event
 constexpr unsigned kExternal = 1; ///< recording: also when it is captured

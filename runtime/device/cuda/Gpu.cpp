@@ -70,6 +70,8 @@ void Gpu::openDevice(const DeviceRequest &request) {
              "cuDeviceGetAttribute");
   cuda.check(cuda.deviceAttribute(&minor, kComputeMinor, device),
              "cuDeviceGetAttribute");
+  if (!isWished("PIPEC_HELD_ROWS", "off"))
+    rowBytes = mostRowBytes();
   cuda.check(cuda.retainContext(&context, device), "cuDevicePrimaryCtxRetain");
   cuda.check(cuda.setContext(context), "cuCtxSetCurrent");
   isFirst = Usage::get().open(device);
@@ -80,6 +82,17 @@ void Gpu::openDevice(const DeviceRequest &request) {
              "cuStreamCreateWithPriority");
   cuda.check(cuda.createStream(&communication, kNonBlocking, greatest),
              "cuStreamCreateWithPriority");
+}
+
+/// PipecDevice::row_bytes.
+int64_t Gpu::mostRowBytes() const {
+  int all = 0, most = 0, reserved = 0;
+  for (auto [attribute, value] : {std::pair{kSharedOfAll, &all},
+                                  {kSharedOfBlock, &most},
+                                  {kSharedOfDriver, &reserved}})
+    if (cuda.deviceAttribute(value, attribute, device))
+      return kSharedLimit; // an old driver
+  return std::max<int64_t>(kSharedLimit, std::min(most, all / 2 - reserved));
 }
 
 Gpu::~Gpu() {

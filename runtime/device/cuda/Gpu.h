@@ -88,6 +88,7 @@ private:
   friend struct StageCode;
 
   void openDevice(const DeviceRequest &request);
+  int64_t mostRowBytes() const;
   Module loadCode(void *library, const std::string &path);
   /// Whether the calls of now are the rank's first, queued one by one.
   bool isFirstStep() const;
@@ -125,6 +126,10 @@ private:
   const bool graphs;
   const int rank;
   int ordinal = 0, device = 0, major = 0, minor = 0;
+  /// Shared memory that any kernel may have, and what this device lets one
+  /// have.
+  static constexpr int64_t kSharedLimit = 48 * 1024;
+  int64_t rowBytes = kSharedLimit;
   bool isFirst = false; ///< of this process's ranks on the device
   Context context = nullptr;
   Stream compute = nullptr, communication = nullptr;

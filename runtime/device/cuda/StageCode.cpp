@@ -180,6 +180,7 @@ Gpu::StageCode::StageCode(Gpu &gpu, void *library, const std::string &path)
   gpu.upload(reinterpret_cast<char *>(literals), from, bytes);
   table.literals = reinterpret_cast<char *>(literals);
   table.fault = reinterpret_cast<char *>(gpu.faults);
+  table.row_bytes = gpu.rowBytes;
   table.launch = [](PipecDevice *table, int32_t kernel, int64_t blocks,
                     int32_t threads, int32_t sharedBytes,
                     char *const *arguments, int32_t count) {
@@ -193,6 +194,7 @@ Gpu::StageCode::StageCode(Gpu &gpu, void *library, const std::string &path)
       self.places.clear();
       for (int32_t i = 0; i < count; ++i)
         self.places.push_back(const_cast<char **>(&arguments[i]));
+      self.allow(kernel, sharedBytes);
       self.gpu.launch(self.gpu.compute,
                       self.kernels[static_cast<size_t>(kernel)], blocks,
                       threads, sharedBytes, self.places.data());
@@ -232,6 +234,18 @@ Gpu::StageCode::StageCode(Gpu &gpu, void *library, const std::string &path)
         PIPEC_F32, [&] { return "clear " + std::to_string(bytes); },
         [&] { self.gpu.clear(at, bytes); });
   };
+}
+
+/// More shared memory than a kernel has without asking is asked for once.
+void Gpu::StageCode::allow(int32_t kernel, int32_t sharedBytes) {
+  if (sharedBytes <= kSharedLimit || !allowed.insert(kernel).second)
+    return;
+  const Driver &cuda = gpu.cuda;
+  const Function function = kernels[static_cast<size_t>(kernel)];
+  cuda.check(cuda.functionAttribute(function, kMostShared, sharedBytes),
+             "cuFuncSetAttribute");
+  cuda.check(cuda.functionAttribute(function, kSharedShare, 100),
+             "cuFuncSetAttribute");
 }
 
 Gpu::StageCode::~StageCode() {

@@ -4,6 +4,7 @@
 #include "runtime/device/cuda/Gpu.h"
 
 #include <exception>
+#include <set>
 
 namespace pipec::cuda {
 
@@ -42,10 +43,14 @@ private:
   /// PipecDevice::attention.
   bool attend(const PipecAttention &shape, char *const *at);
 
+  /// So much shared memory for a kernel.
+  void allow(int32_t kernel, int32_t sharedBytes);
+
   Gpu &gpu;
   std::string path;
   Module module = nullptr;
   std::vector<Function> kernels;
+  std::set<int32_t> allowed; ///< those that have asked for shared memory
   Address literals = 0;
   std::vector<void *> places; ///< of a kernel's arguments
   std::exception_ptr failure;

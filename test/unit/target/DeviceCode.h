@@ -6,7 +6,7 @@
 
 namespace pipec::test {
 
-constexpr size_t kSharedBytes = 48 * 1024;
+constexpr size_t kSharedBytes = 113 * 1024;
 
 /// Compiles the LLVM IR that a GPU's code is made from for this machine, as a
 /// shared object. It exports for every kernel

@@ -39,6 +39,7 @@ DeviceEmulator::DeviceEmulator(const std::string &llvm, void *library) {
   PipecDevice &t = device.table;
   t.literals = aligned;
   t.fault = reinterpret_cast<char *>(fault);
+  setDescending(false);
   t.launch = [](PipecDevice *d, int32_t kernel, int64_t blocks, int32_t threads,
                 int32_t sharedBytes, char *const *arguments, int32_t) {
     reinterpret_cast<Device *>(d)->emulator->launch(kernel, blocks, threads,
@@ -103,7 +104,7 @@ void DeviceEmulator::launch(int32_t number, int64_t blocks, int32_t threads,
                             int32_t sharedBytes, char *const *arguments) {
   ASSERT_LT(static_cast<size_t>(number), kernels.size());
   ASSERT_TRUE(threads >= 1 && threads <= 1024 && blocks >= 1) << threads;
-  ASSERT_LE(static_cast<size_t>(sharedBytes), kSharedBytes);
+  ASSERT_LE(sharedBytes, device.table.row_bytes);
   const Kernel &kernel = kernels[number];
   for (int64_t i = 0; i < blocks; ++i) {
     int64_t block = descending ? blocks - 1 - i : i;

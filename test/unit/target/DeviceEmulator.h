@@ -26,9 +26,12 @@ public:
   DeviceEmulator(const DeviceEmulator &) = delete;
 
   PipecDevice *table() { return &device.table; }
-  /// In which order threads run until they wait: ascending or descending. The
-  /// results must not depend on it.
-  void setDescending(bool on) { descending = on; }
+  /// In which order threads run until they wait: ascending or descending, and
+  /// then with little shared memory. The results must not depend on it.
+  void setDescending(bool on) {
+    descending = on;
+    device.table.row_bytes = on ? 48 * 1024 : 113 * 1024;
+  }
   /// Whether products add biases, as cuBLASLt may; how many could.
   void setAddsBiases(bool on) { addsBiases = on; }
   /// Which calls of attention a library takes: none at first.

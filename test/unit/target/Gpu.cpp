@@ -112,6 +112,34 @@ TEST(Gpu, RowsOfAnyLength) {
     }
 }
 
+// Long rows stay in shared memory, or are read again where a device has little
+// (in the descending order): with lanes behind the last 16 bytes and without,
+// of one tensor and of two, and of more than there is room for.
+TEST(Gpu, RowsInSharedMemory) {
+  for (const auto &[shape, others] : {std::pair{"3x20000", false},
+                                      {"1x20003", false},
+                                      {"3x17000", true},
+                                      {"1x27005", true},
+                                      {"3x60000", false}}) {
+    const std::string size = shape, narrow = size + "xbf16",
+                      full = size + "xf32", row = size.substr(0, 2) + "1xf32";
+    StageText t;
+    t.load("n", "in", narrow).op("x", "cast", {"n"}, full);
+    if (others) {
+      t.load("more", "in", narrow).op("f", "cast", {"more"}, full);
+      t.op("s", "mul", {"x", "f"});
+    } else {
+      t.op("s", "neg", {"x"});
+    }
+    t.reduce("top", "max", "s", "1", row);
+    t.op("tops", "broadcast", {"top"}, full).op("d", "sub", {"s", "tops"});
+    t.op("e", "exp", {"d"}).reduce("sum", "sum", "e", "1", row);
+    t.op("sums", "broadcast", {"sum"}, full).op("p", "div", {"e", "sums"});
+    t.op("y", "cast", {"p"}, narrow).store("y", "out");
+    checkStage(t.stage(), 1e-2);
+  }
+}
+
 // More partial sums than a thread adds alone, of few and of many columns.
 TEST(Gpu, ColumnsOfManyRows) {
   for (const char *columns : {"1", "4", "37", "1100"}) {
