@@ -53,3 +53,24 @@ module @stage1 attributes {pipe.stage = 1 : i64} {
     return
   }
 }
+
+// What the backward pass alone multiplies, as a loss's gradient that the forward
+// pass has computed.
+// CHECK: module @stage2
+module @stage2 attributes {pipe.stage = 2 : i64} {
+  func.func @forward() attributes {pipe.task = "forward"} {
+    %x = pipe.input "x" : tensor<32x67xf32>
+    // CHECK: pipe.store %{{.*}}, "stash"[0] pitch 68 : tensor<32x67xf32>
+    %e = nn.exp %x : (tensor<32x67xf32>) -> tensor<32x67xf32>
+    pipe.stash %e in "stash" 0 : tensor<32x67xf32>
+    return
+  }
+  func.func @backward() attributes {pipe.task = "backward"} {
+    // CHECK: %[[E:.*]] = pipe.load "stash"[0] pitch 68 : tensor<32x67xf32>
+    // CHECK: nn.matmul %[[E]], %[[E]]
+    %e = pipe.unstash "stash" 0 : tensor<32x67xf32>
+    %g = nn.matmul %e, %e {transpose_b} : (tensor<32x67xf32>, tensor<32x67xf32>) -> tensor<32x32xf32>
+    pipe.stash %g in "wstash" 0 : tensor<32x32xf32>
+    return
+  }
+}
