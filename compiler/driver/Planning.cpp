@@ -362,13 +362,6 @@ static Decision askFor(const strategy::StrategyRow &row,
   return d;
 }
 
-static int64_t bytesOf(const std::vector<plan::CostStash> &kept) {
-  int64_t bytes = 0;
-  for (const plan::CostStash &one : kept)
-    bytes += one.bytes;
-  return bytes;
-}
-
 /// Before a plan is searched for: where it may compute activations again it is
 /// to be known what that works in. Where most is in use while next to nothing
 /// of a second forward pass waits, stashes stand for it, as where nothing does.
@@ -378,7 +371,8 @@ static void findRepeats(const CompileOptions &o, const ModelFacts &facts,
   if (any && facts.repeats && !o.withoutWorkspace)
     graph.repeats = facts.repeats();
   constexpr int64_t kNextToNothing = 16;
-  if (bytesOf(graph.repeats) * kNextToNothing < bytesOf(graph.stashes))
+  if (plan::bytesOf(graph.repeats) * kNextToNothing <
+      plan::bytesOf(graph.stashes))
     graph.repeats.clear();
 }
 

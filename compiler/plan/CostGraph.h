@@ -85,6 +85,13 @@ struct CostStash {
   size_t producer = CostValue::kNone;
 };
 
+inline int64_t bytesOf(const std::vector<CostStash> &kept) {
+  int64_t bytes = 0;
+  for (const CostStash &one : kept)
+    bytes += one.bytes;
+  return bytes;
+}
+
 /// What the backward makes at one of the nodes for the gradients that others
 /// wait for, and reads at the other one for those of weights: where the two are
 /// separate tasks a stage with both nodes hands it from the one to the other.
