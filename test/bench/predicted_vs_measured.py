@@ -16,7 +16,9 @@ medians over the runs. With --each `calibrate` runs before every model and behin
 mean of what the calibrations before and behind a model's runs say of it: where speeds change every few minutes one
 says little of the other models. The time of a run is that of its median step, the first one left out. Every rank has
 the threads that pipec-run gives it, or --threads. Calibration and runs begin with the words of --run-with, which is where
-a machine is kept quiet. Memory is compared byte for byte. Needs Python's standard library alone.
+a machine is kept quiet. Memory is compared byte for byte. At the end stands how many rows are within 15 and 5 %, of all
+and of those whose runs are within 5 % of each other: of a machine that does not repeat itself nothing can be foretold.
+Needs Python's standard library alone.
 """
 import argparse, json, math, os, pathlib, shlex, statistics, subprocess, sys, tempfile
 
@@ -137,6 +139,17 @@ def measure(case, ranks, options, calibrations):
             "equal" if all(same for _, same in runs) else "differs"]
 
 
+def together(rows):
+    """How many of the rows (without their head) are as true as is asked for, by the whole percents that they print."""
+    percent = lambda cell: abs(int(cell.split()[0]))
+    lines = []
+    for name, among in ("all", rows), ("runs within 5 %", [row for row in rows if percent(row[7]) <= 5]):
+        counts = [sum(percent(row[column]) <= bound for row in among) for column, bound in ((4, 15), (5, 5), (8, 5))]
+        lines.append(f"{name}: of {len(among)} rows {counts[0]} calibrated within 15 %, {counts[1]} by a profile within "
+                     f"5 %, {counts[2]} of the other strategy; memory equal in {sum(row[9] == 'equal' for row in among)}")
+    return "\n".join(lines)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tools")
@@ -169,7 +182,7 @@ def main():
                     lambda: measure(Case(options, options.folder / name, scratch), ranks, options, calibrations)))
                 if not options.markdown:
                     print(*rows[-1], sep="\t", flush=True)
-    print(options.cores.told(), file=sys.stderr)
+    print(options.cores.told(), together(rows[1:]), sep="\n", file=sys.stderr)
     if options.markdown:
         rows.insert(1, ["---"] * len(rows[0]))
         print("\n".join("| " + " | ".join(row) + " |" for row in rows))
