@@ -17,8 +17,9 @@ mean of what the calibrations before and behind a model's runs say of it: where 
 says little of the other models. The time of a run is that of its median step, the first one left out. Every rank has
 the threads that pipec-run gives it, or --threads. Calibration and runs begin with the words of --run-with, which is where
 a machine is kept quiet. Memory is compared byte for byte. At the end stands how many rows are within 15 and 5 %, of all
-and of those whose runs are within 5 % of each other: of a machine that does not repeat itself nothing can be foretold.
-Needs Python's standard library alone.
+and of those whose runs are within 5 % of each other: of a machine that does not repeat itself nothing can be foretold. Of
+the second kind a profile is within 5 % almost by itself, since it is fitted to one run and held against the next; what it
+says of --other and what is calibrated is not. Needs Python's standard library alone.
 """
 import argparse, json, math, os, pathlib, shlex, statistics, subprocess, sys, tempfile
 
