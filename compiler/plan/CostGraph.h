@@ -85,6 +85,7 @@ struct CostStash {
   size_t producer = CostValue::kNone;
 };
 
+/// What is kept of one microbatch.
 inline int64_t bytesOf(const std::vector<CostStash> &kept) {
   int64_t bytes = 0;
   for (const CostStash &one : kept)

@@ -28,7 +28,7 @@ class FullDiskTest(PipelineTest):
     def test_outputs_of_a_pass(self):
         self.mount("64k")
         golden = Golden("gpt")
-        plan = self.compile(golden.model, *golden.arguments(), "--cpus", 2, "--stages", 2)
+        plan = self.compile(golden.model, *golden.arguments(), "--cpus", 2, "--strategy", "1f1b")
         data = [word for name, file in golden.data.items() for word in ("--data", "%s=%s" % (name, file))]
         file = self.disk / "logits.npy"
         for transport in ("inproc", "mpi", "mpi", "mpi"):
@@ -38,9 +38,9 @@ class FullDiskTest(PipelineTest):
 
     def test_what_a_training_writes(self):
         """Also where a checkpoint or the timeline does not fit any more: one error, and nothing half-written."""
-        self.mount("24k")
+        self.mount("8k")
         golden = Golden("gpt")
-        plan = self.compile(golden.model, *golden.arguments(), "--cpus", 2, "--stages", 2)
+        plan = self.compile(golden.model, *golden.arguments(), "--cpus", 2, "--strategy", "1f1b")
         data = [word for name, file in golden.data.items() for word in ("--data", "%s=%s" % (name, file))]
         for transport in ("inproc", "mpi"):
             for option, name in (("--checkpoint", "saved"), ("--trace", "t.json"), ("--export", "m.onnx")):
@@ -74,7 +74,7 @@ class FullOutputTest(PipelineTest):
 
     def test_every_file_of_a_run(self):
         golden = Golden("gpt")
-        words = [golden.model, *golden.arguments(), "--cpus", 2, "--stages", 2]
+        words = [golden.model, *golden.arguments(), "--cpus", 2, "--strategy", "1f1b"]
         plan = self.compile(*words)
         data = [word for name, file in golden.data.items() for word in ("--data", "%s=%s" % (name, file))]
         why = "cannot write /dev/full: " + WHY
@@ -97,7 +97,7 @@ class FullOutputTest(PipelineTest):
 
     def test_results_that_cannot_be_printed(self):
         golden = Golden("mlp")
-        words = [golden.model, *golden.arguments(), "--cpus", 2, "--stages", 2]
+        words = [golden.model, *golden.arguments(), "--cpus", 2, "--strategy", "1f1b"]
         plan = self.compile(*words)
         data = [word for name, file in golden.data.items() for word in ("--data", "%s=%s" % (name, file))]
         for arguments in (["--help"], ["--version"], ["list", "ops"], ["list", "--format", "json", "devices"],

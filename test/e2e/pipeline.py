@@ -64,6 +64,16 @@ class PipelineTest(unittest.TestCase):
         self.check_exit(call("pipec", model, *arguments, "--quiet", "-o", plan), 0)
         return plan
 
+    def cores(self, ranks):
+        """So many ranks on two cores, as options: plans that are the same wherever a test runs, as those for --cpus are not."""
+        file = self.folder / ("cores-%d.json" % ranks)
+        flops = {"fp64": 96e9, "fp32": 192e9, "tf32": 192e9, "fp16": 192e9, "bf16": 192e9}
+        device = {"name": "core", "kind": "cpu", "memory_GiB": 8, "flops": flops, "memory_GBps": 25, "launch_us": 0.2}
+        file.write_text(json.dumps({"device": device, "cores": 2, "levels": [
+            {"name": "server", "count": 1, "bandwidth_GBps": 1.25, "latency_us": 80},
+            {"name": "rank", "count": ranks, "bandwidth_GBps": 5, "latency_us": 50}]}))
+        return "--cluster", file
+
     def train(self, plan, data, steps, *arguments, code=0):
         """Runs a plan; `data` maps input names to files."""
         metrics = self.fresh(".jsonl")

@@ -134,7 +134,7 @@ class MixedTest(PipelineTest):
         else:
             words += ["--stages", {"dp": 1, "zb-v": 2 * ranks}.get(strategy, ranks)]
         words += ["--slices", 2] if strategy == "seq1f1b" else []
-        return self.compile(Golden("gpt").model, *words, "--precision", "bf16", "--cpus", "1x%d" % ranks, "--strategy", strategy,
+        return self.compile(Golden("gpt").model, *words, "--precision", "bf16", *self.cores(ranks), "--strategy", strategy,
                             "--rounded-weights", way)
 
     def test_rounded_weights(self):

@@ -21,7 +21,7 @@ class Recompute(PipelineTest):
     def plan(self, golden, strategy, ranks, *words):
         arguments = golden.arguments("sgd:lr=0.05,momentum=0.9")
         arguments[arguments.index("--microbatches") + 1] = "8"
-        return self.compile(golden.model, *arguments, "--cpus", ranks, "--strategy", strategy, *words)
+        return self.compile(golden.model, *arguments, *self.cores(ranks), "--strategy", strategy, *words)
 
     def train_it(self, plan, golden, *words):
         run = self.train(plan, golden.data, STEPS, "--verify", *words)
