@@ -288,12 +288,11 @@ static Decision decideSearched(const CompileOptions &o, const Decision &asked) {
       chooseShape(o, d);
       if (o.strategy == "auto" && crowdsStages(d.request))
         continue;
-      plan::PlanResult cut = plan::makePlan(d.request);
       plan::OrderedPlan plan =
-          plan::orderForCosts(d.strategy->schedule, d.request, cut);
+          plan::cutAndOrder(d.strategy->schedule, d.request);
       d.request = std::move(plan.request);
       d.result = std::move(plan.result);
-      d.result.limitBinds |= cut.limitBinds || isNearLimit(d);
+      d.result.limitBinds |= isNearLimit(d);
       if (!best || d.result.stepSeconds < best->result.stepSeconds)
         best = std::move(d);
     } catch (const Failure &failure) {

@@ -4,8 +4,11 @@
 #include "compiler/plan/StepModel.h"
 #include "compiler/schedule/Generator.h"
 #include "compiler/schedule/Pipelines.h"
+#include "support/Failure.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 namespace pipec::plan {
 
@@ -87,6 +90,23 @@ schedule::Schedule onAllDevices(schedule::Schedule one,
   return schedule::repeated(one, asked.microbatches, std::move(placement));
 }
 
+/// What the request comes to where there is room for everything.
+std::optional<OrderedPlan> orderOfAllKept(const std::string &schedule,
+                                          const PlanRequest &asked) {
+  PlanRequest unlimited = asked;
+  unlimited.memoryLimit = -1;
+  unlimited.baselines = false;
+  if (asked.recompute == Recompute::Auto)
+    unlimited.recompute = Recompute::None;
+  try {
+    return orderForCosts(schedule, asked, makePlan(unlimited));
+  } catch (const Failure &failure) {
+    if (failure.code != Exit::NoFit && failure.code != Exit::Usage)
+      throw;
+    return std::nullopt;
+  }
+}
+
 } // namespace
 
 OrderedPlan orderForCosts(const std::string &schedule, const PlanRequest &asked,
@@ -119,6 +139,23 @@ OrderedPlan orderForCosts(const std::string &schedule, const PlanRequest &asked,
       plan = std::move(other);
   }
   return plan;
+}
+
+OrderedPlan cutAndOrder(const std::string &schedule, const PlanRequest &asked) {
+  const PlanResult cut = makePlan(asked);
+  OrderedPlan plan = orderForCosts(schedule, asked, cut);
+  plan.result.limitBinds |= cut.limitBinds;
+  const auto isAgain = [](const StagePlan &stage) { return stage.recompute; };
+  const bool binds = plan.result.limitBinds ||
+                     (asked.recompute == Recompute::Auto &&
+                      std::ranges::any_of(plan.result.stages, isAgain));
+  if (!binds || memoryLimitOf(asked) == INT64_MAX)
+    return plan;
+  std::optional<OrderedPlan> kept = orderOfAllKept(schedule, asked);
+  if (!kept || kept->result.stepSeconds >= plan.result.stepSeconds)
+    return plan;
+  kept->result.limitBinds = true;
+  return std::move(*kept);
 }
 
 } // namespace pipec::plan

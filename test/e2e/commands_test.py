@@ -179,7 +179,7 @@ class CompileTest(PipelineTest):
         self.assertEqual(roles["layers.3.bias"], "weight")
 
     def test_stages_that_are_asked_for_are_on_ranks_of_their_own(self):
-        plan = self.compile(self.golden.model, *self.flags("--stages", "2"))
+        plan = self.compile(self.golden.model, *self.flags("--stages", "2", "--strategy", "1f1b"))
         self.assertEqual([len(rank["stages"]) for rank in read_plan(plan)["ranks"]], [1, 1])
 
     def test_self_contained(self):

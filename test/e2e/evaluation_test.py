@@ -55,7 +55,7 @@ class EvaluationTest(PipelineTest):
             losses = set()
             for count in ranks:
                 plan = self.compile(golden.model, "--dim", "batch=%d" % batch, "--microbatches", 2,
-                                    "--loss", loss, "--cpus", count, "--stages", count)
+                                    "--loss", loss, "--cpus", count, "--stages", count, "--strategy", "1f1b")
                 logits = self.fresh(".npy")
                 losses.add(self.evaluate(plan, data, "--output", "logits=%s" % logits))
             self.assertEqual(len(losses), 1, losses)

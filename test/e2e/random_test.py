@@ -87,8 +87,8 @@ class RandomTest(PipelineTest):
         write_npy(file, "<f4", (16, 6), struct.pack("<96f", *(math.sin(i / 3) for i in range(96))))
         runs = []
         for ranks, recompute in ((1, "none"), (2, "selective"), (3, "full")):
-            plan = self.compile(self.autoencoder(), "--cpus", ranks, "--stages", ranks, "--microbatches", 2, "--loss",
-                                "mse", "--optimizer", "sgd:lr=0.1", "--recompute", recompute)
+            plan = self.compile(self.autoencoder(), "--cpus", ranks, "--stages", ranks, "--strategy", "1f1b",
+                                "--microbatches", 2, "--loss", "mse", "--optimizer", "sgd:lr=0.1", "--recompute", recompute)
             runs.append(self.train(plan, {"x": file, "targets": file}, 30).losses)
         self.assertEqual(runs[0], runs[1])
         self.assertEqual(runs[0], runs[2])

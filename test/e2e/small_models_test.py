@@ -61,8 +61,8 @@ class SmallModelsTest(PipelineTest):
             "{ a = MatMul(x, w)  b = Floor(a)  y = MatMul(b, v) }" % SQUARE
         losses = []
         for ranks in (1, 2):
-            plan = self.compile(self.model(text), "--cpus", ranks, "--stages", ranks, "--microbatches", 2, "--loss",
-                                "mse", "--optimizer", "sgd:lr=0.01,weight_decay=0.5")
+            plan = self.compile(self.model(text), "--cpus", ranks, "--stages", ranks, "--strategy", "1f1b",
+                                "--microbatches", 2, "--loss", "mse", "--optimizer", "sgd:lr=0.01,weight_decay=0.5")
             losses.append(self.train(plan, self.data(x=(16, 3), targets=(16, 3)), 3).losses)
         self.assertEqual(losses[0], losses[1])
         self.assertEqual(len(set(losses[0])), 3)

@@ -37,8 +37,8 @@ class TieTest(PipelineTest):
         source, target, trained = self.fresh(".txt"), self.fresh(".onnx"), self.fresh(".onnx")
         source.write_text(model(second))
         self.check_exit(call("onnx-from-text", source, target), 0)
-        plan = self.compile(target, "--cpus", "1x%d" % ranks, "--stages", ranks, "--microbatches", 2, "--optimizer",
-                            "sgd:lr=0.3,momentum=0.9", *flags)
+        plan = self.compile(target, "--cpus", "1x%d" % ranks, "--stages", ranks, "--strategy", "1f1b", "--microbatches", 2,
+                            "--optimizer", "sgd:lr=0.3,momentum=0.9", *flags)
         losses = self.train(plan, self.data, 6, "--export", trained, "--transport", "inproc").losses
         return losses, initializers(trained)
 
@@ -74,8 +74,8 @@ class TieTest(PipelineTest):
         results = []
         for times, ranks, flags in ((1, 1, []), (4, 1, ["--tie", "auto"]), (4, 2, ["--tie", "auto"]), (4, 1, [])):
             trained = self.fresh(".onnx")
-            plan = self.compile(made[times], "--cpus", ranks, "--stages", ranks, "--microbatches", 2, "--optimizer",
-                                "sgd:lr=0.3,momentum=0.9", *flags)
+            plan = self.compile(made[times], "--cpus", ranks, "--stages", ranks, "--strategy", "1f1b", "--microbatches", 2,
+                                "--optimizer", "sgd:lr=0.3,momentum=0.9", *flags)
             losses = self.train(plan, self.data, 6, "--export", trained).losses
             results.append((losses, initializers(trained)["index"].bytes))
         (want, row), tied, split, apart = results
@@ -130,7 +130,7 @@ g (float[4,%d] input) => (float[4,%d] logits) <%s>
             source, target, trained = self.fresh(".txt"), self.fresh(".onnx"), self.fresh(".onnx")
             source.write_text(graph % (ROWS, COLUMNS, ", ".join(weights), second))
             self.check_exit(call("onnx-from-text", source, target), 0)
-            plan = self.compile(target, "--cpus", "1x2", "--optimizer", "sgd:lr=0.5", *flags)
+            plan = self.compile(target, "--cpus", "1x2", "--strategy", "1f1b", "--optimizer", "sgd:lr=0.5", *flags)
             runs.append((self.train(plan, self.data, 5, "--export", trained).losses, trained))
         (untied, exported), (apart, expected), (merged, _) = runs
         self.assertEqual(untied, apart)
