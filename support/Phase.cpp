@@ -33,7 +33,7 @@ Phase::~Phase() {
 
 std::string Phase::text() const {
   const int64_t n = number.load(std::memory_order_relaxed);
-  if (n == 0 || total == 1)
+  if ((n == 0 && total != kPercent) || total == 1)
     return name;
   std::string text = name + " " + std::to_string(n);
   if (total > 0)

@@ -41,7 +41,8 @@ public:
   /// Number `n` begins, from 1.
   void at(int64_t n) { number.store(n, std::memory_order_relaxed); }
 
-  /// "strategy 7 of 24"; "strategy" before the first, or where there is one.
+  /// "strategy 7 of 24"; "strategy" before the first, or where there is one;
+  /// "searching orders 0 %" at the beginning of a share.
   std::string text() const;
 
   /// While one lives, phases are listed.

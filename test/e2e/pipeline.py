@@ -65,7 +65,7 @@ class PipelineTest(unittest.TestCase):
         return plan
 
     def cores(self, ranks):
-        """So many ranks on two cores, as options: stages and orders are the same wherever a test runs, as those for --cpus are not."""
+        """So many ranks on two cores, as options. Stages and orders are the same wherever a test runs; for --cpus they are not."""
         file = self.folder / ("cores-%d.json" % ranks)
         flops = {"fp64": 96e9, "fp32": 192e9, "tf32": 192e9, "fp16": 192e9, "bf16": 192e9}
         device = {"name": "core", "kind": "cpu", "memory_GiB": 8, "flops": flops, "memory_GBps": 25, "launch_us": 0.2}

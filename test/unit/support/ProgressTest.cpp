@@ -53,7 +53,7 @@ TEST(Phases, LieInEachOther) {
     Phase each("strategy", 24), open("plan"),
         share("searching", Phase::kPercent);
     EXPECT_EQ(phasesUnderWay(),
-              (Texts{"planning", "strategy", "plan", "searching"}));
+              (Texts{"planning", "strategy", "plan", "searching 0 %"}));
     for (int i = 0; i < 7; ++i)
       each.next(), open.next();
     share.at(45);
