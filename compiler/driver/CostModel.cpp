@@ -244,11 +244,10 @@ private:
     if (failed(costs))
       return failure();
     takeSeconds(*costs);
-    graph.forwardTaskSeconds =
-        plan::fixedSeconds(device, costs->forwardDivides);
+    graph.forwardTaskSeconds = plan::fixedSeconds(device, costs->forwardShares);
     if (trains)
       graph.backwardTaskSeconds =
-          plan::fixedSeconds(device, costs->backwardDivides);
+          plan::fixedSeconds(device, costs->backwardShares);
     int64_t bytes = 0;
     for (const plan::CostWeight &weight : graph.weights)
       bytes += weight.trainable ? weight.bytes : 0;

@@ -124,12 +124,13 @@ public:
           unitWork(task.units[number], scratch, machine, device.tile);
       if (failed(work))
         return failure();
+      const double away =
+          plan::farShare(device, uses[number],
+                         workingSet + (isStep ? state : 0), device.threads);
       if (!isStep)
-        (task.name == "forward" ? costs.forwardDivides
-                                : costs.backwardDivides) |= work->divides;
-      return secondsOf(*work, plan::farShare(device, uses[number],
-                                             workingSet + (isStep ? state : 0),
-                                             device.threads));
+        (task.name == "forward" ? costs.forwardShares : costs.backwardShares) |=
+            plan::isShared(device, *work, away);
+      return secondsOf(*work, away);
     });
   }
 

@@ -35,7 +35,7 @@ struct TaskCosts {
   double update = 0; ///< of all weights, a step
   double track = 0;  ///< of running statistics, a microbatch
   /// Whether threads share calls of a forward or a backward pass.
-  bool forwardDivides = false, backwardDivides = false;
+  bool forwardShares = false, backwardShares = false;
 };
 
 /// Whether the device's calibration knows what calls cost.

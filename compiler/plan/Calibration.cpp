@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 #include <numeric>
 
 namespace pipec::plan {
@@ -350,44 +351,81 @@ void fitTasks(DeviceModel &device, const std::vector<TaskSample> &tasks) {
     }
 }
 
-void fitThreads(DeviceModel &device, const std::vector<TaskSample> &tasks) {
+namespace {
+
+/// One step of fitThreads: the costs of sharing by the tasks, of which those
+/// loops are taken to be shared that `device` says are. False where there are
+/// too few.
+bool refitThreads(DeviceModel &device, const std::vector<TaskSample> &tasks) {
   DeviceModel single = device;
   single.threads = 1;
   Rows rows;
   std::vector<double> seconds, weights;
   for (const TaskSample &task : tasks) {
-    double divided = 0, rest = task.seconds - device.taskSeconds;
+    double shared = 0, rest = task.seconds - device.taskSeconds;
     int loops = 0;
     for (const auto &[work, far] : task.calls)
       if (auto cost = kernelSeconds(single, work, far)) {
-        (work.divides ? divided : rest) += work.divides ? *cost : -*cost;
-        loops += work.divides;
+        const bool divides = isShared(device, work, far);
+        (divides ? shared : rest) += divides ? *cost : -*cost;
+        loops += divides;
       }
     if (loops == 0)
       continue;
-    rows.push_back({1, static_cast<double>(loops), divided / device.threads});
+    rows.push_back({1, static_cast<double>(loops), shared / device.threads});
     seconds.push_back(rest);
     // Between relative and absolute errors: what little tasks lose besides
     // says less of a step.
     weights.push_back(task.seconds);
   }
   if (rows.size() < 4)
-    return;
+    return false;
   const std::vector<double> fit = nonnegative(rows, seconds, weights);
   device.wakeSeconds = fit[0], device.forkSeconds = fit[1];
   // Threads do not make each other faster, nor slower than one of them.
   device.forkEfficiency =
       std::clamp(fit[2] > 0 ? 1 / fit[2] : 1.0, 1.0 / device.threads, 1.0);
+  return true;
 }
 
 double taskSeconds(const DeviceModel &device, const TaskSample &task) {
   double sum = 0;
-  bool divides = false;
+  bool shares = false;
   for (const auto &[work, far] : task.calls) {
     sum += kernelSeconds(device, work, far).value_or(0);
-    divides |= work.divides;
+    shares |= isShared(device, work, far);
   }
-  return sum + fixedSeconds(device, divides);
+  return sum + fixedSeconds(device, shares);
+}
+
+/// Squares of what the device's costs miss, weighted as they are fitted.
+double missed(const DeviceModel &device, const std::vector<TaskSample> &tasks) {
+  double sum = 0;
+  for (const TaskSample &task : tasks) {
+    const double by = taskSeconds(device, task) - task.seconds;
+    sum += by * by / task.seconds;
+  }
+  return sum;
+}
+
+} // namespace
+
+void fitThreads(DeviceModel &device, const std::vector<TaskSample> &tasks) {
+  // Which loops are worth sharing depends on what is looked for: from those
+  // that are by a guess to those that are by the costs found so far.
+  constexpr int kSteps = 12;
+  DeviceModel found = device;
+  double least = std::numeric_limits<double>::infinity();
+  for (const double guess : {0.0, 2e-6, 8e-6, 32e-6}) {
+    DeviceModel next = device;
+    next.forkSeconds = guess, next.forkEfficiency = 1;
+    for (int step = 0; step < kSteps && refitThreads(next, tasks); ++step)
+      if (const double off = missed(next, tasks); off < least) {
+        least = off;
+        found = next;
+      }
+  }
+  device = found;
 }
 
 KernelError taskErrors(const DeviceModel &device,

@@ -164,6 +164,17 @@ costOf(const std::map<std::string, std::vector<double>> &kernels,
                             known->second.begin(), 0.0);
 }
 
+namespace {
+
+/// Of a loop that takes a thread so long; as long where there is no other.
+double sharedSeconds(const DeviceModel &device, double alone) {
+  if (device.threads <= 1)
+    return alone;
+  return device.forkSeconds + alone / (device.threads * device.forkEfficiency);
+}
+
+} // namespace
+
 std::optional<double> kernelSeconds(const DeviceModel &device,
                                     const KernelWork &work, double far) {
   const auto near = costOf(device.kernels, work);
@@ -171,14 +182,18 @@ std::optional<double> kernelSeconds(const DeviceModel &device,
     return std::nullopt;
   const double away = costOf(device.farKernels, work).value_or(*near);
   const double alone = *near + far * (away - *near);
-  if (device.threads <= 1 || !work.divides)
-    return alone;
-  return device.forkSeconds + alone / (device.threads * device.forkEfficiency);
+  return work.divides ? std::min(alone, sharedSeconds(device, alone)) : alone;
 }
 
-double fixedSeconds(const DeviceModel &device, bool divides) {
-  return device.taskSeconds +
-         (divides && device.threads > 1 ? device.wakeSeconds : 0);
+bool isShared(const DeviceModel &device, const KernelWork &work, double far) {
+  DeviceModel single = device;
+  single.threads = 1;
+  const auto alone = kernelSeconds(single, work, far);
+  return alone && work.divides && sharedSeconds(device, *alone) < *alone;
+}
+
+double fixedSeconds(const DeviceModel &device, bool shares) {
+  return device.taskSeconds + (shares ? device.wakeSeconds : 0);
 }
 
 double farShare(const DeviceModel &device, const std::vector<OperandUse> &uses,

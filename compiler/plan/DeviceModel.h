@@ -133,12 +133,17 @@ double opSeconds(const DeviceModel &device, double flops, double bytes,
 
 /// Seconds of a routine on a rank of the device; nothing when it was not
 /// calibrated. `far`: the share of its operands that are not in a core's own
-/// cache.
+/// cache. Threads share it where that is faster, as ranks find out
+/// (runtime/kernels/cpu/SharingTrials.h).
 std::optional<double> kernelSeconds(const DeviceModel &device,
                                     const KernelWork &work, double far = 0);
 
-/// What a task costs beside its calls; `divides`: threads share some of them.
-double fixedSeconds(const DeviceModel &device, bool divides);
+/// Whether the device's threads are faster together.
+bool isShared(const DeviceModel &device, const KernelWork &work,
+              double far = 0);
+
+/// What a task costs beside its calls; `shares`: threads share some of them.
+double fixedSeconds(const DeviceModel &device, bool shares);
 
 /// An operand of a call: its size, and how many bytes a core has gone through
 /// since it touched it; below 0 where that was in the task before.

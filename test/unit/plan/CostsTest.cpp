@@ -253,6 +253,46 @@ TEST(Calibration, TasksSayWhatThreadsCost) {
   EXPECT_EQ(same.wakeSeconds, d.wakeSeconds); // nothing is said of it
 }
 
+/// Ranks share a loop where that is faster: what short ones take alone says
+/// nothing of threads, and is never predicted as longer.
+TEST(Calibration, ShortLoopsAreNotShared) {
+  DeviceModel truth;
+  truth.threads = 2;
+  truth.kernels["product"] = std::vector<double>(13, 1e-9);
+  DeviceModel found = truth, single = truth;
+  single.threads = 1;
+  truth.wakeSeconds = 3e-6, truth.forkSeconds = 20e-6;
+  truth.forkEfficiency = 0.8;
+  const KernelWork brief = productWork({1, 64, 16, 64}, {}),
+                   large = productWork({1, 512, 64, 512}, {});
+  ASSERT_TRUE(brief.divides && large.divides);
+  EXPECT_FALSE(isShared(truth, brief));
+  EXPECT_TRUE(isShared(truth, large));
+  EXPECT_FALSE(isShared(single, large));
+  EXPECT_EQ(*kernelSeconds(truth, brief), *kernelSeconds(single, brief));
+  EXPECT_LT(*kernelSeconds(truth, large), *kernelSeconds(single, large));
+
+  std::vector<TaskSample> tasks;
+  for (int i = 0; i < 24; ++i) {
+    TaskSample task;
+    bool shares = false;
+    for (int k = 0; k < 20 + i; ++k) {
+      const bool isLarge = i % 4 > 0 && k < i % 4;
+      const int64_t m = isLarge ? 64 * (4 + i) : 64 + i;
+      task.calls.push_back({productWork({1, m, 8 + k, 16 + m / 2}, {})});
+      task.seconds += *kernelSeconds(truth, task.calls.back().work);
+      shares |= isShared(truth, task.calls.back().work);
+    }
+    task.seconds += fixedSeconds(truth, shares);
+    tasks.push_back(std::move(task));
+  }
+  fitThreads(found, tasks);
+  EXPECT_NEAR(found.forkSeconds, truth.forkSeconds, 0.1e-6);
+  EXPECT_NEAR(found.forkEfficiency, truth.forkEfficiency, 0.01);
+  EXPECT_NEAR(found.wakeSeconds, truth.wakeSeconds, 0.1e-6);
+  EXPECT_LT(taskErrors(found, tasks).mean, 1e-3);
+}
+
 /// A round at another speed is told, a call that takes long is not.
 TEST(Calibration, RoundsThatDifferAreTold) {
   const KernelWork work = productWork({1, 8, 8, 8}, {});
