@@ -166,6 +166,16 @@ costOf(const std::map<std::string, std::vector<double>> &kernels,
 
 namespace {
 
+/// Of a routine on one thread.
+std::optional<double> aloneSeconds(const DeviceModel &device,
+                                   const KernelWork &work, double far) {
+  const auto near = costOf(device.kernels, work);
+  if (!near)
+    return std::nullopt;
+  const double away = costOf(device.farKernels, work).value_or(*near);
+  return *near + far * (away - *near);
+}
+
 /// Of a loop that takes a thread so long; as long where there is no other.
 double sharedSeconds(const DeviceModel &device, double alone) {
   if (device.threads <= 1)
@@ -177,18 +187,14 @@ double sharedSeconds(const DeviceModel &device, double alone) {
 
 std::optional<double> kernelSeconds(const DeviceModel &device,
                                     const KernelWork &work, double far) {
-  const auto near = costOf(device.kernels, work);
-  if (!near)
-    return std::nullopt;
-  const double away = costOf(device.farKernels, work).value_or(*near);
-  const double alone = *near + far * (away - *near);
-  return work.divides ? std::min(alone, sharedSeconds(device, alone)) : alone;
+  const auto alone = aloneSeconds(device, work, far);
+  if (!alone || !work.divides)
+    return alone;
+  return std::min(*alone, sharedSeconds(device, *alone));
 }
 
 bool isShared(const DeviceModel &device, const KernelWork &work, double far) {
-  DeviceModel single = device;
-  single.threads = 1;
-  const auto alone = kernelSeconds(single, work, far);
+  const auto alone = aloneSeconds(device, work, far);
   return alone && work.divides && sharedSeconds(device, *alone) < *alone;
 }
 
