@@ -59,10 +59,12 @@ struct TaskSample {
 /// fitKernels.
 void fitTasks(DeviceModel &device, const std::vector<TaskSample> &tasks);
 
-/// What a loop costs that is divided among the device's threads, and what share
-/// of their time is not lost, of whole tasks: threads that take turns with what
+/// What a loop costs that is shared by the device's threads, and what share of
+/// their time is not lost, of whole tasks: threads that take turns with what
 /// they write wait for each other's caches, which a call that is repeated does
-/// not. After fitTasks; none: nothing changes.
+/// not. Which loops the tasks shared is looked for too: those of which the
+/// costs found say so (isShared). After fitTasks; of fewer than four tasks
+/// nothing changes.
 void fitThreads(DeviceModel &device, const std::vector<TaskSample> &tasks);
 
 /// What `work` costs by the model over what it took: mean distance from 1, and
