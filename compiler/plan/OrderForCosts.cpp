@@ -1,5 +1,6 @@
 #include "compiler/plan/OrderForCosts.h"
 
+#include "compiler/plan/Infeasible.h"
 #include "compiler/plan/ScheduleCosts.h"
 #include "compiler/plan/StepModel.h"
 #include "compiler/schedule/Generator.h"
@@ -7,6 +8,7 @@
 #include "support/Failure.h"
 
 #include <algorithm>
+#include <exception>
 #include <optional>
 #include <utility>
 
@@ -107,6 +109,24 @@ std::optional<OrderedPlan> orderOfAllKept(const std::string &schedule,
   }
 }
 
+/// The order for the cut that is made within the limit.
+OrderedPlan orderOfOwnCut(const std::string &schedule,
+                          const PlanRequest &asked) {
+  const PlanResult cut = makePlan(asked);
+  OrderedPlan plan = orderForCosts(schedule, asked, cut);
+  plan.result.limitBinds |= cut.limitBinds;
+  return plan;
+}
+
+/// Whether without a limit it could be another plan.
+bool memoryBinds(const OrderedPlan &plan, const PlanRequest &asked) {
+  const auto isAgain = [](const StagePlan &stage) { return stage.recompute; };
+  const bool binds = plan.result.limitBinds ||
+                     (asked.recompute == Recompute::Auto &&
+                      std::ranges::any_of(plan.result.stages, isAgain));
+  return binds && memoryLimitOf(asked) != INT64_MAX;
+}
+
 } // namespace
 
 OrderedPlan orderForCosts(const std::string &schedule, const PlanRequest &asked,
@@ -142,18 +162,20 @@ OrderedPlan orderForCosts(const std::string &schedule, const PlanRequest &asked,
 }
 
 OrderedPlan cutAndOrder(const std::string &schedule, const PlanRequest &asked) {
-  const PlanResult cut = makePlan(asked);
-  OrderedPlan plan = orderForCosts(schedule, asked, cut);
-  plan.result.limitBinds |= cut.limitBinds;
-  const auto isAgain = [](const StagePlan &stage) { return stage.recompute; };
-  const bool binds = plan.result.limitBinds ||
-                     (asked.recompute == Recompute::Auto &&
-                      std::ranges::any_of(plan.result.stages, isAgain));
-  if (!binds || memoryLimitOf(asked) == INT64_MAX)
-    return plan;
+  std::optional<OrderedPlan> plan;
+  std::exception_ptr refusal;
+  try {
+    plan = orderOfOwnCut(schedule, asked);
+  } catch (const NoFit &) {
+    refusal = std::current_exception();
+  }
+  if (plan && !memoryBinds(*plan, asked))
+    return std::move(*plan);
   std::optional<OrderedPlan> kept = orderOfAllKept(schedule, asked);
-  if (!kept || kept->result.stepSeconds >= plan.result.stepSeconds)
-    return plan;
+  if (!kept && refusal)
+    std::rethrow_exception(refusal);
+  if (!kept || (plan && kept->result.stepSeconds >= plan->result.stepSeconds))
+    return std::move(*plan);
   kept->result.limitBinds = true;
   return std::move(*kept);
 }

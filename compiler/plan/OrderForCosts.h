@@ -18,10 +18,10 @@ OrderedPlan orderForCosts(const std::string &schedule,
                           const PlanRequest &request, const PlanResult &result);
 
 /// Cuts the model for the request's own order, which knows no costs, and finds
-/// the order for what comes out. Where memory binds, so it does for the cut of
-/// devices without a limit: the order that keeps to the limit may have fewer
-/// microbatches in flight instead. The faster one; throws as makePlan() and
-/// orderForCosts() do for the first.
+/// the order for what comes out. Where memory binds, or nothing fits, so it does
+/// for the cut of devices without a limit: the order that keeps to the limit may
+/// have fewer microbatches in flight instead. The faster one; where neither
+/// fits, throws as makePlan() and orderForCosts() do for the first.
 OrderedPlan cutAndOrder(const std::string &schedule,
                         const PlanRequest &request);
 

@@ -1,6 +1,7 @@
 // Orders made for known stages, and plans under a fixed order.
 #include "compiler/plan/OrderForCosts.h"
 #include "RandomGraphs.h"
+#include "compiler/plan/Infeasible.h"
 #include "compiler/plan/PeakBytes.h"
 #include "compiler/schedule/Csv.h"
 #include "compiler/schedule/Generator.h"
@@ -28,11 +29,11 @@ PlanRequest randomRequest(Random &random, const std::string &strategy,
   return r;
 }
 
-std::string failureOf(const PlanRequest &request) {
+std::string failureOf(const PlanRequest &request, Exit code = Exit::Usage) {
   try {
     makePlan(request);
   } catch (const Failure &failure) {
-    EXPECT_EQ(failure.code, Exit::Usage);
+    EXPECT_EQ(failure.code, code);
     return failure.what();
   }
   return "planned";
@@ -91,6 +92,28 @@ TEST(OrderForCosts, FewerMicrobatchesInFlightSpareAWorseCut) {
     faster += plan.result.stepSeconds < 0.97 * again.result.stepSeconds;
   }
   EXPECT_GT(faster, 0);
+}
+
+/// Of stages by hand nothing is cut or computed again: the usual order does not
+/// fit at all, one with gaps does.
+TEST(OrderForCosts, FewerMicrobatchesInFlightFitWhereTheUsualOnesDoNot) {
+  Random random(11);
+  for (int round = 0; round < 3; ++round) {
+    PlanRequest r = randomRequest(random, "chimera", 4);
+    const OrderedPlan free = cutAndOrder("chimera", r);
+    r.cuts = free.request.cuts;
+    const int64_t all = peakBytes(free.result.stages);
+    r.memoryLimit = all * 14 / 16;
+    EXPECT_EQ(failureOf(r, Exit::NoFit).find("nothing fits in memory"), 0u);
+    const OrderedPlan plan = cutAndOrder("chimera", r);
+    EXPECT_LE(peakBytes(plan.result.stages), r.memoryLimit);
+    EXPECT_TRUE(schedule::verify(*plan.request.strategy.order).empty());
+    EXPECT_TRUE(plan.result.limitBinds);
+    for (size_t s = 0; s < r.cuts.size(); ++s)
+      EXPECT_EQ(plan.result.stages[s].firstNode, r.cuts[s]);
+    r.memoryLimit = all / 2;
+    EXPECT_THROW(cutAndOrder("chimera", r), NoFit);
+  }
 }
 
 /// A placement by hand: three stages on two devices, copies of the middle one.
