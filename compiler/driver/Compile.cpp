@@ -55,6 +55,19 @@ static int report(const CompileOptions &options, const CompileMemory &memory,
   return static_cast<int>(failure.code);
 }
 
+/// Plans whose stages several devices divide are not lowered, and fit where the
+/// planner says so. Those that turn out to need no groups are as others.
+static int compileDivided(const CompileOptions &options, const Attempt &compile,
+                          const Attempt &compileWithin) {
+  try {
+    return compile(options);
+  } catch (const OverLimit &) {
+    CompileOptions whole = options;
+    whole.tensorParallel = "1";
+    return compileWithin(whole);
+  }
+}
+
 int compileCommand(int argc, char **argv) {
   CompileOptions options;
   if (!parseCompileOptions(argc, argv, options))
@@ -76,11 +89,13 @@ int compileCommand(int argc, char **argv) {
     o.dumpDirectory.clear();
     return Compiler(o, purpose, context, &memory).prospect();
   };
+  const auto compileWithin = [&](const CompileOptions &o) {
+    return withinLimit(o, compile, plan, memory.batch);
+  };
   try {
-    // What is not lowered fits where the planner says so.
-    if (options.tensorParallel != "1")
-      return compile(options);
-    return withinLimit(options, compile, plan, memory.batch);
+    return options.tensorParallel == "1"
+               ? compileWithin(options)
+               : compileDivided(options, compile, compileWithin);
   } catch (const Failure &thrown) {
     const Failure failure = withUnit(options, memory, thrown);
     if (options.format != "json")

@@ -35,7 +35,9 @@ int64_t parseBytes(const std::string &text, const std::string &where) {
     used = 0;
   }
   auto unit = units.find(text.substr(used));
-  if (used == 0 || unit == units.end() || !(value > 0) || value > 1e15)
+  constexpr double kMost = 1e18;
+  if (used == 0 || unit == units.end() || !(value * unit->second >= 1) ||
+      value * unit->second > kMost)
     throw Failure(Exit::Usage, where + "'" + text +
                                    "' is no amount of memory; write "
                                    "a number with a unit, as 16GiB");

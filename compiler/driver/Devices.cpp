@@ -5,23 +5,20 @@
 #include "support/Failure.h"
 
 #include <algorithm>
-#include <sstream>
+#include <cstdlib>
+#include <string>
 #include <thread>
 #include <unistd.h>
 
 namespace pipec {
 
-/// Ranks in "NxM" or "M"; 1 when it cannot be read (gridTopology complains).
-static int countRanks(const std::string &grid) {
-  int64_t n = 1, m = 1;
-  char x = 0;
-  std::stringstream in(grid);
-  in >> n;
-  if (in >> x && !(in >> m))
-    m = 1;
-  return static_cast<int>(std::clamp<int64_t>(
-      std::clamp<int64_t>(n, 1, 1 << 20) * std::clamp<int64_t>(m, 1, 1 << 20),
-      1, 1 << 20));
+/// Ranks that share a server's memory in "NxM" or "M"; 1 when it cannot be read
+/// (gridTopology complains).
+static int ranksOfServer(const std::string &grid) {
+  const size_t by = grid.find('x');
+  const char *each = grid.c_str() + (by == std::string::npos ? 0 : by + 1);
+  return static_cast<int>(
+      std::clamp<int64_t>(std::strtoll(each, nullptr, 10), 1, 1 << 20));
 }
 
 /// Of the kernels that this machine runs (runtime/kernels/cpu/level).
@@ -66,9 +63,9 @@ plan::Topology topologyOf(const CompileOptions &o) {
       static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
   int cores = std::max(1u, std::thread::hardware_concurrency());
   return plan::shareCores(
-      plan::gridTopology(o.cpus,
-                         plan::nativeCpu(3.0, vectorBits(), memory,
-                                         countRanks(o.cpus), multipliesBf16())),
+      plan::gridTopology(o.cpus, plan::nativeCpu(3.0, vectorBits(), memory,
+                                                 ranksOfServer(o.cpus),
+                                                 multipliesBf16())),
       cores);
 }
 

@@ -1,6 +1,7 @@
 //===- Remedies.cpp - what would fit where nothing does -------------------===//
 #include "compiler/driver/Remedies.h"
 
+#include "compiler/driver/Planning.h"
 #include "report/Format.h"
 
 #include <cstdint>
@@ -20,11 +21,11 @@ struct Change {
 /// Fewer pieces of sequences have fewer messages under way.
 std::vector<Change> fewerPieces(const CompileOptions &options) {
   std::vector<Change> changes;
+  const int slices = options.slices ? options.slices : slicesAsked(options);
   for (int part = 2; part <= 8; part *= 2)
-    if (options.slices / part >= 2) {
-      changes.push_back(
-          {"--slices " + std::to_string(options.slices / part), options});
-      changes.back().options.slices = options.slices / part;
+    if (slices / part >= 2) {
+      changes.push_back({"--slices " + std::to_string(slices / part), options});
+      changes.back().options.slices = slices / part;
     }
   return changes;
 }
@@ -86,31 +87,47 @@ std::vector<Change> otherStrategies(const CompileOptions &options) {
   return changes;
 }
 
+/// "NxM", or "M" on one server.
+struct Grid {
+  explicit Grid(const std::string &text)
+      : by(text.find('x')),
+        servers(by == std::string::npos
+                    ? 1
+                    : std::strtoll(text.c_str(), nullptr, 10)),
+        each(std::strtoll(text.c_str() + (by == std::string::npos ? 0 : by + 1),
+                          nullptr, 10)) {}
+
+  /// So many devices, or a few more, in servers of the same size; of a single
+  /// server in a larger one.
+  std::string withDevices(int64_t devices) const {
+    if (servers <= 1 || each < 1)
+      return (by == std::string::npos ? "" : "1x") + std::to_string(devices);
+    return std::to_string((devices + each - 1) / each) + "x" +
+           std::to_string(each);
+  }
+  int64_t devices() const { return servers * each; }
+
+private:
+  size_t by;
+  int64_t servers, each;
+};
+
 /// As many as the planner believes to be enough, else twice and four times as
 /// many, in servers of the same size.
 std::vector<Change> moreDevices(const CompileOptions &options,
                                 const plan::NoFit &failure) {
   const bool isGpus = !options.gpus.empty();
-  const std::string &grid = isGpus ? options.gpus : options.cpus;
+  const std::string &asked = isGpus ? options.gpus : options.cpus;
+  const Grid grid(asked);
   std::vector<std::string> grids;
   for (const plan::Remedy &remedy : failure.remedies)
     if (remedy.kind == plan::Remedy::Devices)
-      grids.push_back(std::to_string(remedy.amount));
-  const size_t by = grid.find('x');
-  for (int64_t times : {2, 4}) {
-    const int64_t first = std::strtoll(grid.c_str(), nullptr, 10);
-    if (by == std::string::npos)
-      grids.push_back(std::to_string(first * times));
-    else if (first == 1)
-      grids.push_back(
-          "1x" + std::to_string(
-                     std::strtoll(grid.c_str() + by + 1, nullptr, 10) * times));
-    else
-      grids.push_back(std::to_string(first * times) + grid.substr(by));
-  }
+      grids.push_back(grid.withDevices(remedy.amount));
+  for (int64_t times : {2, 4})
+    grids.push_back(grid.withDevices(times * grid.devices()));
   std::vector<Change> changes;
   for (const std::string &larger : grids)
-    if (!grid.empty() && options.replicas.empty() &&
+    if (!asked.empty() && options.replicas.empty() &&
         options.stageFile.empty() && options.stages == "auto") {
       changes.push_back({(isGpus ? "--gpus " : "--cpus ") + larger, options});
       (isGpus ? changes.back().options.gpus : changes.back().options.cpus) =

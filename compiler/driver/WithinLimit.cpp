@@ -243,9 +243,15 @@ bool fits(const CompileOptions &options, const Trial &trial) {
   const bool isAuto = options.strategy == "auto";
   CompileOptions asked = options;
   asked.quick = isAuto; // as in automatically()
-  return fitting(asked, trial, isAuto ? Names(kLeast) : Names(own), true,
-                 refusal, std::nullopt, Asked::Once)
-      .has_value();
+  try {
+    return fitting(asked, trial, isAuto ? Names(kLeast) : Names(own), true,
+                   refusal, std::nullopt, Asked::Once)
+        .has_value();
+  } catch (const Failure &failure) { // a profile of larger microbatches, say
+    if (failure.code == Exit::Internal)
+      throw;
+    return false;
+  }
 }
 
 /// The options of a plan that was found quickly; with the whole search where

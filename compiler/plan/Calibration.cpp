@@ -34,6 +34,10 @@ Line fitLine(const std::vector<std::pair<double, double>> &points) {
     line.slope = (w * wxt - wx * wt) / determinant;
     line.intercept = (wxx * wt - wx * wxt) / determinant;
   }
+  if (line.slope < 0) {
+    line.slope = 0;
+    line.intercept = wt / w;
+  }
   if (line.intercept < 0 || determinant <= 1e-12 * w * wxx) {
     line.intercept = 0;
     line.slope = wxx > 0 ? wxt / wxx : 0;
@@ -96,8 +100,9 @@ void fitMemory(DeviceModel &device,
     throw Failure(Exit::BadModel,
                   "calibration needs copies of at least two sizes");
   Line line = fitLine(points);
-  if (line.slope > 0)
-    device.memoryBandwidth = 1 / (line.slope * device.memoryEfficiency);
+  if (line.slope <= 0) // what larger ones take is not told from chance
+    return;
+  device.memoryBandwidth = 1 / (line.slope * device.memoryEfficiency);
   device.launchSeconds = line.intercept;
 }
 

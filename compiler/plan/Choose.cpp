@@ -36,13 +36,6 @@ double perMicrobatch(const PlanRequest &request, double stepSeconds) {
   return stepSeconds / request.microbatches;
 }
 
-int64_t largestStage(const PlanResult &result) {
-  int64_t most = 0;
-  for (const StagePlan &stage : result.stages)
-    most = std::max(most, stage.memory.total());
-  return most;
-}
-
 struct Candidate {
   size_t index;
   double seconds; ///< a microbatch
@@ -88,7 +81,8 @@ const SeenPlan *runnerUpOf(const std::vector<SeenPlan> &all,
 bool better(const Candidate &a, const Candidate &b) {
   if (std::abs(a.seconds - b.seconds) > 1e-9 * b.seconds)
     return a.seconds < b.seconds;
-  const int64_t mine = largestStage(a.result), other = largestStage(b.result);
+  const int64_t mine = peakBytes(a.result.stages),
+                other = peakBytes(b.result.stages);
   return mine != other ? mine < other : a.index < b.index;
 }
 

@@ -1,6 +1,6 @@
 #include "compiler/plan/OrderForCosts.h"
 
-#include "compiler/plan/Infeasible.h"
+#include "compiler/plan/PeakBytes.h"
 #include "compiler/plan/ScheduleCosts.h"
 #include "compiler/plan/StepModel.h"
 #include "compiler/schedule/Generator.h"
@@ -10,11 +10,35 @@
 #include <algorithm>
 #include <exception>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 namespace pipec::plan {
 
 namespace {
+
+/// Plans that may not fit, or not apply.
+class Attempts {
+public:
+  /// What `make` returns; nothing where it is refused.
+  template <typename Make>
+  std::optional<std::invoke_result_t<Make>> tried(Make make) {
+    try {
+      return make();
+    } catch (const Failure &failure) {
+      if (failure.code != Exit::NoFit && failure.code != Exit::Usage)
+        throw;
+      if (!first)
+        first = std::current_exception();
+      return std::nullopt;
+    }
+  }
+  /// The first refusal; there was one.
+  [[noreturn]] void refuse() const { std::rethrow_exception(first); }
+
+private:
+  std::exception_ptr first;
+};
 
 /// Bytes of each microbatch in flight, and more of it between the halves of
 /// its backward.
@@ -49,7 +73,8 @@ schedule::ScheduleRequest requestFor(const PlanRequest &asked,
   schedule::DeviceCosts &devices = request.costs;
   devices.memoryForward.assign(request.devices, 0);
   devices.memoryInput.assign(request.devices, 0);
-  std::vector<double> rest(request.devices, 0);
+  std::vector<DeviceBytes> bytes(static_cast<size_t>(request.devices));
+  std::vector<double> inUse(bytes.size(), 0);
   for (size_t s = 0; s < stages.size(); ++s) {
     const double stash = perMicrobatch(stages[s]), half = perHalf(stages[s]);
     // A stage without arithmetic still takes its turn.
@@ -60,8 +85,9 @@ schedule::ScheduleRequest requestFor(const PlanRequest &asked,
     for (int d : devicesOf[s]) {
       devices.memoryForward[d] += stash;
       devices.memoryInput[d] += half;
-      rest[d] += static_cast<double>(stages[s].memory.total()) -
-                 stash * stages[s].inFlight - half * stages[s].betweenHalves;
+      bytes[static_cast<size_t>(d)].add(stages[s].memory);
+      inUse[static_cast<size_t>(d)] +=
+          stash * stages[s].inFlight + half * stages[s].betweenHalves;
     }
   }
   for (int d = 0; d < request.devices; ++d)
@@ -70,8 +96,9 @@ schedule::ScheduleRequest requestFor(const PlanRequest &asked,
   auto limit = static_cast<double>(memoryLimitOf(asked));
   constexpr double kNoLimit = 1e15;
   if (limit < kNoLimit)
-    for (double fixed : rest)
-      devices.limit.push_back(std::max(0.0, limit - fixed));
+    for (size_t d = 0; d < bytes.size(); ++d)
+      devices.limit.push_back(std::max(
+          0.0, limit - static_cast<double>(bytes[d].total()) + inUse[d]));
   request.stageCosts = std::move(costs);
   return request;
 }
@@ -92,6 +119,62 @@ schedule::Schedule onAllDevices(schedule::Schedule one,
   return schedule::repeated(one, asked.microbatches, std::move(placement));
 }
 
+/// The same stages and order, to be priced under `asked`.
+PlanRequest withCuts(PlanRequest request, const PlanResult &result) {
+  request.cuts.clear();
+  for (const StagePlan &stage : result.stages)
+    request.cuts.push_back(stage.firstNode);
+  return request;
+}
+
+/// The model cut for the plan's own order, and then, if that is faster, the
+/// order for that cut.
+std::optional<OrderedPlan> cutAgain(const std::string &schedule,
+                                    const PlanRequest &asked,
+                                    const OrderedPlan &plan) {
+  constexpr double kOfEffort = 0.25; // there is a plan already
+  PlanRequest free = plan.request;
+  free.cuts.clear();
+  free.stages = static_cast<int>(plan.result.stages.size());
+  free.baselines = free.explainNoFit = false;
+  free.effort *= kOfEffort;
+  Attempts attempts;
+  std::optional<OrderedPlan> same = attempts.tried([&] {
+    OrderedPlan again{withCuts(plan.request, makePlan(free)), {}};
+    again.result = makePlan(again.request);
+    return again;
+  });
+  if (!same)
+    return std::nullopt;
+  std::optional<OrderedPlan> other = attempts.tried(
+      [&] { return orderForCosts(schedule, asked, same->result); });
+  const bool isFaster =
+      other && other->result.stepSeconds < same->result.stepSeconds;
+  return isFaster ? other : same;
+}
+
+/// Cut and ordered in turn while that makes it faster: an order of equal costs
+/// asks for other stages than the one that is found for them.
+OrderedPlan inTurn(const std::string &schedule, const PlanRequest &asked,
+                   OrderedPlan plan) {
+  constexpr int kMost = 4;
+  constexpr double kFaster = 0.999, kEarnest = 0.25;
+  if (!asked.cuts.empty() || asked.effort < kEarnest)
+    return plan;
+  for (int round = 0; round < kMost; ++round) {
+    std::optional<OrderedPlan> next = cutAgain(schedule, asked, plan);
+    if (!next || next->result.stepSeconds >= plan.result.stepSeconds)
+      break;
+    const bool isLast =
+        next->result.stepSeconds > kFaster * plan.result.stepSeconds;
+    next->result.limitBinds |= plan.result.limitBinds;
+    plan = std::move(*next);
+    if (isLast)
+      break;
+  }
+  return plan;
+}
+
 /// What the request comes to where there is room for everything.
 std::optional<OrderedPlan> orderOfAllKept(const std::string &schedule,
                                           const PlanRequest &asked) {
@@ -100,13 +183,10 @@ std::optional<OrderedPlan> orderOfAllKept(const std::string &schedule,
   unlimited.baselines = false;
   if (asked.recompute == Recompute::Auto)
     unlimited.recompute = Recompute::None;
-  try {
-    return orderForCosts(schedule, asked, makePlan(unlimited));
-  } catch (const Failure &failure) {
-    if (failure.code != Exit::NoFit && failure.code != Exit::Usage)
-      throw;
-    return std::nullopt;
-  }
+  return Attempts().tried([&] {
+    return inTurn(schedule, asked,
+                  orderForCosts(schedule, asked, makePlan(unlimited)));
+  });
 }
 
 /// The order for the cut that is made within the limit.
@@ -115,7 +195,7 @@ OrderedPlan orderOfOwnCut(const std::string &schedule,
   const PlanResult cut = makePlan(asked);
   OrderedPlan plan = orderForCosts(schedule, asked, cut);
   plan.result.limitBinds |= cut.limitBinds;
-  return plan;
+  return inTurn(schedule, asked, std::move(plan));
 }
 
 /// Whether without a limit it could be another plan.
@@ -132,10 +212,7 @@ bool memoryBinds(const OrderedPlan &plan, const PlanRequest &asked) {
 OrderedPlan orderForCosts(const std::string &schedule, const PlanRequest &asked,
                           const PlanResult &result) {
   OrderedPlan plan;
-  plan.request = asked;
-  plan.request.cuts.clear();
-  for (const StagePlan &stage : result.stages)
-    plan.request.cuts.push_back(stage.firstNode);
+  plan.request = withCuts(asked, result);
   const int copies = result.stages.front().replicas;
   plan.request.replicas.assign(copies > 1 ? result.stages.size() : 0, copies);
   // Without a barrier the span decides more than the makespan does, but a step
@@ -145,35 +222,37 @@ OrderedPlan orderForCosts(const std::string &schedule, const PlanRequest &asked,
   if (!asked.strategy.barrier)
     metrics.push_back(schedule::Metric::Span);
   schedule::ScheduleRequest wanted = requestFor(asked, result.stages);
+  Attempts attempts;
   for (schedule::Metric metric : metrics) {
     wanted.metric = metric;
-    OrderedPlan other{plan.request, {}};
-    other.request.strategy = factsOfOrder(onAllDevices(
-        schedule::generate(schedule, wanted), asked, result.stages));
-    other.request.strategy.severalPipelines = copies > 1;
-    other.request.strategy.barrier = asked.strategy.barrier;
-    other.request.strategy.name = asked.strategy.name;
-    other.result = makePlan(other.request);
-    if (plan.result.stages.empty() ||
-        other.result.stepSeconds < plan.result.stepSeconds)
-      plan = std::move(other);
+    std::optional<OrderedPlan> other = attempts.tried([&] {
+      OrderedPlan ordered{plan.request, {}};
+      ordered.request.strategy = factsOfOrder(onAllDevices(
+          schedule::generate(schedule, wanted), asked, result.stages));
+      ordered.request.strategy.severalPipelines = copies > 1;
+      ordered.request.strategy.barrier = asked.strategy.barrier;
+      ordered.request.strategy.name = asked.strategy.name;
+      ordered.result = makePlan(ordered.request);
+      return ordered;
+    });
+    if (other && (plan.result.stages.empty() ||
+                  other->result.stepSeconds < plan.result.stepSeconds))
+      plan = std::move(*other);
   }
+  if (plan.result.stages.empty())
+    attempts.refuse();
   return plan;
 }
 
 OrderedPlan cutAndOrder(const std::string &schedule, const PlanRequest &asked) {
-  std::optional<OrderedPlan> plan;
-  std::exception_ptr refusal;
-  try {
-    plan = orderOfOwnCut(schedule, asked);
-  } catch (const NoFit &) {
-    refusal = std::current_exception();
-  }
+  Attempts attempts;
+  std::optional<OrderedPlan> plan =
+      attempts.tried([&] { return orderOfOwnCut(schedule, asked); });
   if (plan && !memoryBinds(*plan, asked))
     return std::move(*plan);
   std::optional<OrderedPlan> kept = orderOfAllKept(schedule, asked);
-  if (!kept && refusal)
-    std::rethrow_exception(refusal);
+  if (!kept && !plan)
+    attempts.refuse();
   if (!kept || (plan && kept->result.stepSeconds >= plan->result.stepSeconds))
     return std::move(*plan);
   kept->result.limitBinds = true;

@@ -193,8 +193,9 @@ void memory(const PlanRequest &request, const PlanResult &own, Table &table) {
   const WhatIfRow same = asAsked(own);
   for (double factor : {0.5, 2.0}) {
     PlanRequest asked = request;
-    asked.memoryLimit = static_cast<int64_t>(
-        factor * static_cast<double>(memoryLimitOf(request)));
+    constexpr double kMost = 1e18;
+    asked.memoryLimit = static_cast<int64_t>(std::clamp(
+        factor * static_cast<double>(memoryLimitOf(request)), 1.0, kMost));
     add(table, "memory", formatBytes(asked.memoryLimit), asked,
         factor > 1 ? &same : nullptr);
   }

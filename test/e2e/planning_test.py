@@ -159,6 +159,19 @@ class PlanningTest(PipelineTest):
                                  [rank["peak_bytes"] for rank in read_plan(plan)["ranks"]])
         self.assertGreater(refused, 0)
 
+    def test_stages_that_turn_out_undivided_keep_to_the_limit(self):
+        """Where groups of devices may divide them the planner's word counts, unless none does."""
+        words = ("pipec", SOURCE / "examples/gpt2/model.onnx", "--gpus", "2x1", "--dim", "batch=4", "--microbatches", "8",
+                 "--loss", "next-token", "--strategy", "1f1b", "--recompute", "none", "--planner", "alpa",
+                 "--tensor-parallel", "auto", "--dry-run", "--format", "json")
+        peak = lambda process: max(rank["peak_bytes"] for rank in json.loads(process.stdout)["ranks"])
+        limit = peak(call(*words)) - 1
+        process = call(*words, "--memory-limit", limit)
+        self.check_exit(process, 0)
+        self.assertLessEqual(peak(process), limit)
+        process = call(*words, "--memory-limit", "1MiB")
+        self.check_exit(process, NO_FIT)
+
     def test_the_same_need_is_named_whatever_is_asked(self):
         """Under that, and a little more, there is a plan."""
         words = ("pipec", SOURCE / "examples/lenet/model.onnx", "--dim", "batch=8", "--microbatches", "16", "--gpus", "2x8",
@@ -326,6 +339,10 @@ class ProfileTest(PipelineTest):
         self.assertEqual(read_plan(plan)["cluster"]["device"], "native")
         again = self.compile(self.golden.model, *self.flags, "--profile", file)
         self.assertEqual(read_plan(again)["cluster"]["device"], "profiled")
+        # What would fit is looked for among what the profile says, of microbatches of its size.
+        said = self.planned("--profile", file, "--memory-limit", "20KiB", code=NO_FIT)
+        self.assertIn("nothing fits in memory", said)
+        self.assertNotIn("measured with microbatches", said)
 
     def test_another_order_keeps_more_than_was_measured(self):
         """A profile of one order says of another what its stash costs besides, once memory is timed."""

@@ -16,6 +16,20 @@ plan::Topology deviceOf(const char *kind, int64_t bytes) {
 
 } // namespace
 
+/// Ranks share the memory of their server alone.
+TEST(DeviceLimit, ServersHaveMemoryOfTheirOwn) {
+  const auto of = [](const char *cpus) {
+    CompileOptions options;
+    options.cpus = cpus;
+    return topologyOf(options).device.memoryBytes;
+  };
+  const int64_t all = of("1");
+  EXPECT_EQ(of("3x1"), all);
+  EXPECT_EQ(of("4"), all / 4);
+  EXPECT_EQ(of("1x4"), all / 4);
+  EXPECT_EQ(of("2x4"), all / 4);
+}
+
 /// A GPU's context and libraries need memory that no plan may take, unless the
 /// user says how much one may.
 TEST(DeviceLimit, LeavesRoomOnGpus) {

@@ -77,6 +77,9 @@ TEST(Options, RefuseWhatCannotBe) {
   expectUsage({"m.onnx", "--cpus", "2", "--no-such-flag"}, "no-such-flag");
   expectUsage({"m.onnx", "--cpus", "2", "--memory-limit", "much"},
               "is no amount of memory");
+  for (const char *text : {"0.5", "9999999TiB", "1e300", "nan", "-1GiB"})
+    expectUsage({"m.onnx", "--cpus", "2", "--memory-limit", text},
+                "is no amount of memory");
   expectUsage({"m.onnx", "--cpus", "2", "--recompute", "ful"},
               "--recompute: takes auto, none, selective, full, not 'ful' (did "
               "you mean full?)");

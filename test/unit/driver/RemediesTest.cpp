@@ -62,6 +62,38 @@ TEST(Remedies, WhereNoChangeIsEnoughThoseThatAreTogetherAreNamed) {
             kNeed + ", or with --strategy naive --dim batch=1 --cpus 16");
 }
 
+TEST(Remedies, DevicesAreNamedInServersOfTheSameSize) {
+  const auto adviceOf = [&](const char *gpus) -> std::string {
+    CompileOptions options = asked();
+    options.cpus = "", options.gpus = gpus;
+    const plan::NoFit failure(
+        "nothing fits",
+        {{plan::Remedy::Limit, 5000}, {plan::Remedy::Devices, 5}}, "", kLimit);
+    return advised(
+               options, failure, Smallest{options, 5000},
+               [&](const CompileOptions &o) { return o.gpus != gpus; }, "batch")
+        .what();
+  };
+  EXPECT_EQ(adviceOf("4"), kNeed + ", or with --gpus 5");
+  EXPECT_EQ(adviceOf("1x4"), kNeed + ", or with --gpus 1x5");
+  EXPECT_EQ(adviceOf("2x2"), kNeed + ", or with --gpus 3x2");
+  EXPECT_EQ(adviceOf("4x1"), kNeed + ", or with --gpus 5x1");
+}
+
+/// Sequences are cut into pieces where nobody says into how many, too.
+TEST(Remedies, FewerPiecesThanTheUsualAreNamed) {
+  CompileOptions options = asked();
+  options.strategy = "seq1f1b";
+  const plan::NoFit failure("nothing fits", {{plan::Remedy::Limit, 5000}}, "",
+                            kLimit);
+  const std::string said =
+      advised(
+          options, failure, Smallest{options, 5000},
+          [](const CompileOptions &o) { return o.slices == 2; }, "batch")
+          .what();
+  EXPECT_EQ(said, kNeed + ", or with --slices 2");
+}
+
 TEST(Remedies, ProductsOfBf16MayRoundTheirWeightsInEveryTask) {
   const plan::NoFit failure("nothing fits", {{plan::Remedy::Limit, 5000}}, "",
                             kLimit);

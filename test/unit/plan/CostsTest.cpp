@@ -66,6 +66,16 @@ TEST(Calibration, RecoversTheDeviceThatWasMeasured) {
   EXPECT_EQ(exact.memoryBytes, start.memoryBytes);
 }
 
+/// Another program ran while the small one was copied: nothing is learnt.
+TEST(Calibration, CopiesThatTakeLessTheLargerTheyAreSayNothing) {
+  const DeviceModel d = deviceModel("cpu");
+  const DeviceModel fitted =
+      fitDevice(d, {{OpKind::Copy, DType::F32, 0, 1e6, 1.0e-3},
+                    {OpKind::Copy, DType::F32, 0, 64e6, 0.9e-3}});
+  EXPECT_EQ(fitted.launchSeconds, d.launchSeconds);
+  EXPECT_EQ(fitted.memoryBandwidth, d.memoryBandwidth);
+}
+
 TEST(Calibration, RefusesNonsense) {
   DeviceModel d = deviceModel("cpu");
   EXPECT_THROW(fitDevice(d, {{OpKind::Copy, DType::F32, 0, 1e6, 0}}), Failure);

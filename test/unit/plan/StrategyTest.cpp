@@ -210,6 +210,23 @@ TEST(Strategies, ChooseTakesTheFastest) {
   even.graph = uniformChain(4, 1e-3, 1000, 1000);
   even.topology = oneServer(2, 1e9, 0);
   even.microbatches = 2;
+  // Of equally fast ones that with the smaller peak: a device holds all of its
+  // stages.
+  const StrategyChoice smaller = chooseStrategy(
+      under(even, {strategyFacts("interleaved-1f1b"), strategyFacts("1f1b")}),
+      [](size_t i, const PlanRequest &asked) {
+        OrderedPlan made{asked, {}};
+        const int64_t each = i ? 10 << 20 : 6 << 20;
+        for (size_t s = 0; s < (i ? 2 : 4); ++s) {
+          StagePlan stage;
+          stage.devices = {static_cast<int>(s % 2)};
+          stage.memory.weights = each;
+          made.result.stages.push_back(stage);
+        }
+        made.result.stepSeconds = 1;
+        return made;
+      });
+  EXPECT_EQ(smaller.chosen, 1u);
   StrategyChoice equal = chooseStrategy(
       under(even, {list[0], list[0]}), [](size_t i, const PlanRequest &asked) {
         OrderedPlan made{asked, makePlan(asked)};
