@@ -18,7 +18,12 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 [[noreturn]] void bad(const std::string &origin, const std::string &message) {
-  throw Failure(Exit::BadPlan, "profile " + origin + ": " + message);
+  const bool hasRemedy = message.find(';') != std::string::npos;
+  throw Failure(Exit::BadPlan,
+                "profile " + origin + ": " + message +
+                    (hasRemedy ? ""
+                               : "; pipec-run PLAN … --profile-out FILE "
+                                 "writes one"));
 }
 
 double numberOf(const Json &entry, const char *key, const std::string &origin,
@@ -28,6 +33,9 @@ double numberOf(const Json &entry, const char *key, const std::string &origin,
   const double number = entry[key].get<double>();
   if (!std::isfinite(number) || number < 0)
     bad(origin, where + ": \"" + key + "\" must be a number of at least 0");
+  constexpr double kMost = 1e9; // seconds
+  if (number > kMost)
+    bad(origin, where + ": \"" + key + "\" must be at most 1e9");
   return number;
 }
 

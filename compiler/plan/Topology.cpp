@@ -79,6 +79,9 @@ double number(const Json &object, const char *key, const std::string &origin,
   double value = object[key].get<double>();
   if (!std::isfinite(value) || value < 0)
     bad(origin, where + " \"" + key + "\" must be a number of at least 0");
+  constexpr double kMost = 1e18; // sums of what is beyond mean nothing
+  if (value > kMost)
+    bad(origin, where + " \"" + key + "\" must be at most 1e18");
   return value;
 }
 
@@ -87,6 +90,9 @@ double positive(const Json &object, const char *key, const std::string &origin,
   double value = number(object, key, origin, where);
   if (value <= 0)
     bad(origin, where + " \"" + key + "\" must be above 0");
+  constexpr double kLeast = 1e-12;
+  if (value < kLeast)
+    bad(origin, where + " \"" + key + "\" must be at least 1e-12");
   return value;
 }
 
@@ -202,6 +208,8 @@ DeviceModel customDevice(const Json &device, const std::string &origin) {
   if (memory > 1e9)
     bad(origin, "\"device\" \"memory_GiB\" must be at most 1e9");
   d.memoryBytes = static_cast<int64_t>(memory * (int64_t(1) << 30));
+  if (d.memoryBytes < 1)
+    bad(origin, "\"device\" \"memory_GiB\" must be a byte at least");
   d.memoryBandwidth =
       positive(device, "memory_GBps", origin, "\"device\"") * 1e9;
   if (!device.contains("flops") || !device["flops"].is_object())

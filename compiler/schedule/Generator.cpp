@@ -40,7 +40,8 @@ void requirePairsOfDevices(const std::string &name, int devices) {
       devices > 1 ? std::to_string(devices - 1) + " or " : "";
   require(devices % 2 == 0, name + " needs an even number of devices, not " +
                                 std::to_string(devices) + "; give --stages " +
-                                fewer + std::to_string(devices + 1));
+                                fewer + std::to_string(devices + 1) +
+                                ", on as many devices");
 }
 
 static constexpr ScheduleRow kAuto{"auto",

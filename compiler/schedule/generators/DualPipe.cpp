@@ -136,7 +136,9 @@ Schedule makeDualPipe(const ScheduleRequest &request) {
 Schedule makeDualPipeV(const ScheduleRequest &request) {
   int p = request.devices, m = request.microbatches;
   require(m >= 2 * p, "dualpipe-v needs at least " + std::to_string(2 * p) +
-                          " microbatches, not " + std::to_string(m));
+                          " microbatches, not " + std::to_string(m) +
+                          "; give --microbatches " + std::to_string(2 * p) +
+                          " or fewer --stages");
   Schedule schedule = begin(request, zigzagPlacement(p, 2));
   schedule.pairs.resize(p);
   for (int d = 0; d < p; ++d)
