@@ -159,7 +159,9 @@ OrderedPlan inTurn(const std::string &schedule, const PlanRequest &asked,
                    OrderedPlan plan) {
   constexpr int kMost = 4;
   constexpr double kFaster = 0.999, kEarnest = 0.25;
-  if (!asked.cuts.empty() || asked.effort < kEarnest)
+  constexpr size_t kMostNodes = 6000; // of more each cut takes seconds
+  if (!asked.cuts.empty() || asked.effort < kEarnest ||
+      asked.graph.nodes.size() > kMostNodes)
     return plan;
   for (int round = 0; round < kMost; ++round) {
     std::optional<OrderedPlan> next = cutAgain(schedule, asked, plan);
