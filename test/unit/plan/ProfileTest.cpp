@@ -96,6 +96,11 @@ TEST(Profile, MismatchesAreNamed) {
           R"({"version":1,"nodes":[{"id":"layer0","forward_s":-1,"backward_input_s":1,)"
           R"("backward_weight_s":1}]})"),
       "at least 0");
+  has(message(
+          R"({"version":1,"nodes":[{"id":"layer0","forward_s":1e300,"backward_input_s":1,)"
+          R"("backward_weight_s":1}]})"),
+      "\"forward_s\" must be at most 1e9; pipec-run PLAN … --profile-out FILE "
+      "writes one");
   has(message(R"({"version":1,"device":"gpu"})"), "kind gpu, not cpu");
   has(message(R"({"version":1,"device":7})"), "\"device\" is not a text");
   has(message(R"({"version":1,"threads":-1})"), "whole number \"threads\"");

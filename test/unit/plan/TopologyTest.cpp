@@ -240,6 +240,11 @@ TEST(Topology, BadFilesSayWhere) {
                      "an entry of \"passes\" has no member \"kib\""),
            std::pair(R"("memory_GiB":1,"fork_efficiency":0,)",
                      "\"fork_efficiency\""),
+           std::pair(R"("memory_GiB":5e-10,)", "must be a byte at least"),
+           std::pair(R"("memory_GiB":1,"launch_us":1e300,)",
+                     "\"launch_us\" must be at most 1e18"),
+           std::pair(R"("memory_GiB":1,"fork_efficiency":1e-300,)",
+                     "must be at least 1e-12"),
            std::pair(R"("memory_GiB":1,"tile":8,)", "\"tile\" is not"),
            std::pair(R"("memory_GiB":1,"tile":{"rows":1.5},)", "whole number"),
            std::pair(
