@@ -119,7 +119,7 @@ schedule::Schedule onAllDevices(schedule::Schedule one,
   return schedule::repeated(one, asked.microbatches, std::move(placement));
 }
 
-/// The same stages and order, to be priced under `asked`.
+/// The request for the stages of `result`.
 PlanRequest withCuts(PlanRequest request, const PlanResult &result) {
   request.cuts.clear();
   for (const StagePlan &stage : result.stages)
