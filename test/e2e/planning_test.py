@@ -340,7 +340,7 @@ class ProfileTest(PipelineTest):
         again = self.compile(self.golden.model, *self.flags, "--profile", file)
         self.assertEqual(read_plan(again)["cluster"]["device"], "profiled")
         # What would fit is looked for among what the profile says, of microbatches of its size.
-        said = self.planned("--profile", file, "--memory-limit", "20KiB", code=NO_FIT)
+        said = self.planned("--profile", file, "--memory-limit", "5KiB", code=NO_FIT)
         self.assertIn("nothing fits in memory", said)
         self.assertNotIn("measured with microbatches", said)
 
