@@ -8,6 +8,7 @@
 #include "compiler/plan/StepModel.h"
 #include "runtime/program/Sha256.h"
 #include "support/Failure.h"
+#include "support/UnknownName.h"
 
 #include <algorithm>
 #include <functional>
@@ -104,11 +105,26 @@ static bool fitToStep(const CompileOptions &o, const plan::Profile &profile,
   return false;
 }
 
+/// A name that no run writes. Orders of files and what the planner cannot price
+/// leave the stages' times as they were measured.
+static void checkStrategy(const plan::Profile &profile) {
+  const std::string &name = profile.step->strategy;
+  if (strategy::findStrategy(name) || name == strategy::fileStrategy().name)
+    return;
+  std::vector<std::string> names;
+  for (const strategy::StrategyRow &row : strategy::strategies())
+    names.emplace_back(row.name);
+  throw Failure(Exit::BadPlan, "profile " + profile.file + ": \"step\": " +
+                                   unknownName("strategy", name, names));
+}
+
 void applyProfileFile(const CompileOptions &o, ModelFacts &facts,
                       plan::CostGraph &graph) {
   if (o.profile.empty())
     return;
   const plan::Profile profile = plan::readProfile(o.profile);
+  if (profile.step)
+    checkStrategy(profile);
   const plan::DeviceModel &device = facts.topology.device;
   plan::ProfileOrigin asked{static_cast<int>(facts.microbatchSize),
                             device.threads, device.kind, "", o.precision};

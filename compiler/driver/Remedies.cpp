@@ -77,6 +77,15 @@ std::vector<Change> roundedAgain(const CompileOptions &options) {
   return {change};
 }
 
+/// Most planners know no memory.
+std::vector<Change> withoutPlanner(const CompileOptions &options) {
+  if (options.planner == "auto")
+    return {};
+  Change change{"--planner auto", options};
+  change.options.planner = "auto";
+  return {change};
+}
+
 std::vector<Change> otherStrategies(const CompileOptions &options) {
   std::vector<Change> changes;
   for (const char *strategy : kFrugalStrategies)
@@ -229,6 +238,7 @@ plan::NoFit advised(const CompileOptions &options, const plan::NoFit &failure,
   const std::vector<Kind> kinds = {
       recomputation,
       roundedAgain,
+      withoutPlanner,
       otherStrategies,
       fewerMicrobatches,
       [&](const CompileOptions &o) { return smallerMicrobatches(o, batch); },

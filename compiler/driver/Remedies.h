@@ -17,10 +17,10 @@ std::string shortageOf(const std::string &needs, int64_t bytes,
 
 /// `failure` with what has been tried in place of what the planner believes:
 /// the bytes that are missing are those up to the smallest plan, and of each
-/// kind of change (recomputation, rounded weights, strategy, fewer or smaller
-/// microbatches, fewer pieces, more devices) the first that `fits`; where none
-/// does, as few kinds at once as do. `batch` is the dimension that counts
-/// samples.
+/// kind of change (recomputation, rounded weights, planner, strategy, fewer or
+/// smaller microbatches, fewer pieces, more devices) the first that `fits`;
+/// where none does, as few kinds at once as do. `batch` is the dimension that
+/// counts samples.
 plan::NoFit advised(const CompileOptions &options, const plan::NoFit &failure,
                     const std::optional<Smallest> &smallest,
                     const std::function<bool(const CompileOptions &)> &fits,

@@ -384,6 +384,41 @@ Found orOfLess(Found best, const CompileOptions &options, const Trial &trial) {
   return best;
 }
 
+/// The fastest plan that fits of what one strategy makes of a little more than
+/// there is, and of less and less.
+Found fastestOf(CompileOptions options, const Trial &trial,
+                std::optional<double> rival = std::nullopt) {
+  Own own;
+  findOwnPlan(options, trial, own);
+  if (own.made && own.made->second.bytes < 0)
+    return {options, own.made->second};
+  if (own.made)
+    return climbed(*own.made, trial);
+  const Prospect made = shrinking(options, trial, rival);
+  return made.bytes < 0 ? Found(options, made)
+                        : climbed({options, made}, trial);
+}
+
+/// `best`, or what one of the searched orders comes to that `auto` has looked
+/// at more quickly than who asks for them by name: two stages a device, and
+/// one.
+Found orSearched(Found best, const CompileOptions &options,
+                 const Trial &trial) {
+  for (const char *strategy : {"zb-v", "zb"})
+    try {
+      CompileOptions asked = options;
+      asked.strategy = strategy;
+      asked.ofAuto = true;
+      const Found found = fastestOf(asked, trial, best.second.seconds);
+      if (found.second.seconds < best.second.seconds)
+        best = found;
+    } catch (const Failure &failure) { // stages that it cannot have
+      if (failure.code != Exit::NoFit && failure.code != Exit::Usage)
+        throw;
+    }
+  return best;
+}
+
 /// Where the limit costs time: what the planner takes for too much may be
 /// faster than `made`, and fit.
 CompileOptions fasterThan(const Found &made, const CompileOptions &options,
@@ -400,7 +435,8 @@ CompileOptions fasterThan(const Found &made, const CompileOptions &options,
   const auto fit =
       fitting(quickly, trial, Names(kRivals).first(std::size(kRivals) - 1),
               false, least, std::nullopt, Asked::Again, isBetter ? own : made);
-  const auto best = orSmallest(*fit, quickly, trial);
+  const Found best =
+      orSmallest(orSearched(*fit, options, trial), quickly, trial);
   if (best.first == made.first)
     return made.first;
   return inEarnest(climbed(best, trial), trial);
@@ -443,7 +479,9 @@ int automatically(const CompileOptions &options, const Attempt &attempt,
   if (best && best->second.bytes >= 0) {
     CompileOptions asked =
         options.memoryLimit > 0
-            ? inEarnest(climbed(orSmallest(*best, quickly, trial), trial),
+            ? inEarnest(climbed(orSmallest(orSearched(*best, options, trial),
+                                           quickly, trial),
+                                trial),
                         trial)
             : inEarnest(*best, trial);
     return shrinking(asked, attempt);
@@ -466,21 +504,6 @@ int automatically(const CompileOptions &options, const Attempt &attempt,
     throw *least;
   CompileOptions asked = options; // says why
   return shrinking(asked, attempt);
-}
-
-/// The fastest plan that fits of what one strategy makes of a little more than
-/// there is, and of less and less.
-Found fastestOf(CompileOptions options, const Trial &trial,
-                std::optional<double> rival = std::nullopt) {
-  Own own;
-  findOwnPlan(options, trial, own);
-  if (own.made && own.made->second.bytes < 0)
-    return {options, own.made->second};
-  if (own.made)
-    return climbed(*own.made, trial);
-  const Prospect made = shrinking(options, trial, rival);
-  return made.bytes < 0 ? Found(options, made)
-                        : climbed({options, made}, trial);
 }
 
 /// `best`, or a faster plan that computes nothing again: the planner may take

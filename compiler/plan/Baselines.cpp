@@ -101,12 +101,16 @@ std::vector<Baseline> priceBaselines(const PlanRequest &request,
 
   int share = synchronous ? request.microbatches : used;
   int replicas = std::min(used, share);
+  std::string parallel = per;
+  if (replicas < used)
+    parallel = "only " + std::to_string(replicas) + " of " +
+               std::to_string(used) + " devices have work";
+  else if (used < request.topology.devices())
+    parallel = "on as many devices as the plan, " + std::to_string(used) +
+               " of " + std::to_string(request.topology.devices()) +
+               (per.empty() ? "" : ", " + per);
   all.push_back(price(request, "data parallel", strategyFacts("dp"), share,
-                      {{0}, {replicas}, {}, false},
-                      replicas < used
-                          ? "only " + std::to_string(replicas) + " of " +
-                                std::to_string(used) + " devices have work"
-                          : per));
+                      {{0}, {replicas}, {}, false}, parallel));
 
   Split even;
   even.starts = evenStarts(request.graph, static_cast<size_t>(stages));

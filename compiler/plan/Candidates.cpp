@@ -42,7 +42,7 @@ bool hasOrder(const PlanRequest &request, int stages, int copies) try {
 
 /// As many copies of whole pipelines as there are orders for, and no shapes
 /// without; where there are none at all, one copy, whose refusal is in the
-/// numbers that were asked for.
+/// numbers that were asked for, the one that lacks least first.
 void keepOrdered(const PlanRequest &request, std::vector<Shape2D> &shapes) {
   const auto refused = [&](const Shape2D &shape) {
     return !hasOrder(request, static_cast<int>(shape.replicas.size()),
@@ -54,6 +54,9 @@ void keepOrdered(const PlanRequest &request, std::vector<Shape2D> &shapes) {
         --copies;
   if (!std::ranges::all_of(shapes, refused))
     std::erase_if(shapes, refused);
+  else
+    std::ranges::stable_sort(
+        shapes, {}, [](const Shape2D &s) { return s.replicas.size(); });
 }
 
 /// The deepest of pipelines that could be as many instead are not searched for:
@@ -154,7 +157,11 @@ std::vector<Shape2D> candidateShapes(const PlanRequest &request,
     for (int ends = 1; 2 * ends < devices; ++ends)
       addShape(shapes, {{ends, devices - 2 * ends, ends}, false});
   // A replica without a microbatch is an idle device.
-  if (facts.synchronous && shapes.size() > 1)
+  if (facts.synchronous && pipelines)
+    for (Shape2D &shape : shapes)
+      for (int &copies : shape.replicas)
+        copies = std::min(copies, request.microbatches);
+  else if (facts.synchronous && shapes.size() > 1)
     std::erase_if(shapes, [&](const Shape2D &s) {
       return *std::max_element(s.replicas.begin(), s.replicas.end()) >
              request.microbatches;

@@ -23,18 +23,21 @@ void addRing(const Link &link, int n, double share, double &fixed,
   perByte += 2.0 * (n - 1) / n * share / link.bandwidth;
 }
 
-/// Sizes of the groups that `devices` form at the innermost level; empty when
-/// they differ in size (no hierarchy then).
-int evenGroup(const Topology &topology, const std::vector<int> &devices) {
-  int server = topology.levels.back().count;
-  std::map<int, int> sizes;
+/// The first device of each server, where servers hold equally many of
+/// `devices`; else nothing (no hierarchy then).
+std::vector<int> leadersOf(const Topology &topology,
+                           const std::vector<int> &devices) {
+  const int server = topology.levels.back().count;
+  std::map<int, std::pair<int, size_t>> held; // the first, and how many
   for (int d : devices)
-    ++sizes[d / server];
-  int each = sizes.begin()->second;
-  for (auto [id, size] : sizes)
-    if (size != each)
-      return 0;
-  return each;
+    ++held.try_emplace(d / server, d, 0).first->second.second;
+  std::vector<int> leaders;
+  for (const auto &[id, its] : held) {
+    if (its.second * held.size() != devices.size())
+      return {};
+    leaders.push_back(its.first);
+  }
+  return leaders;
 }
 
 } // namespace
@@ -45,15 +48,18 @@ AllReduceCost allReduceCost(const Topology &topology,
   int n = static_cast<int>(devices.size());
   if (n < 2)
     return cost;
-  Link slowest = topology.slowestLink(devices);
-  addRing(slowest, n, 1, cost.ringFixed, cost.ringPerByte);
-  int inner = evenGroup(topology, devices);
-  if (inner > 1 && inner < n) {
+  addRing(topology.slowestLink(devices), n, 1, cost.ringFixed,
+          cost.ringPerByte);
+  const std::vector<int> leaders = leadersOf(topology, devices);
+  const int servers = static_cast<int>(leaders.size());
+  if (servers > 1 && servers < n) {
+    const int inner = n / servers;
     const Level &near = topology.levels.back();
     Link nearLink{near.bandwidth, near.latency,
                   static_cast<int>(topology.levels.size()) - 1};
     addRing(nearLink, inner, 1, cost.treeFixed, cost.treePerByte);
-    addRing(slowest, n / inner, 1.0 / inner, cost.treeFixed, cost.treePerByte);
+    addRing(topology.slowestLink(leaders), servers, 1.0 / inner, cost.treeFixed,
+            cost.treePerByte);
   } else {
     cost.treeFixed = cost.ringFixed;
     cost.treePerByte = cost.ringPerByte;

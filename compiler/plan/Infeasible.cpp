@@ -101,18 +101,19 @@ bool fitsIn(PlanRequest request, int64_t limit) {
   }
 }
 
-/// A limit under which a plan of groups is found, within a sixteenth of the
-/// least of its kind; 0 if there is none up to 256 times what there is.
+/// A limit under which a plan of groups is found, within a 32nd of the least of
+/// its kind; 0 if there is none up to 256 times what there is. Parts of powers
+/// of two, so that the same one is named whatever there is.
 int64_t limitForGroups(const PlanRequest &request, int64_t limit) {
-  int64_t low = limit, high = limit;
-  for (int doubled = 0; doubled < 8; ++doubled) {
+  int64_t high = 1;
+  while (high <= limit)
     high *= 2;
-    if (!fitsIn(request, high)) {
-      low = high;
+  for (int doubled = 0; doubled < 9; ++doubled, high *= 2) {
+    if (!fitsIn(request, high))
       continue;
-    }
-    for (int64_t step = (high - low) / 2; step >= high / 16; step /= 2)
-      if (fitsIn(request, high - step))
+    for (int64_t step = high / 4; step >= std::max<int64_t>(1, high / 64);
+         step /= 2)
+      if (high - step > limit && fitsIn(request, high - step))
         high -= step;
     return high;
   }
@@ -160,14 +161,27 @@ int64_t limitForPlanner(const PlanRequest &request, int64_t least) {
   return 0;
 }
 
-/// What a planner finds, not what there is: it may refuse what would fit.
-[[noreturn]] void throwNotFound(const PlanRequest &request, int64_t needed) {
+/// What a planner finds, not what there is: it may refuse what would fit in
+/// `needed`. The smallest that it proposes takes `proposed`, 0: it has nothing.
+[[noreturn]] void throwNotFound(const PlanRequest &request, int64_t needed,
+                                int64_t proposed) {
   const int64_t limit = memoryLimitOf(request);
   std::vector<Remedy> remedies;
-  if (const int64_t enough = limitForPlanner(request, needed))
+  if (request.namesLimitAlone && proposed > 0)
+    remedies.push_back({Remedy::Limit, proposed});
+  else if (const int64_t enough =
+               limitForPlanner(request, std::max(proposed, needed)))
     remedies.push_back({Remedy::Limit, enough});
   if (needed <= limit)
     remedies.push_back({Remedy::Flags, 0, "--planner auto"});
+  if (proposed > limit)
+    throw NoFit("nothing fits in memory: what planner " + request.planner +
+                    " finds needs at least " + formatBytes(proposed) +
+                    " on a device, " + formatBytes(proposed - limit) +
+                    " more than the " + formatBytes(limit) + " there are",
+                remedies,
+                remedies.empty() ? "give more devices, or --planner auto" : "",
+                limit);
   throw NoFit("nothing fits in memory: planner " + request.planner +
                   " finds no plan that keeps to the " + formatBytes(limit) +
                   " there are on a device",
@@ -219,7 +233,7 @@ void throwNoFit(const PlanRequest &request, const StepModel &model,
   throwNeeds(request, model.peakOf(split), split.replicas);
 }
 
-Split smallestOrNoFit(const PlanRequest &request) {
+Split smallestOrNoFit(const PlanRequest &request, int64_t proposed) {
   checkExplains(request);
   const int64_t limit = memoryLimitOf(request);
   if (request.tensorParallel != std::vector{1})
@@ -234,8 +248,9 @@ Split smallestOrNoFit(const PlanRequest &request) {
   packTogether(request, *least);
   const bool isNamed = request.planner != "auto" &&
                        request.strategy.shape != Shape::DataParallel;
-  if (isNamed && (least->bytes <= limit || !request.namesLimitAlone))
-    throwNotFound(request, least->bytes);
+  if (isNamed &&
+      (proposed > 0 || least->bytes <= limit || !request.namesLimitAlone))
+    throwNotFound(request, least->bytes, proposed);
   if (least->bytes > limit)
     throwNeeds(request, least->bytes, {});
   return std::move(least->split);

@@ -34,8 +34,10 @@ public:
 
 /// Where a search has come to nothing: the smallest split, if that keeps to the
 /// limit (so that a limit that a message names is enough), else throws NoFit as
-/// above. Throws Failure(Exit::Usage) where the strategy has no stages at all.
-Split smallestOrNoFit(const PlanRequest &request);
+/// above. Of a named planner always throws: it has proposed splits that take
+/// `proposed` bytes on a device and more, or nothing at all (0). Throws
+/// Failure(Exit::Usage) where the strategy has no stages at all.
+Split smallestOrNoFit(const PlanRequest &request, int64_t proposed);
 
 /// "1.5 GiB", "12 MiB" …
 std::string formatBytes(int64_t bytes);

@@ -130,10 +130,26 @@ void refuseReplicas(const PlanRequest &request) {
       usage(*why);
 }
 
-/// The fastest of a planner's proposals that fits; nothing when none does, and
-/// a usage error where some do, but cannot be trained.
+/// Bytes on the fullest device of the smallest split, computing again as it
+/// says or, where that is the planner's to choose, everything; 0 without any.
+int64_t leastBytes(const PlanRequest &request, const StepModel &model,
+                   const std::vector<Split> &splits) {
+  int64_t least = std::numeric_limits<int64_t>::max();
+  for (const Split &split : splits) {
+    least = std::min(least, model.peakOf(split));
+    Split again = split;
+    again.recompute.assign(split.starts.size(), true);
+    if (request.recompute == Recompute::Auto)
+      least = std::min(least, model.peakOf(again));
+  }
+  return splits.empty() ? 0 : least;
+}
+
+/// The fastest of a planner's proposals that fits; nothing when none does,
+/// `least` what the smallest takes, and a usage error where some do, but cannot
+/// be trained.
 Split bestProposal(const PlanRequest &request, const StepModel &model,
-                   std::string &runnerUp) {
+                   std::string &runnerUp, int64_t &least) {
   // One stage leaves a planner nothing to choose.
   const bool cuts = request.strategy.shape != Shape::DataParallel;
   const std::vector<int> &groups = request.tensorParallel;
@@ -162,6 +178,8 @@ Split bestProposal(const PlanRequest &request, const StepModel &model,
     if (auto why = unequalCopies(request, split.starts, split.replicas);
         why && chosen.starts.empty())
       usage(*why);
+  if (chosen.starts.empty() && request.planner != "auto")
+    least = leastBytes(request, model, proposal.splits);
   return chosen;
 }
 
@@ -199,9 +217,10 @@ PlanResult makePlan(const PlanRequest &request) {
   } else {
     std::vector<size_t> starts = legalStarts(request.graph);
     checkStageCount(request, starts.size());
-    chosen = bestProposal(request, model, runnerUp);
+    int64_t least = 0;
+    chosen = bestProposal(request, model, runnerUp, least);
     if (chosen.starts.empty())
-      chosen = smallestOrNoFit(request);
+      chosen = smallestOrNoFit(request, least);
   }
   PlanResult result = model.price(chosen);
   result.runnerUp = runnerUp;

@@ -17,13 +17,21 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+const std::string kWritesOne =
+    "; pipec-run PLAN … --profile-out FILE writes one";
+
 [[noreturn]] void bad(const std::string &origin, const std::string &message) {
   const bool hasRemedy = message.find(';') != std::string::npos;
-  throw Failure(Exit::BadPlan,
-                "profile " + origin + ": " + message +
-                    (hasRemedy ? ""
-                               : "; pipec-run PLAN … --profile-out FILE "
-                                 "writes one"));
+  throw Failure(Exit::BadPlan, "profile " + origin + ": " + message +
+                                   (hasRemedy ? "" : kWritesOne));
+}
+
+ParsedJson parsedFile(const std::string &text, const std::string &origin) {
+  try {
+    return parseJson(text, "profile " + origin, Exit::BadPlan);
+  } catch (const Failure &failure) {
+    throw Failure(failure.code, failure.what() + kWritesOne);
+  }
 }
 
 double numberOf(const Json &entry, const char *key, const std::string &origin,
@@ -83,6 +91,8 @@ MeasuredStep stepOf(const Json &entry, size_t stages,
     bad(origin, where + " is not an object");
   MeasuredStep step;
   step.strategy = textOf(entry, "strategy", origin);
+  if (step.strategy.empty())
+    bad(origin, where + " has no \"strategy\"");
   const size_t microbatches = indexOf(entry, "microbatches", origin, where);
   if (microbatches < 1 || microbatches > kMostMicrobatches)
     bad(origin, where + ": \"microbatches\" must be from 1 to " +
@@ -162,33 +172,37 @@ void spread(CostGraph &graph, const MeasuredStage &stage,
                                : seconds / count;
 }
 
-[[noreturn]] void refuse(const std::string &message) {
-  throw Failure(Exit::BadPlan,
-                "the profile does not fit the model: " + message +
-                    "; leave out --profile, or measure this model as it is "
-                    "planned now: pipec-run PLAN … --profile-out FILE");
+[[noreturn]] void refuse(const Profile &profile, const std::string &message) {
+  throw Failure(
+      Exit::BadPlan,
+      (profile.file.empty() ? "the profile" : "profile " + profile.file) +
+          " does not fit the model: " + message +
+          "; leave out --profile, or measure this model as it is "
+          "planned now: pipec-run PLAN … --profile-out FILE");
 }
 
 /// What makes the times another program's is refused; other threads, which
 /// make them another number, are remarked upon.
-std::vector<std::string> compare(const ProfileOrigin &from,
+std::vector<std::string> compare(const Profile &profile,
                                  const ProfileOrigin &asked) {
+  const ProfileOrigin &from = profile.origin;
   auto differ = [](auto &a, auto &b) { return a > 0 && b > 0 && a != b; };
   if (!from.modelSha256.empty() && !asked.modelSha256.empty() &&
       from.modelSha256 != asked.modelSha256)
-    refuse("it was measured on another file, of SHA-256 " + from.modelSha256);
+    refuse(profile,
+           "it was measured on another file, of SHA-256 " + from.modelSha256);
   if (!from.device.empty() && !asked.device.empty() &&
       from.device != asked.device)
-    refuse("it was measured on devices of kind " + from.device + ", not " +
-           asked.device);
+    refuse(profile, "it was measured on devices of kind " + from.device +
+                        ", not " + asked.device);
   if (!from.precision.empty() && !asked.precision.empty() &&
       from.precision != asked.precision)
-    refuse("it was measured with --precision " + from.precision + ", not " +
-           asked.precision);
+    refuse(profile, "it was measured with --precision " + from.precision +
+                        ", not " + asked.precision);
   if (differ(from.microbatchSize, asked.microbatchSize))
-    refuse("it was measured with microbatches of " +
-           std::to_string(from.microbatchSize) + ", not " +
-           std::to_string(asked.microbatchSize));
+    refuse(profile, "it was measured with microbatches of " +
+                        std::to_string(from.microbatchSize) + ", not " +
+                        std::to_string(asked.microbatchSize));
   // Those of a rank on a GPU only tell it what to do.
   if (asked.device == "gpu" || !differ(from.threads, asked.threads))
     return {};
@@ -232,13 +246,14 @@ double updateRate(const Profile &profile, const CostGraph &graph) {
 } // namespace
 
 Profile parseProfile(const std::string &text, const std::string &origin) {
-  const ParsedJson parsed = parseJson(text, "profile " + origin, Exit::BadPlan);
+  const ParsedJson parsed = parsedFile(text, origin);
   const Json &root = parsed.root;
   if (!root.is_object() || !root.contains("version") || root["version"] != 1)
     bad(origin,
         "needs \"version\": 1; write it anew with pipec-run --profile-out");
   refuseUnknownMembers(parsed);
   Profile profile;
+  profile.file = origin;
   auto whole = [&](const char *key) {
     return root.contains(key)
                ? static_cast<int>(indexOf(root, key, origin, "the file"))
@@ -322,20 +337,21 @@ std::string writeProfile(const Profile &profile) {
 std::vector<std::string> applyProfile(const Profile &profile,
                                       const ProfileOrigin &asked,
                                       CostGraph &graph) {
-  std::vector<std::string> remarks = compare(profile.origin, asked);
+  std::vector<std::string> remarks = compare(profile, asked);
   if (profile.othersShare >= kNoticedShare)
     remarks.push_back(ofOthers(profile.othersShare));
   std::vector<char> covered(graph.nodes.size(), 0);
   for (const MeasuredStage &stage : profile.stages) {
     if (stage.firstNode > stage.lastNode ||
         stage.lastNode >= graph.nodes.size())
-      refuse("nodes " + std::to_string(stage.firstNode) + " to " +
-             std::to_string(stage.lastNode) +
-             " are not all in the model, which has " +
-             std::to_string(graph.nodes.size()));
+      refuse(profile, "nodes " + std::to_string(stage.firstNode) + " to " +
+                          std::to_string(stage.lastNode) +
+                          " are not all in the model, which has " +
+                          std::to_string(graph.nodes.size()));
     for (size_t i = stage.firstNode; i <= stage.lastNode; ++i)
       if (covered[i]++)
-        refuse("node " + std::to_string(i) + " is in two measured stages");
+        refuse(profile,
+               "node " + std::to_string(i) + " is in two measured stages");
     spread(graph, stage, &CostNode::forwardSeconds, stage.times.forwardSeconds);
     spread(graph, stage, &CostNode::backwardInputSeconds,
            stage.times.backwardInputSeconds);
@@ -350,7 +366,7 @@ std::vector<std::string> applyProfile(const Profile &profile,
   for (const MeasuredNode &node : profile.nodes) {
     auto it = byId.find(node.id);
     if (it == byId.end())
-      refuse("it has no node '" + node.id + "'");
+      refuse(profile, "it has no node '" + node.id + "'");
     CostNode &into = graph.nodes[it->second];
     into.forwardSeconds = node.times.forwardSeconds;
     into.backwardInputSeconds = node.times.backwardInputSeconds;
@@ -360,9 +376,9 @@ std::vector<std::string> applyProfile(const Profile &profile,
   auto missing = std::find(covered.begin(), covered.end(), 0);
   if (missing != covered.end()) {
     const CostNode &node = graph.nodes[missing - covered.begin()];
-    refuse("it has no times for node '" + node.id + "'" +
-           (node.name.empty() ? "" : " (" + node.name + ")") +
-           "; measure all stages, in one run with --profile-out");
+    refuse(profile, "it has no times for node '" + node.id + "'" +
+                        (node.name.empty() ? "" : " (" + node.name + ")") +
+                        "; measure all stages, in one run with --profile-out");
   }
   return remarks;
 }

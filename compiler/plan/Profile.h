@@ -58,6 +58,7 @@ struct MeasuredStep {
   double seconds = 0;
 };
 struct Profile {
+  std::string file; ///< where it was read; empty: nowhere
   ProfileOrigin origin;
   std::vector<MeasuredNode> nodes;
   std::vector<MeasuredStage> stages;

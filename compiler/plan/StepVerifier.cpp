@@ -32,6 +32,17 @@ double updateOf(const PlanRequest &request, const StagePlan &stage) {
   return end + bytes * moved / (0.8 * request.topology.device.memoryBandwidth);
 }
 
+/// A ring's steps each wait for the narrowest and for the latest of its links.
+Link linkOfRing(const Topology &topology, const std::vector<int> &devices) {
+  Link of = topology.link(devices.back(), devices.front());
+  for (size_t i = 1; i < devices.size(); ++i) {
+    const Link next = topology.link(devices[i - 1], devices[i]);
+    of.bandwidth = std::min(of.bandwidth, next.bandwidth);
+    of.latency = std::max(of.latency, next.latency);
+  }
+  return of;
+}
+
 /// The better of a ring over all replicas and, where servers hold equally many,
 /// a ring in each server and one across of a share each.
 double reduceOf(const Topology &topology, const StagePlan &stage) {
@@ -43,15 +54,17 @@ double reduceOf(const Topology &topology, const StagePlan &stage) {
   auto ring = [](const Link &link, double members, double each) {
     return 2 * (members - 1) * (link.latency + each / members / link.bandwidth);
   };
-  const Link across = topology.slowestLink(devices);
-  const double flat = ring(across, n, bytes);
+  const double flat = ring(linkOfRing(topology, devices), n, bytes);
   std::map<int, int> held;
+  std::vector<int> first;
   for (int d : devices)
-    ++held[d / topology.levels.back().count];
+    if (++held[d / topology.levels.back().count] == 1)
+      first.push_back(d);
   const int inner = held.begin()->second;
   for (auto [server, count] : held)
     if (count != inner)
       return flat;
+  const Link across = linkOfRing(topology, first);
   if (inner < 2 || held.size() < 2)
     return flat;
   const Level &near = topology.levels.back();

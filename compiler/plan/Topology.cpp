@@ -39,12 +39,15 @@ Link Topology::link(int a, int b) const {
 Link Topology::slowestLink(const std::vector<int> &group) const {
   Link worst{std::numeric_limits<double>::infinity(), 0,
              static_cast<int>(levels.size())};
-  for (size_t i = 1; i < group.size(); ++i) {
-    Link l = link(group[0], group[i]);
+  double latency = 0;
+  for (size_t i = 0; i < group.size(); ++i) {
+    const Link l = link(group[i], group[(i + 1) % group.size()]);
+    latency = std::max(latency, l.latency);
     if (l.bandwidth < worst.bandwidth ||
         (l.bandwidth == worst.bandwidth && l.level < worst.level))
       worst = l;
   }
+  worst.latency = latency;
   return worst;
 }
 

@@ -54,7 +54,8 @@ struct Topology {
   int server(int device) const { return device / serverSize(); }
   /// The link between two devices.
   Link link(int a, int b) const;
-  /// The slowest link inside a set of devices (used by their all-reduce).
+  /// The slowest link of a ring of devices (used by their all-reduce), with the
+  /// greatest latency of all: each step of a ring waits for every link.
   Link slowestLink(const std::vector<int> &group) const;
 };
 

@@ -1,3 +1,4 @@
+# ctest: one core
 """Code for GPUs, checked without one: PTX of every model, its assembly for both
 chips, and its numbers under emulation against the CPU's."""
 import importlib.util

@@ -1,3 +1,4 @@
+# ctest: one core
 """Attention of bf16 by cuDNN, whose stand-in goes through the graph of operations that it is given; where there is none,
 by the stage's own kernels."""
 import json

@@ -1,3 +1,4 @@
+# ctest: one core
 """Matrices whose rows have no whole 16 bytes, as those of a vocabulary of 50257: on GPUs they are placed with a gap behind
 each row, in the workspace, where they are kept for the backward pass and as rounded copies of weights; messages and the
 weights themselves stay as they are."""

@@ -7,31 +7,48 @@ import os
 import pathlib
 import shutil
 import signal
-import socket
 import struct
 import subprocess
 import time
 import unittest
-from types import SimpleNamespace
 from unittest import mock
 
 from golden_test import tolerance
-from pipeline import (BAD_NUMBERS, BIN, NO_FIT, NO_INPUT, UNAVAILABLE, USAGE, Golden, PipelineTest, Run, call,
-                      initializers, read_npy, read_plan, write_npy)
+from pipeline import (BAD_NUMBERS, BIN, NO_FIT, UNAVAILABLE, USAGE, Golden, PipelineTest, Run, call, initializers,
+                      read_npy, read_plan)
 
 PEER_LOST = 76
 STANDIN = BIN.parent / "test" / "standin"
 EMULATE = BIN.parent / "test" / "bin" / "emulate-stages"
 
 
+def libdevice():
+    """NVIDIA's math functions, where pipec looks for them; None where there are none."""
+    roots = [os.environ[name] for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)][:1]
+    if not roots:
+        ptxas = shutil.which("ptxas")
+        roots = [*([pathlib.Path(ptxas).resolve().parents[1]] if ptxas else []), "/usr/local/cuda"]
+    files = [pathlib.Path(root) / "nvvm/libdevice/libdevice.10.bc" for root in roots]
+    return next((file for file in files if file.exists()), None)
+
+
 class GpuTest(PipelineTest):
     """Compiles for GPUs, and runs on the stand-in."""
 
-    def compile_for(self, golden, devices, *words, optimizer="sgd:lr=0.05", code=0):
-        """The plan folder, its kernels beside it."""
+    def without_ptxas(self):
+        """A toolkit with libdevice alone. ptxas takes two thirds of a compilation, and what it makes is not run here."""
+        toolkit, functions = self.folder / "libdevice", libdevice()
+        if functions and not toolkit.exists():
+            (toolkit / "nvvm/libdevice").mkdir(parents=True)
+            (toolkit / "nvvm/libdevice" / functions.name).symlink_to(functions)
+        return {"CUDA_HOME": str(toolkit)} if functions else {}
+
+    def compile_for(self, golden, devices, *words, optimizer="sgd:lr=0.05", machine=False, code=0):
+        """The plan folder, its kernels beside it; with machine code where one device has all of them, or if asked."""
         plan, ir = self.fresh(".plan"), self.fresh(".ir")
-        process = call("pipec", golden.model, *golden.arguments(optimizer), "--gpus", devices, *words, "--quiet",
-                       "--dump-ir", ir, "-o", plan)
+        with mock.patch.dict(os.environ, {} if machine or devices in ("1", "1x1") else self.without_ptxas()):
+            process = call("pipec", golden.model, *golden.arguments(optimizer), "--gpus", devices, *words, "--quiet",
+                           "--dump-ir", ir, "-o", plan)
         if process.returncode == UNAVAILABLE and "libdevice.10.bc" in process.stderr:
             self.skipTest("no libdevice")
         self.check_exit(process, code)
@@ -122,162 +139,6 @@ class Training(GpuTest):
             self.assertAlmostEqual(one, two, delta=1e-5 * abs(one))
         # A step is two graphs: the host looks at the norms between them.
         self.assertEqual(log.read_text().splitlines().count("capture begins"), 2)
-
-
-class Narrow(GpuTest):
-    """--precision bf16: products and convolutions are the libraries', but for gradients of convolutions' weights, which
-    are multiplied in TF32, which holds bf16."""
-
-    def check(self, name, bound, *words, first=1e-5, convolutions=None):
-        golden = Golden(name)
-        run = golden.runs[0]
-        alone = None
-        for ranks in (1, 2):
-            plan = self.compile_for(golden, "1x%d" % ranks, "--stages", ranks, "--strategy", "1f1b", "--precision",
-                                    "bf16", *words, optimizer=run["optimizer"])
-            log = self.fresh(".log")
-            result = self.run_gpu(plan, golden, "--steps", golden.steps, log=log)
-            if convolutions:
-                lines = log.read_text().splitlines()
-                self.assertEqual(lines.count("convolve bf16") / lines.count("convolve"), convolutions)
-            alone = alone or result.losses
-            self.assertEqual(result.losses, alone)
-            for rank in result.summary["ranks"]:
-                self.assertEqual(rank["peak_bytes"], rank["predicted_peak_bytes"])
-        self.assertLessEqual(abs(alone[0] - run["losses_bf16"][0]), first * alone[0])
-        self.assertGreater(abs(alone[0] - run["losses_f64"][0]), 1e-5 * alone[0])
-        for got, want in zip(alone, run["losses_bf16"]):
-            self.assertLessEqual(abs(got - want), bound * want)
-
-    def test_gpt(self):
-        self.check("gpt", 3e-4, "--attention", "plain")
-        # Scores are not rounded, as PyTorch's were.
-        self.check("gpt", 5e-4, first=5e-5)
-
-    def test_cnn(self):
-        # Four convolutions, all but the first with a gradient of its input; four gradients of weights.
-        self.check("cnn", 1e-3, convolutions=7 / 4)
-
-    def test_without_convolutions_of_bf16(self):
-        """Where cuDNN has none, or does not run what it has found, the numbers are those of f32, rounded here."""
-        golden = Golden("cnn")
-        plan = self.compile_for(golden, "1", "--stages", "1", "--strategy", "1f1b", "--precision", "bf16")
-        log = self.fresh(".log")
-        want = self.run_gpu(plan, golden, "--steps", 3, log=log).losses
-        rounded = log.read_text().splitlines().count("convolve bf16")
-        self.assertGreater(rounded, 0)
-        # Transforms, where there is nothing else, work on f32 with products that do not round.
-        for settings in ({"narrow": "none"}, {"narrow": "refused"}, {"transforms": 1}):
-            log = self.fresh(".log")
-            run = self.run_gpu(plan, golden, "--steps", 3, log=log, **settings)
-            self.assertEqual(run.losses, want)
-            lines = log.read_text().splitlines()
-            self.assertEqual(lines.count("convolve bf16"), 0)
-            self.assertEqual(sum("pipec_round" in line for line in lines), rounded)
-
-
-class Biases(GpuTest):
-    """cuBLASLt adds the biases of queries, keys and values, whose sum only attention reads."""
-
-    def test_the_same_without(self):
-        golden, apart = Golden("gpt"), self.fresh(".json")
-        # The second layer's product for queries, keys and values ends a stage; its bias begins the next.
-        apart.write_text('{"stages": [{"first_node": 0}, {"first_node": 81}]}')
-        for precision in ("fp32", "bf16"):
-            losses = []
-            for ranks in (1, 2):
-                cut = ("--stage-file", apart) if (precision, ranks) == ("fp32", 2) else ("--stages", ranks)
-                plan = self.compile_for(golden, "1x%d" % ranks, *cut, "--strategy", "1f1b", "--precision", precision)
-                # The library does; it cannot; it must not.
-                for adds, settings, wish in ((True, {}, "on"), (False, {"epilogues": 0}, "on"), (False, {}, "off")):
-                    log = self.fresh(".log")
-                    with self.subTest(precision=precision, ranks=ranks, wish=wish, **settings), \
-                            mock.patch.dict(os.environ, PIPEC_EPILOGUES=wish):
-                        result = self.run_gpu(plan, golden, "--steps", 3, log=log, **settings)
-                        losses.append(result.losses)
-                        lines = log.read_text().splitlines()
-                        # Two layers and four microbatches, queued twice; in f32 one product is sent without its bias.
-                        count = 8 if (precision, ranks) == ("fp32", 2) else 16
-                        self.assertEqual(lines.count("multiply, add a bias"), count if adds else 0)
-                        self.assertEqual(losses[-1], losses[0])
-                        summary = result.summary
-                        self.assertEqual((summary["biases_added"] > 0, summary["biases_refused"] > 0),
-                                         (adds, not adds and wish == "on"))
-                        self.assertEqual(summary["code"], "cubin")
-
-    def test_an_algorithm_that_is_not_run(self):
-        """Products go on to the next that was found; a bias is added by a kernel, and counted where it is."""
-        golden = Golden("gpt")
-        # Two stages, and two replicas, whose sums wait for a count of calls.
-        for words in (("--stages", "2"), ("--stages", "1", "--recompute", "full")):
-            plan = self.compile_for(golden, "1x2", "--strategy", "1f1b", *words)
-            logs = [self.fresh(".log") for _ in range(2)]
-            want, got = (self.run_gpu(plan, golden, "--steps", 3, log=log, promise=promise)
-                         for promise, log in enumerate(logs))
-            self.assertEqual(got.losses, want.losses)
-            self.assertEqual(got.summary["biases_added"], 0)
-            self.assertGreater(want.summary["biases_added"], 0)
-            added, refused = ([line for line in log.read_text().splitlines() if line.startswith("multiply")]
-                              for log in logs)
-            self.assertIn("multiply, add a bias", added)
-            self.assertEqual(refused, ["multiply"] * len(added))
-            # What was refused is no call.
-            file = self.fresh()
-            with mock.patch.dict(os.environ, PIPEC_CALL_SUMS=str(file)):
-                self.run_gpu(plan, golden, "--steps", 1, promise=1)
-            calls = pathlib.Path("%s.rank0" % file).read_text()
-            self.assertIn("matmul", calls)
-            self.assertNotIn("+ bias", calls)
-
-    def test_one_column(self):
-        """cuBLASLt is not asked for the bias of a result with one column: some versions leave it out of rows."""
-        for columns, adds in ((1, False), (2, True)):
-            source, model, data, labels = (self.fresh(suffix) for suffix in (".txt", ".onnx", ".npy", ".npy"))
-            source.write_text('<ir_version: 8, opset_import: ["" : 17]>\n'
-                              "g (float[4,3] x) => (float[4,1] y) <float[3,%d] w = {%s}, float[%d] v = {%s}, "
-                              "float[%d,1] u = {%s}> { a = MatMul(x, w)  h = Add(a, v)  y = MatMul(h, u) }" %
-                              (columns, ",".join("123456"[:3 * columns]), columns, ",".join("12"[:columns]), columns,
-                               ",".join("11"[:columns])))
-            self.check_exit(call("onnx-from-text", source, model), 0)
-            write_npy(data, "<f4", (4, 3), struct.pack("<12f", *range(12)))
-            write_npy(labels, "<f4", (4, 1), bytes(16))
-            small = SimpleNamespace(model=model, data={"x": data, "targets": labels},
-                                    arguments=lambda optimizer: ["--loss", "mse", "--microbatches", "2"])
-            plan = self.compile_for(small, "1", "--stages", "1", "--strategy", "1f1b")
-            log, output = self.fresh(".log"), self.fresh(".npy")
-            self.run_gpu(plan, small, "--evaluate", "--output", "y=%s" % output, log=log)
-            self.assertEqual("multiply, add a bias" in log.read_text().splitlines(), adds)
-            weights = [[*range(1 + column, 3 * columns + 1, columns), 1 + column] for column in range(columns)]
-            want = [sum(x * w for column in weights for x, w in zip([*range(3 * row, 3 * row + 3), 1], column))
-                    for row in range(4)]
-            self.assertEqual(read_npy(output)[2], struct.pack("<4f", *want))
-
-    def test_where_gradients_are_complete(self):
-        """A product that adds its bias is two calls in the count that sums of gradients wait for."""
-        golden = Golden("gpt")
-        plan = self.compile_for(golden, "1x2", "--stages", "1", "--strategy", "1f1b", "--recompute", "full")
-        losses = []
-        for epilogues in (1, 0):
-            log = self.fresh(".log")
-            losses.append(self.run_gpu(plan, golden, "--steps", 3, log=log, epilogues=epilogues).losses)
-            self.assertEqual("multiply, add a bias" in log.read_text().splitlines(), bool(epilogues))
-        self.assertEqual(*losses)
-
-
-    def test_a_part_of_the_stages_computes_again(self):
-        """Where memory asks for it, with the same bits and exactly the bytes that were predicted."""
-        golden = Golden("gpt")
-        words = ("1x2", "--strategy", "gpipe")
-        free = self.compile_for(golden, *words, "--stages", "2")
-        words += ("--stage-file", free / "plan.json")
-        full = self.compile_for(golden, *words, "--recompute", "full")
-        most, least = (max(rank["peak_bytes"] for rank in read_plan(plan)["ranks"]) for plan in (free, full))
-        part = self.compile_for(golden, *words, "--memory-limit", least + (most - least) * 3 // 4)
-        self.assertEqual({stage["recompute"] for stage in read_plan(part)["stages"]}, {False, True})
-        runs = [self.run_gpu(plan, golden, "--steps", 3) for plan in (free, part)]
-        self.assertEqual(runs[0].losses, runs[1].losses)
-        for rank in runs[1].summary["ranks"]:
-            self.assertEqual(rank["peak_bytes"], rank["predicted_peak_bytes"])
 
 
 class OtherRuns(GpuTest):
@@ -477,144 +338,6 @@ class Processes(GpuTest):
                     b"OMPI_COMM_WORLD_RANK=%d" % rank in environ.read_bytes().split(b"\0"))
         except OSError:  # gone meanwhile
             return False
-
-
-class Failures(GpuTest):
-    """All ranks end soon, with what happened."""
-
-    def fails(self, *words, code, steps=3, **settings):
-        golden = Golden("mlp")
-        if not hasattr(self, "plan"):
-            self.plan = self.compile_for(golden, "1x2", "--strategy", "1f1b", "--stages", "2")
-        start = time.monotonic()
-        run = self.run_gpu(self.plan, golden, "--steps", steps, *words, code=code, **settings)
-        return run, time.monotonic() - start
-
-    def test_a_kernel_that_never_ends(self):
-        for words in ((), ("--graphs", "off"), ("--transport", "nccl")):
-            with self.subTest(words):
-                run, seconds = self.fails(*words, "--timeout", 6, code=PEER_LOST, hang=40)
-                self.assertEqual(run.stderr.count("no rank makes progress"), 1, run.stderr)
-                for rank in (0, 1):
-                    self.assertEqual(run.stderr.count("rank %d (stage %d)" % (rank, rank)), 1, run.stderr)
-                self.assertLess(seconds, 60)
-
-    def test_a_long_step(self):
-        """Its tasks end: also when it takes longer than no progress may."""
-        for words in ((), ("--transport", "nccl")):
-            with self.subTest(words):
-                _, seconds = self.fails(*words, "--timeout", 4, code=0, slow=50)
-                self.assertGreater(seconds / 3, 2)
-
-    def test_a_long_task(self):
-        """Its calls end, some at a time."""
-        golden = Golden("gpt")
-        words = golden.arguments("sgd:lr=0.05")
-        words[words.index("--microbatches") + 1] = "1"
-        with mock.patch.object(golden, "arguments", lambda optimizer: words):
-            plan = self.compile_for(golden, "1", "--strategy", "1f1b", "--stages", "1")
-        self.run_gpu(plan, golden, "--steps", 1, "--timeout", 8, slow=120)
-
-    def test_no_communicator(self):
-        """The others wait in NCCL, which tells them nothing."""
-        for rank in (0, 1):
-            run, seconds = self.fails("--transport", "nccl", "--timeout", 200, code=UNAVAILABLE, alone=rank)
-            self.assertIn("rank %d (stage %d): NCCL has failed: ncclCommInitRank returned 2" % (rank, rank), run.stderr)
-            self.assertLess(seconds, 60)
-
-    def test_messages_that_fail(self):
-        """NCCL tells it to who asks, and to nobody else."""
-        for words in ((), ("--graphs", "off")):
-            run, seconds = self.fails(*words, "--transport", "nccl", "--timeout", 200, code=UNAVAILABLE, asynch=1)
-            self.assertIn("rank 1 (stage 1): NCCL has failed: a message returned 3 (internal error: what was said "
-                          "last)", run.stderr)
-            self.assertLess(seconds, 60)
-        # That a peer is lost those say first who know which, when it is.
-        run, seconds = self.fails("--transport", "nccl", "--timeout", 200, code=PEER_LOST, asynch=0, status=6, hang=40)
-        self.assertIn("NCCL has lost a peer: remote process exited", run.stderr)
-
-    def test_names_of_calls(self):
-        """What fails says at which call; what the device finds, with PIPEC_CALL_SYNC=1."""
-        run, _ = self.fails(code=UNAVAILABLE, fail="kernel3")
-        self.assertRegex(run.stderr, r"cuLaunchKernel says CUDA_ERROR_INVALID_VALUE \(a text\); at the call "
-                                     r"stage-?\d+\S* kernel3 of \d+ x \d+")
-        run, _ = self.fails(code=UNAVAILABLE, products=0)
-        self.assertRegex(run.stderr, r"cublasLtMatmul returned 15 \(not supported\); .*; at the call matmul f32 1 x ")
-        run, _ = self.fails(code=UNAVAILABLE, fault="kernel3")
-        said = r"cuStreamQuery says CUDA_ERROR_ILLEGAL_ADDRESS \(an illegal memory access was encountered\); "
-        self.assertRegex(run.stderr, said + "PIPEC_CALL_SYNC=1")
-        with mock.patch.dict(os.environ, PIPEC_CALL_SYNC="1"):
-            for words in ((), ("--transport", "nccl")):
-                run, _ = self.fails(*words, code=UNAVAILABLE, fault="kernel3")
-                self.assertRegex(run.stderr, said + r"the call is \S+ kernel3 of")
-            self.fails(code=0)
-            self.fails("--transport", "nccl", "--graphs", "off", code=0)
-
-    def test_a_meeting_that_never_ends(self):
-        """One rank stays in ncclCommInitRank for ever, and the others with it."""
-        run, seconds = self.fails("--transport", "nccl", "--timeout", 6, code=PEER_LOST, absent=1)
-        self.assertIn("no rank makes progress", run.stderr)
-        self.assertIn("waiting to connect the GPUs", run.stderr)
-        self.assertLess(seconds, 60)
-
-    def test_data_that_one_rank_lacks(self):
-        """All ranks hear of it before they meet on their GPUs."""
-        golden = Golden("mlp")
-        plan = self.compile_for(golden, "1x2", "--strategy", "1f1b", "--stages", "2")
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        ranks = []
-        for rank in (0, 1):
-            flags = [word for name, file in golden.data.items()
-                     for word in ("--data", "%s=%s" % (name, file if rank == 0 else self.folder / "missing.npy"))]
-            environment = dict(os.environ, OMP_NUM_THREADS="1", LD_LIBRARY_PATH=str(STANDIN), RANK=str(rank),
-                               WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
-                               PIPEC_STANDIN_CODE=str(self.code_of(plan)))
-            ranks.append(subprocess.Popen([BIN / "pipec-run", plan, *flags, "--steps", "2", "--timeout", "60", "--quiet"],
-                                          stderr=subprocess.PIPE, text=True, env=environment))
-        said = "".join(process.communicate(timeout=100)[1] for process in ranks)
-        self.assertEqual([process.returncode for process in ranks], [NO_INPUT, NO_INPUT])
-        self.assertIn("missing.npy", said)
-
-    def test_a_broken_device(self):
-        for words in ((), ("--transport", "nccl")):
-            run, seconds = self.fails(*words, "--timeout", 200, code=UNAVAILABLE, broken=1)
-            self.assertEqual(run.stderr.count("cuDevicePrimaryCtxRetain says CUDA_ERROR_ECC_UNCORRECTABLE"), 1)
-            self.assertLess(seconds, 60)
-
-    def test_told_before_it_is_waited_for(self):
-        """What is queued may never end; the others need not wait until a rank has given it up."""
-        words = ("--transport", "nccl", "--timeout", 200)
-        run, alone = self.fails(*words, code=UNAVAILABLE, fail="kernel3")
-        self.assertIn("cuLaunchKernel says CUDA_ERROR_INVALID_VALUE", run.stderr)
-        run, queued = self.fails(*words, code=UNAVAILABLE, fail="kernel3", hang=0)
-        self.assertIn("cuLaunchKernel says CUDA_ERROR_INVALID_VALUE", run.stderr)
-        self.assertLess(queued - alone, 4)
-
-
-class Events(GpuTest):
-    def test_a_missing_event_is_noticed(self):
-        """Without one of the waits between streams the numbers are others."""
-        golden = Golden("mlp")
-        plan = self.compile_for(golden, "1x2", "--strategy", "1f1b", "--stages", "2")
-        words = ("--steps", 2, "--graphs", "off")
-        want = self.run_gpu(plan, golden, *words).losses
-        caught = 0
-        for number in range(24):
-            log = self.fresh(".log")
-            run = self.run_unchecked(plan, golden, *words, drop_wait=number, log=log)
-            self.assertIn("dropped wait %d" % number, log.read_text())
-            caught += run.code != 0 or run.losses != want
-        # Some only matter when a slot is used again, which this run is too short for.
-        self.assertGreaterEqual(caught, 3)
-
-    def run_unchecked(self, plan, golden, *words, **settings):
-        check, self.check_exit = self.check_exit, lambda process, code: None
-        try:
-            return self.run_gpu(plan, golden, *words, **settings)
-        finally:
-            self.check_exit = check
 
 
 class Refusals(GpuTest):

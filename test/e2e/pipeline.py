@@ -4,12 +4,14 @@ Needs Python's standard library alone. PIPEC_BIN is the folder of the programs
 (ctest sets it).
 """
 import array
+import contextlib
 import json
 import os
 import pathlib
 import shutil
 import struct
 import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -64,6 +66,12 @@ class PipelineTest(unittest.TestCase):
         self.check_exit(call("pipec", model, *arguments, "--quiet", "-o", plan), 0)
         return plan
 
+    def dry_run(self, model, *arguments, code=0):
+        """What a dry run would do, or what it says where it fails with `code`."""
+        process = call("pipec", model, *arguments, "--dry-run", "--format", "json", cwd=self.folder)
+        self.check_exit(process, code)
+        return process.stderr if code else json.loads(process.stdout)
+
     def cores(self, ranks):
         """So many ranks on two cores, as options. Stages and orders are the same wherever a test runs; for --cpus they are not."""
         file = self.folder / ("cores-%d.json" % ranks)
@@ -102,6 +110,26 @@ class Golden:
         if optimizer:
             words[words.index("--optimizer") + 1] = optimizer
         return words
+
+
+def flags(words):
+    """A line of options and values, of which a later one takes an earlier one's place."""
+    return dict(zip(words[::2], words[1::2]))
+
+
+@contextlib.contextmanager
+def busy(count):
+    """So many other programs, which compute when this begins."""
+    code = "print(flush=True)\nwhile True: pass"
+    others = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) for _ in range(count)]
+    try:
+        for other in others:
+            other.stdout.readline()
+        yield
+    finally:
+        for other in others:
+            other.kill()
+            other.communicate()
 
 
 def read_plan(plan):

@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 using namespace pipec;
 using namespace pipec::plan;
 using namespace pipec::plan::test;
@@ -63,29 +65,56 @@ TEST(SmallestSplit, ALimitThatIsNamedIsEnoughWhateverTheEffort) {
   }
 }
 
-TEST(SmallestSplit, APlannerThatFindsNothingNamesNoLimitThatThereIs) {
+TEST(SmallestSplit, OfAPlannerThatKnowsNoMemoryThePlanIsNamed) {
   Random random(5);
   PlanRequest r = requestFor(randomGraph(random, 60), "1f1b", 4);
   r.memoryLimit = 1;
   r.memoryLimit = limitNamedFor(r);
   makePlan(r);
   r.planner = "even";
+  std::set<int64_t> named;
+  for (const int64_t limit : {int64_t(1), r.memoryLimit / 2, r.memoryLimit}) {
+    PlanRequest asked = r;
+    asked.memoryLimit = limit;
+    try {
+      makePlan(asked);
+      FAIL();
+    } catch (const NoFit &failure) {
+      ASSERT_FALSE(failure.remedies.empty());
+      const int64_t need = failure.remedies.front().amount;
+      EXPECT_EQ(failure.shortage,
+                "nothing fits in memory: what planner even finds needs at "
+                "least " +
+                    formatBytes(need) + " on a device, " +
+                    formatBytes(need - limit) + " more than the " +
+                    formatBytes(limit) + " there are");
+      // The planner's own choice fits into the largest of them.
+      EXPECT_EQ(failure.remedies.back().text() == "--planner auto",
+                limit == r.memoryLimit);
+      named.insert(need);
+    }
+  }
+  ASSERT_EQ(named.size(), 1u);
+  r.memoryLimit = *named.begin();
+  EXPECT_EQ(peakBytes(makePlan(r).stages), r.memoryLimit);
+}
+
+/// Piper's keeps to the limit, or finds nothing.
+TEST(SmallestSplit, APlannerThatFindsNothingSaysSo) {
+  Random random(5);
+  PlanRequest r = requestFor(randomGraph(random, 60), "1f1b", 4);
+  r.planner = "piper";
+  r.memoryLimit = 1;
   try {
     makePlan(r);
     FAIL();
   } catch (const NoFit &failure) {
     EXPECT_EQ(failure.shortage,
-              "nothing fits in memory: planner even finds no plan that keeps "
-              "to the " +
-                  formatBytes(r.memoryLimit) + " there are on a device");
-    ASSERT_FALSE(failure.remedies.empty());
-    EXPECT_EQ(failure.remedies.back().text(), "--planner auto");
+              "nothing fits in memory: planner piper finds no plan that keeps "
+              "to the 1 B there are on a device");
   }
-  if (const int64_t named = limitNamedFor(r)) {
-    EXPECT_GT(named, r.memoryLimit);
-    r.memoryLimit = named;
-    EXPECT_LE(peakBytes(makePlan(r).stages), named);
-  }
+  r.memoryLimit = limitNamedFor(r);
+  EXPECT_LE(peakBytes(makePlan(r).stages), r.memoryLimit);
 }
 
 /// More stages than shares of the work that have a place to cut.

@@ -279,6 +279,19 @@ TEST(Collective, RingAndHierarchy) {
               allReduceSeconds(t, one, bytes) + 0.25e9 / 50e9 + 2 * 5e-6, 1e-9);
 }
 
+/// As of cores that take turns, in servers with quick networks.
+TEST(Collective, StepsOfARingWaitForEveryLink) {
+  Topology t = gridTopology("2x2", deviceModel("h100-sxm"));
+  t.levels = {{"server", 2, 1e9, 1e-6}, {"core", 2, 4e9, 1e-3}};
+  const int64_t bytes = 1'000'000;
+  EXPECT_NEAR(allReduceSeconds(t, {0, 2}, bytes), 2 * 1e-6 + 1e-3, 1e-9);
+  // A ring in each server, and one across for half of the bytes.
+  EXPECT_NEAR(allReduceSeconds(t, {0, 1, 2, 3}, bytes),
+              2 * 1e-3 + 0.25e-3 + 2 * 1e-6 + 0.5e-3, 1e-9);
+  // Two here, one there: no such hierarchy.
+  EXPECT_NEAR(allReduceSeconds(t, {0, 1, 2}, bytes), 4 * 1e-3 + 4e-3 / 3, 1e-9);
+}
+
 TEST(Collective, BoundaryTakesTheSlowestLinkThatIsUsed) {
   Topology t = gridTopology("2x4", deviceModel("h100-sxm"));
   EXPECT_EQ(boundaryLink(t, {0, 1}, {2, 3}).level, 1);
