@@ -735,15 +735,11 @@ std::optional<plan::PlanRequest> requestAsRun(const strategy::StrategyRow &row,
 // Without training
 //===----------------------------------------------------------------------===//
 
-/// Not a row of `pipec list strategies`: nothing is trained with it.
-static const strategy::StrategyRow kForward = {
-    "forward-only",         "gpipe", strategy::Versions::Latest,
-    strategy::Update::Step, false,   "forwards in microbatch order"};
-
 /// The facts of gpipe, whose backwards cost nothing here, without what they
 /// would need kept.
 static plan::StrategyFacts forwardFacts() {
-  plan::StrategyFacts facts = plan::strategyFacts(kForward.schedule);
+  plan::StrategyFacts facts =
+      plan::strategyFacts(strategy::forwardStrategy().schedule);
   facts.inFlight = [](const plan::StagePosition &) { return 1; };
   facts.gradientCopies = 0;
   return facts;
@@ -771,7 +767,7 @@ static void spread(plan::PlanRequest &request, int ranks) {
 Decision decideForward(const CompileOptions &o, const plan::CostGraph &graph,
                        const ModelFacts &facts, std::optional<int> ranks) {
   Decision d;
-  d.strategy = &kForward;
+  d.strategy = &strategy::forwardStrategy();
   d.request.graph = graph;
   d.request.topology = facts.topology;
   d.request.strategy = forwardFacts();

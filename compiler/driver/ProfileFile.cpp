@@ -105,11 +105,13 @@ static bool fitToStep(const CompileOptions &o, const plan::Profile &profile,
   return false;
 }
 
-/// A name that no run writes. Orders of files and what the planner cannot price
-/// leave the stages' times as they were measured.
+/// Refuses names that no run writes. Orders of files, passes without training
+/// and what else the planner cannot price leave the stages' times as they were
+/// measured.
 static void checkStrategy(const plan::Profile &profile) {
   const std::string &name = profile.step->strategy;
-  if (strategy::findStrategy(name) || name == strategy::fileStrategy().name)
+  if (strategy::findStrategy(name) || name == strategy::fileStrategy().name ||
+      name == strategy::forwardStrategy().name)
     return;
   std::vector<std::string> names;
   for (const strategy::StrategyRow &row : strategy::strategies())

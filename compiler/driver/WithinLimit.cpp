@@ -59,6 +59,9 @@ using Names = std::span<const char *const>;
 constexpr const char *kRivals[] = {"1f1b", "v-half", "gpipe", "zb-h1", "zb-h2",
                                    "dp",   "v-min",  "naive", "auto"};
 constexpr const char *kAll[] = {"auto"};
+/// Orders that are searched for, of two stages a device and of one: a quick
+/// look misses more of them than of others.
+constexpr const char *kSearched[] = {"zb-v", "zb"};
 /// What keeps least of all, for what else may fit: of one microbatch, whatever
 /// the number of stages.
 constexpr const char *kLeast[] = {"naive"};
@@ -399,12 +402,10 @@ Found fastestOf(CompileOptions options, const Trial &trial,
                         : climbed({options, made}, trial);
 }
 
-/// `best`, or what one of the searched orders comes to that `auto` has looked
-/// at more quickly than who asks for them by name: two stages a device, and
-/// one.
+/// `best`, or what one of the searched orders comes to in earnest.
 Found orSearched(Found best, const CompileOptions &options,
                  const Trial &trial) {
-  for (const char *strategy : {"zb-v", "zb"})
+  for (const char *strategy : kSearched)
     try {
       CompileOptions asked = options;
       asked.strategy = strategy;

@@ -42,7 +42,7 @@ bool hasOrder(const PlanRequest &request, int stages, int copies) try {
 
 /// As many copies of whole pipelines as there are orders for, and no shapes
 /// without; where there are none at all, one copy, whose refusal is in the
-/// numbers that were asked for, the one that lacks least first.
+/// numbers that were asked for.
 void keepOrdered(const PlanRequest &request, std::vector<Shape2D> &shapes) {
   const auto refused = [&](const Shape2D &shape) {
     return !hasOrder(request, static_cast<int>(shape.replicas.size()),
@@ -54,9 +54,29 @@ void keepOrdered(const PlanRequest &request, std::vector<Shape2D> &shapes) {
         --copies;
   if (!std::ranges::all_of(shapes, refused))
     std::erase_if(shapes, refused);
-  else
-    std::ranges::stable_sort(
-        shapes, {}, [](const Shape2D &s) { return s.replicas.size(); });
+}
+
+bool hasOrders(const PlanRequest &request, const std::vector<Shape2D> &shapes) {
+  return std::ranges::any_of(shapes, [&](const Shape2D &shape) {
+    return hasOrder(request, static_cast<int>(shape.replicas.size()),
+                    shape.replicas.front());
+  });
+}
+
+/// Where there are orders neither of deep pipelines nor of as many as all
+/// devices make: fewer of the shallowest, the others idle.
+std::vector<Shape2D> shallowest(const PlanRequest &request,
+                                const std::vector<Shape2D> &all) {
+  if (all.empty())
+    return all;
+  Shape2D shape = *std::ranges::min_element(
+      all, {}, [](const Shape2D &s) { return s.replicas.size(); });
+  for (int &copies : shape.replicas)
+    copies = std::min(copies, request.microbatches);
+  shape.pipelinesInside = false;
+  std::vector<Shape2D> shapes = {shape};
+  keepOrdered(request, shapes);
+  return shapes;
 }
 
 /// The deepest of pipelines that could be as many instead are not searched for:
@@ -157,11 +177,8 @@ std::vector<Shape2D> candidateShapes(const PlanRequest &request,
     for (int ends = 1; 2 * ends < devices; ++ends)
       addShape(shapes, {{ends, devices - 2 * ends, ends}, false});
   // A replica without a microbatch is an idle device.
-  if (facts.synchronous && pipelines)
-    for (Shape2D &shape : shapes)
-      for (int &copies : shape.replicas)
-        copies = std::min(copies, request.microbatches);
-  else if (facts.synchronous && shapes.size() > 1)
+  const std::vector<Shape2D> all = shapes;
+  if (facts.synchronous && shapes.size() > 1)
     std::erase_if(shapes, [&](const Shape2D &s) {
       return *std::max_element(s.replicas.begin(), s.replicas.end()) >
              request.microbatches;
@@ -169,6 +186,8 @@ std::vector<Shape2D> candidateShapes(const PlanRequest &request,
   if (pipelines) {
     leaveOutDeep(request, shapes);
     keepOrdered(request, shapes);
+    if (!hasOrders(request, shapes))
+      shapes = shallowest(request, all);
   }
   // Whoever need not use all devices may leave those without a microbatch idle,
   // and all behind links that cost more than they bring.

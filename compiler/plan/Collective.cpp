@@ -48,8 +48,7 @@ AllReduceCost allReduceCost(const Topology &topology,
   int n = static_cast<int>(devices.size());
   if (n < 2)
     return cost;
-  addRing(topology.slowestLink(devices), n, 1, cost.ringFixed,
-          cost.ringPerByte);
+  addRing(topology.ringLink(devices), n, 1, cost.ringFixed, cost.ringPerByte);
   const std::vector<int> leaders = leadersOf(topology, devices);
   const int servers = static_cast<int>(leaders.size());
   if (servers > 1 && servers < n) {
@@ -58,7 +57,7 @@ AllReduceCost allReduceCost(const Topology &topology,
     Link nearLink{near.bandwidth, near.latency,
                   static_cast<int>(topology.levels.size()) - 1};
     addRing(nearLink, inner, 1, cost.treeFixed, cost.treePerByte);
-    addRing(topology.slowestLink(leaders), servers, 1.0 / inner, cost.treeFixed,
+    addRing(topology.ringLink(leaders), servers, 1.0 / inner, cost.treeFixed,
             cost.treePerByte);
   } else {
     cost.treeFixed = cost.ringFixed;

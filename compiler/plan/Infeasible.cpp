@@ -105,8 +105,9 @@ bool fitsIn(PlanRequest request, int64_t limit) {
 /// its kind; 0 if there is none up to 256 times what there is. Parts of powers
 /// of two, so that the same one is named whatever there is.
 int64_t limitForGroups(const PlanRequest &request, int64_t limit) {
+  constexpr int64_t kMost = int64_t(1) << 50; // bytes that nobody has
   int64_t high = 1;
-  while (high <= limit)
+  while (high <= std::min(limit, kMost))
     high *= 2;
   for (int doubled = 0; doubled < 9; ++doubled, high *= 2) {
     if (!fitsIn(request, high))
@@ -167,10 +168,10 @@ int64_t limitForPlanner(const PlanRequest &request, int64_t least) {
                                 int64_t proposed) {
   const int64_t limit = memoryLimitOf(request);
   std::vector<Remedy> remedies;
-  if (request.namesLimitAlone && proposed > 0)
+  if (request.namesLimitAlone && proposed > limit)
     remedies.push_back({Remedy::Limit, proposed});
   else if (const int64_t enough =
-               limitForPlanner(request, std::max(proposed, needed)))
+               limitForPlanner(request, proposed > 0 ? proposed : needed))
     remedies.push_back({Remedy::Limit, enough});
   if (needed <= limit)
     remedies.push_back({Remedy::Flags, 0, "--planner auto"});

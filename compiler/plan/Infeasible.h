@@ -34,9 +34,9 @@ public:
 
 /// Where a search has come to nothing: the smallest split, if that keeps to the
 /// limit (so that a limit that a message names is enough), else throws NoFit as
-/// above. Of a named planner always throws: it has proposed splits that take
-/// `proposed` bytes on a device and more, or nothing at all (0). Throws
-/// Failure(Exit::Usage) where the strategy has no stages at all.
+/// above. Where a named planner cuts it always throws: that has proposed
+/// splits that take `proposed` bytes on a device and more, or nothing (0).
+/// Throws Failure(Exit::Usage) where the strategy has no stages at all.
 Split smallestOrNoFit(const PlanRequest &request, int64_t proposed);
 
 /// "1.5 GiB", "12 MiB" …

@@ -146,10 +146,10 @@ int64_t leastBytes(const PlanRequest &request, const StepModel &model,
 }
 
 /// The fastest of a planner's proposals that fits; nothing when none does,
-/// `least` what the smallest takes, and a usage error where some do, but cannot
-/// be trained.
+/// `proposed` what the smallest takes, and a usage error where some do, but
+/// cannot be trained.
 Split bestProposal(const PlanRequest &request, const StepModel &model,
-                   std::string &runnerUp, int64_t &least) {
+                   std::string &runnerUp, int64_t &proposed) {
   // One stage leaves a planner nothing to choose.
   const bool cuts = request.strategy.shape != Shape::DataParallel;
   const std::vector<int> &groups = request.tensorParallel;
@@ -179,7 +179,7 @@ Split bestProposal(const PlanRequest &request, const StepModel &model,
         why && chosen.starts.empty())
       usage(*why);
   if (chosen.starts.empty() && request.planner != "auto")
-    least = leastBytes(request, model, proposal.splits);
+    proposed = leastBytes(request, model, proposal.splits);
   return chosen;
 }
 
@@ -217,10 +217,10 @@ PlanResult makePlan(const PlanRequest &request) {
   } else {
     std::vector<size_t> starts = legalStarts(request.graph);
     checkStageCount(request, starts.size());
-    int64_t least = 0;
-    chosen = bestProposal(request, model, runnerUp, least);
+    int64_t proposed = 0;
+    chosen = bestProposal(request, model, runnerUp, proposed);
     if (chosen.starts.empty())
-      chosen = smallestOrNoFit(request, least);
+      chosen = smallestOrNoFit(request, proposed);
   }
   PlanResult result = model.price(chosen);
   result.runnerUp = runnerUp;

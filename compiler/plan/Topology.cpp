@@ -39,16 +39,21 @@ Link Topology::link(int a, int b) const {
 Link Topology::slowestLink(const std::vector<int> &group) const {
   Link worst{std::numeric_limits<double>::infinity(), 0,
              static_cast<int>(levels.size())};
-  double latency = 0;
-  for (size_t i = 0; i < group.size(); ++i) {
-    const Link l = link(group[i], group[(i + 1) % group.size()]);
-    latency = std::max(latency, l.latency);
+  for (size_t i = 1; i < group.size(); ++i) {
+    Link l = link(group[0], group[i]);
     if (l.bandwidth < worst.bandwidth ||
         (l.bandwidth == worst.bandwidth && l.level < worst.level))
       worst = l;
   }
-  worst.latency = latency;
   return worst;
+}
+
+Link Topology::ringLink(const std::vector<int> &ring) const {
+  Link slowest = slowestLink(ring);
+  for (size_t i = 0; i < ring.size(); ++i)
+    slowest.latency = std::max(
+        slowest.latency, link(ring[i], ring[(i + 1) % ring.size()]).latency);
+  return slowest;
 }
 
 namespace {

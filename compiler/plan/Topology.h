@@ -54,9 +54,11 @@ struct Topology {
   int server(int device) const { return device / serverSize(); }
   /// The link between two devices.
   Link link(int a, int b) const;
-  /// The slowest link of a ring of devices (used by their all-reduce), with the
-  /// greatest latency of all: each step of a ring waits for every link.
+  /// The slowest link inside a set of devices.
   Link slowestLink(const std::vector<int> &group) const;
+  /// The same of a ring that all-reduces, with the greatest latency of its
+  /// links: each of its steps waits for all of them.
+  Link ringLink(const std::vector<int> &ring) const;
 };
 
 /// The first half of a cluster's servers, or all but one of an odd number; of

@@ -42,11 +42,16 @@ static constexpr VersionsRow kVersions[] = {
 static constexpr StrategyRow kFile{"file",       "file", Versions::Latest,
                                    Update::Step, false,  "an order by hand"};
 
+static constexpr StrategyRow kForward{
+    "forward-only", "gpipe", Versions::Latest,
+    Update::Step,   false,   "forwards in microbatch order"};
+
 bool StrategyRow::synchronous() const {
   return versions == Versions::Latest && update != Update::Round;
 }
 
 const StrategyRow &fileStrategy() { return kFile; }
+const StrategyRow &forwardStrategy() { return kForward; }
 
 std::span<const StrategyRow> strategies() { return kRows; }
 

@@ -49,6 +49,8 @@ const StrategyRow &getStrategy(std::string_view name);
 
 /// Not a row: an order that comes from a file. Synchronous.
 const StrategyRow &fileStrategy();
+/// Not a row: nothing is trained with it.
+const StrategyRow &forwardStrategy();
 
 /// "latest", "stash".
 const char *toString(Versions versions);

@@ -1,4 +1,3 @@
-# ctest: one core
 """tools/gpu-check.sh, what it packs and how it judges, on stand-ins of NVIDIA's libraries."""
 import importlib.util
 import json

@@ -1,4 +1,3 @@
-# ctest: one core
 """Pipedream and zero-bubble strategies on GPUs; on stand-ins of NVIDIA's libraries."""
 import unittest
 from unittest import mock

@@ -81,7 +81,7 @@ class Training(GpuTest):
     def check(self, name, devices, ranks, *words, index=0):
         golden = Golden(name)
         run = golden.runs[index]
-        plan = self.compile_for(golden, devices, "--stages", ranks, *words, optimizer=run["optimizer"])
+        plan = self.compile_for(golden, devices, "--stages", ranks, *words, optimizer=run["optimizer"], machine=True)
         log, exported = self.fresh(".log"), self.fresh(".onnx")
         result = self.run_gpu(plan, golden, "--steps", golden.steps, "--export", exported, *golden.run_args, log=log)
         self.assertEqual(len(result.losses), len(run["losses_f64"]))

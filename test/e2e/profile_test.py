@@ -85,7 +85,7 @@ class ProfileTest(PipelineTest):
         self.assertTrue(all(seconds > 1 for seconds in profiled("1f1b", "gpipe")))
         self.assertTrue(all(seconds < 1 for seconds in profiled("gpipe", "1f1b")))
         # Of what the planner cannot price the times are as they were measured.
-        for unknown in ("zb-v", "chimera", "file"):
+        for unknown in ("zb-v", "chimera", "file", "forward-only"):
             self.assertEqual(profiled(unknown, "gpipe"), [1, 1])
         # Steps that were never run are no way into the planner.
         for replicas in ([1, 2], [65536, 65536]):

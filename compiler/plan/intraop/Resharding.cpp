@@ -10,7 +10,7 @@ ShardingGroup groupOf(const PlanRequest &request, int degree, int replicas) {
   std::vector<int> devices(static_cast<size_t>(degree));
   std::iota(devices.begin(), devices.end(), 0);
   if (degree > 1)
-    group.link = request.topology.slowestLink(devices);
+    group.link = request.topology.ringLink(devices);
   group.microbatches = (request.microbatches + replicas - 1) / replicas;
   group.fixedSeconds = request.topology.device.launchSeconds;
   group.updateSecondsPerByte = updateSecondsPerByte(request);

@@ -282,6 +282,27 @@ TEST(WithinLimit, WhatIsTriedAreStrategies) {
   }
 }
 
+/// Those that are searched in earnest come behind one that fits.
+TEST(WithinLimit, WhatIsSearchedInEarnestAreStrategies) {
+  std::set<std::string> earnest;
+  auto attempt = [&](const CompileOptions &options) {
+    if (options.strategy == "auto")
+      throw OverLimit{2 * kLimit, kLimit, 0, 1, 0.4};
+    return kMade;
+  };
+  auto trial = [&](const CompileOptions &options) -> Prospect {
+    if (options.strategy == "auto")
+      throw OverLimit{2 * kLimit, kLimit, 0, 1, 0.4};
+    if (!options.quick)
+      earnest.insert(options.strategy);
+    return {900, 3};
+  };
+  EXPECT_EQ(withinLimit(automatic(), attempt, trial), kMade);
+  EXPECT_GE(earnest.size(), 3u); // beside the one that was taken
+  for (const std::string &name : earnest)
+    EXPECT_NE(strategy::findStrategy(name), nullptr) << name;
+}
+
 /// Nothing lies between two large steps that is not tried, and what is computed
 /// again has a try with all there is.
 TEST(WithinLimit, PlansBetweenLargeStepsAreFound) {

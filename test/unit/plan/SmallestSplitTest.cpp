@@ -66,37 +66,40 @@ TEST(SmallestSplit, ALimitThatIsNamedIsEnoughWhateverTheEffort) {
 }
 
 TEST(SmallestSplit, OfAPlannerThatKnowsNoMemoryThePlanIsNamed) {
-  Random random(5);
-  PlanRequest r = requestFor(randomGraph(random, 60), "1f1b", 4);
-  r.memoryLimit = 1;
-  r.memoryLimit = limitNamedFor(r);
-  makePlan(r);
-  r.planner = "even";
-  std::set<int64_t> named;
-  for (const int64_t limit : {int64_t(1), r.memoryLimit / 2, r.memoryLimit}) {
-    PlanRequest asked = r;
-    asked.memoryLimit = limit;
-    try {
-      makePlan(asked);
-      FAIL();
-    } catch (const NoFit &failure) {
-      ASSERT_FALSE(failure.remedies.empty());
-      const int64_t need = failure.remedies.front().amount;
-      EXPECT_EQ(failure.shortage,
-                "nothing fits in memory: what planner even finds needs at "
-                "least " +
-                    formatBytes(need) + " on a device, " +
-                    formatBytes(need - limit) + " more than the " +
-                    formatBytes(limit) + " there are");
-      // The planner's own choice fits into the largest of them.
-      EXPECT_EQ(failure.remedies.back().text() == "--planner auto",
-                limit == r.memoryLimit);
-      named.insert(need);
+  for (const Recompute recompute : {Recompute::None, Recompute::Auto}) {
+    Random random(5);
+    PlanRequest r = requestFor(randomGraph(random, 60), "1f1b", 4);
+    r.recompute = recompute;
+    r.memoryLimit = 1;
+    r.memoryLimit = limitNamedFor(r);
+    makePlan(r);
+    r.planner = "even";
+    std::set<int64_t> named;
+    for (const int64_t limit : {int64_t(1), r.memoryLimit / 2, r.memoryLimit}) {
+      PlanRequest asked = r;
+      asked.memoryLimit = limit;
+      try {
+        makePlan(asked);
+        FAIL();
+      } catch (const NoFit &failure) {
+        ASSERT_FALSE(failure.remedies.empty());
+        const int64_t need = failure.remedies.front().amount;
+        EXPECT_EQ(failure.shortage,
+                  "nothing fits in memory: what planner even finds needs at "
+                  "least " +
+                      formatBytes(need) + " on a device, " +
+                      formatBytes(need - limit) + " more than the " +
+                      formatBytes(limit) + " there are");
+        // The usual planner fits into the largest of them.
+        EXPECT_EQ(failure.remedies.back().text() == "--planner auto",
+                  limit == r.memoryLimit);
+        named.insert(need);
+      }
     }
+    ASSERT_EQ(named.size(), 1u);
+    r.memoryLimit = *named.begin();
+    EXPECT_LE(peakBytes(makePlan(r).stages), r.memoryLimit);
   }
-  ASSERT_EQ(named.size(), 1u);
-  r.memoryLimit = *named.begin();
-  EXPECT_EQ(peakBytes(makePlan(r).stages), r.memoryLimit);
 }
 
 /// Piper's keeps to the limit, or finds nothing.
