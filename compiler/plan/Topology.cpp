@@ -49,10 +49,14 @@ Link Topology::slowestLink(const std::vector<int> &group) const {
 }
 
 Link Topology::ringLink(const std::vector<int> &ring) const {
-  Link slowest = slowestLink(ring);
-  for (size_t i = 0; i < ring.size(); ++i)
-    slowest.latency = std::max(
-        slowest.latency, link(ring[i], ring[(i + 1) % ring.size()]).latency);
+  Link slowest{std::numeric_limits<double>::infinity(), 0,
+               static_cast<int>(levels.size())};
+  for (size_t i = 0; i < ring.size(); ++i) {
+    const Link hop = link(ring[i], ring[(i + 1) % ring.size()]);
+    slowest.bandwidth = std::min(slowest.bandwidth, hop.bandwidth);
+    slowest.latency = std::max(slowest.latency, hop.latency);
+    slowest.level = std::min(slowest.level, hop.level);
+  }
   return slowest;
 }
 

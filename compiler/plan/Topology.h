@@ -56,8 +56,8 @@ struct Topology {
   Link link(int a, int b) const;
   /// The slowest link inside a set of devices.
   Link slowestLink(const std::vector<int> &group) const;
-  /// The same of a ring that all-reduces, with the greatest latency of its
-  /// links: each of its steps waits for all of them.
+  /// The least bandwidth and the greatest latency of a ring that all-reduces:
+  /// each of its steps waits for all of its links.
   Link ringLink(const std::vector<int> &ring) const;
 };
 

@@ -290,6 +290,9 @@ TEST(Collective, StepsOfARingWaitForEveryLink) {
               2 * 1e-3 + 0.25e-3 + 2 * 1e-6 + 0.5e-3, 1e-9);
   // Two here, one there: no such hierarchy.
   EXPECT_NEAR(allReduceSeconds(t, {0, 1, 2}, bytes), 4 * 1e-3 + 4e-3 / 3, 1e-9);
+  // The first device has no link of the kind that is the narrowest.
+  t.levels[1].bandwidth = 0.5e9;
+  EXPECT_NEAR(allReduceSeconds(t, {1, 2, 3}, bytes), 4 * 1e-3 + 8e-3 / 3, 1e-9);
 }
 
 TEST(Collective, BoundaryTakesTheSlowestLinkThatIsUsed) {
