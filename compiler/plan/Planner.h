@@ -46,7 +46,8 @@ struct PlanRequest {
   /// How many devices may divide the operators of a stage among them
   /// (intraop/); ascending.
   std::vector<int> tensorParallel{1};
-  /// Use every device even when fewer would do (fixed rank counts).
+  /// Use every device even when fewer would do (fixed rank counts), but for
+  /// pipelines that have no orders of so few microbatches.
   bool useAllDevices = false;
   Recompute recompute = Recompute::None;
   /// The update needs the norm of all gradients. Without a barrier a device
