@@ -9,6 +9,7 @@
 #include <set>
 #include <sys/mman.h>
 #include <unistd.h>
+#include <utility>
 
 namespace pipec::standin {
 
@@ -60,12 +61,10 @@ Stream *Machine::createStream() {
 // Memory
 //===----------------------------------------------------------------------===//
 
-/// While one lives, device memory can be touched.
+/// While one lives, device memory can be touched from the first work on: who
+/// looks whether something is there opens and closes no pages.
 struct Machine::Access {
-  Access(Machine &machine) : machine(machine) {
-    if (machine.accesses++ == 0)
-      machine.setAccess(true);
-  }
+  Access(Machine &machine) : machine(machine) { ++machine.accesses; }
   ~Access() {
     if (--machine.accesses == 0)
       machine.setAccess(false);
@@ -79,6 +78,8 @@ static int64_t wholePages(int64_t bytes) {
 }
 
 void Machine::setAccess(bool open) {
+  if (std::exchange(isOpen, open) == open)
+    return;
   for (auto [start, bytes] : memory)
     mprotect(start, static_cast<size_t>(wholePages(bytes)),
              open ? PROT_READ | PROT_WRITE : PROT_NONE);
@@ -95,7 +96,7 @@ char *Machine::allocate(int64_t bytes) {
   auto *start = static_cast<char *>(mapped);
   memory[start] = bytes;
   used += bytes;
-  if (accesses == 0)
+  if (!isOpen)
     mprotect(mapped, static_cast<size_t>(wholePages(bytes)), PROT_NONE);
   log("allocate " + std::to_string(bytes));
   return start;
@@ -137,6 +138,7 @@ void Machine::runFront(Stream *stream) {
     op.event->done = std::max(op.event->done, op.count);
     op.event->time = now();
   } else if (op.kind == Op::Work) {
+    setAccess(true);
     op.work();
   }
 }

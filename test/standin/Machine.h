@@ -134,6 +134,7 @@ private:
   std::vector<std::unique_ptr<Stream>> streams;
   std::map<char *, int64_t> memory;
   int accesses = 0;
+  bool isOpen = false; ///< what setAccess has said last
   int64_t seed = -1; ///< of random order; -1: lazy
   bool messagesFirst = false;
   int numbers = 0;

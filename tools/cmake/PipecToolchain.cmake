@@ -15,12 +15,24 @@ if(PIPEC_SANITIZE)
   add_link_options(-fsanitize=address,undefined)
 endif()
 
-# pipec_unit_test(NAME sources... LIBS libs...): one GoogleTest binary, registered with ctest.
+# pipec_unit_test(NAME sources... [HEAVY sources...] LIBS libs... [AHEAD archives...] [HEADERS mlir-tests]):
+# one GoogleTest binary, registered with ctest. Its sources are not optimized, but for HEAVY ones, which compute much;
+# templates that they share with AHEAD archives are taken of these.
 function(pipec_unit_test name)
-  cmake_parse_arguments(ARG "" "" "LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "" "HEADERS" "HEAVY;LIBS;AHEAD" ${ARGN})
   if(BUILD_TESTING)
-    add_executable(${name} ${ARG_UNPARSED_ARGUMENTS})
+    if(NOT ARG_HEADERS)
+      set(ARG_HEADERS tests)
+    endif()
+    add_executable(${name} ${ARG_UNPARSED_ARGUMENTS} ${ARG_HEAVY})
     target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gtest GTest::gmock GTest::gtest_main)
+    pipec_compile_as_test(${name})
+    pipec_use_headers(${ARG_HEADERS} ${name})
+    foreach(archive IN LISTS ARG_AHEAD)
+      target_link_options(${name} PRIVATE
+        "LINKER:--whole-archive,$<TARGET_FILE:${archive}>,--no-whole-archive")
+    endforeach()
+    set_source_files_properties(${ARG_HEAVY} PROPERTIES COMPILE_OPTIONS -O2 SKIP_PRECOMPILE_HEADERS ON)
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/test/bin)
     add_test(NAME unit.${name} COMMAND ${name})
   endif()

@@ -37,7 +37,7 @@ constexpr int64_t kMostPartials = 256, kFewPoints = 8;
 
 /// Kernels with sums of rows and of columns, which need all of their registers,
 /// round one number after the other.
-static const Machine &gpu(const KernelPlan &plan) {
+static const Machine &machineOf(const KernelPlan &plan) {
   static const Machine sparing = {.nvptx = true},
                        ordinary = {.nvptx = true, .roundsPairs = true};
   return plan.nest.rowReductions.empty() || plan.nest.columnReductions.empty()
@@ -48,7 +48,7 @@ static const Machine &gpu(const KernelPlan &plan) {
 KernelEmitter::KernelEmitter(ModuleOp module, StringRef name,
                              const KernelPlan &plan, ArrayRef<Buffer> buffers,
                              bool mayHold)
-    : PointEmitter(module.getContext(), plan, gpu(plan)), module(module),
+    : PointEmitter(module.getContext(), plan, machineOf(plan)), module(module),
       name(name.str()), buffers(buffers), mayHold(mayHold) {}
 
 /// Rows and the points of one are 32-bit numbers, and so are blocks.

@@ -1,4 +1,8 @@
+// For what knows MLIR: dialects, passes, importer, driver.
 #pragma once
+#include "dialects/nn/NN.h"
+#include "dialects/pipe/Pipe.h"
+
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinOps.h"
