@@ -1,3 +1,4 @@
+# ctest: one core
 """Gradients of replicas on GPUs, summed while the backward pass goes on; on stand-ins of NVIDIA's libraries."""
 import random
 import re
