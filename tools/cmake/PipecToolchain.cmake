@@ -5,7 +5,9 @@ if(PIPEC_LLD AND CMAKE_CXX_COMPILER_ID MATCHES "Clang")
 endif()
 find_program(PIPEC_CCACHE ccache)
 if(PIPEC_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${PIPEC_CCACHE})
+  # Files with precompiled headers are cached on these terms alone.
+  set(CMAKE_CXX_COMPILER_LAUNCHER
+    ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${PIPEC_CCACHE})
   set(CMAKE_C_COMPILER_LAUNCHER ${PIPEC_CCACHE})
 endif()
 
