@@ -101,13 +101,23 @@ bool fitsIn(PlanRequest request, int64_t limit) {
   }
 }
 
+/// What the device with the most weights has of them at least.
+int64_t leastWeights(const PlanRequest &request) {
+  int64_t bytes = 0;
+  for (const CostNode &node : request.graph.nodes)
+    bytes += node.parameterBytes;
+  for (const CostWeight &weight : request.graph.weights)
+    bytes += weight.bytes;
+  return bytes / request.topology.devices();
+}
+
 /// A limit under which a plan of groups is found, within a 32nd of the least of
-/// its kind; 0 if there is none up to 256 times what there is. Parts of powers
-/// of two, so that the same one is named whatever there is.
+/// its kind; 0 if there is none up to 256 times what there is, or the weights.
+/// Parts of powers of two, so that the same one is named whatever there is.
 int64_t limitForGroups(const PlanRequest &request, int64_t limit) {
   constexpr int64_t kMost = int64_t(1) << 50; // bytes that nobody has
   int64_t high = 1;
-  while (high <= std::min(limit, kMost))
+  while (high <= std::min(std::max(limit, leastWeights(request)), kMost))
     high *= 2;
   for (int doubled = 0; doubled < 9; ++doubled, high *= 2) {
     if (!fitsIn(request, high))

@@ -83,6 +83,15 @@ class MemoryLimitTest(PipelineTest):
         self.assertIn("--planner auto", said)
         self.dry(*words, "auto", "--memory-limit", limit)
 
+    def test_of_divided_operators_the_same_need_is_named(self):
+        """However little is asked; under it there is a plan."""
+        words = ("--gpus", "2x2", "--strategy", "1f1b", "--planner", "alpa", "--tensor-parallel", "auto", "--memory-limit")
+        needs = {int(re.search("would fit with --memory-limit ([0-9]+)", self.dry(*words, limit, code=NO_FIT))[1])
+                 for limit in (1, 200000)}
+        self.assertEqual(len(needs), 1, needs)
+        need = needs.pop()
+        self.assertLessEqual(max(stage["peak_bytes"] for stage in self.dry(*words, need)["stages"]), need)
+
     def test_remarks_are_made_once(self):
         """However many strategies are tried before nothing fits."""
         words = ("pipec", SOURCE / "examples/gpt2/model.onnx", "--cpus", "1x4", "--dim", "batch=4", "--loss", "next-token",

@@ -1,7 +1,9 @@
 //===- IntraOpTest.cpp - operators divided among devices ------------------===//
 #include "ShardableGraphs.h"
 
+#include "compiler/plan/Infeasible.h"
 #include "compiler/plan/InterOperator.h"
+#include "compiler/plan/PeakBytes.h"
 #include "compiler/plan/intraop/IntraOp.h"
 #include "compiler/plan/intraop/ShardedCost.h"
 
@@ -11,6 +13,7 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
+#include <set>
 
 using namespace pipec;
 using namespace pipec::plan;
@@ -236,6 +239,28 @@ TEST(IntraOp, PlansOfGroupsHoldAndAreNoSlower) {
   }
   EXPECT_GT(limited, 5);
   EXPECT_GT(sharded, 10);
+}
+
+/// Of a request for hardly anything too, whose 256-fold is no model's need.
+TEST(IntraOp, TheSameNeedIsNamedWhateverThereIs) {
+  PlanRequest request = twoProducts();
+  request.planner = "alpa";
+  request.tensorParallel = {1, 2};
+  std::set<int64_t> needs;
+  for (const int64_t limit : {1, 1000, 1000000}) {
+    request.memoryLimit = limit;
+    try {
+      makePlan(request);
+      ADD_FAILURE() << "a plan of " << limit << " bytes";
+    } catch (const NoFit &failure) {
+      ASSERT_EQ(failure.remedies.size(), 1u) << failure.what();
+      EXPECT_EQ(failure.remedies[0].kind, Remedy::Limit);
+      needs.insert(failure.remedies[0].amount);
+    }
+  }
+  ASSERT_EQ(needs.size(), 1u);
+  request.memoryLimit = *needs.begin();
+  EXPECT_GE(*needs.begin(), peakBytes(makePlan(request).stages));
 }
 
 /// No mesh has such groups: `--what-if devices` asks for half as many.
