@@ -1,5 +1,6 @@
 // For what knows no MLIR: planner, schedules, runtime, reports. Not
-// <CLI/CLI.hpp>, nor others with objects that every file would construct.
+// <CLI/CLI.hpp>, whose objects every file would construct: that takes longer to
+// compile than the header.
 #pragma once
 #include <algorithm>
 #include <atomic>
