@@ -23,7 +23,24 @@ struct ChainSearch::Slots {
   std::vector<Keeps> keeps;
   std::vector<Link> incoming;        ///< from the stage before
   std::vector<AllReduceCost> reduce; ///< gradients of the replicas
-  double reference = 1;              ///< microbatches that run side by side
+  /// All microbatches take so many rounds of those that run side by side; and
+  /// the microbatches behind the first round.
+  double rounds = 1, further = 0;
+
+  void setRounds(int microbatches) {
+    const double sideBySide =
+        *std::max_element(replicas.begin(), replicas.end());
+    rounds = std::ceil(microbatches / sideBySide);
+    further = std::max(0.0, rounds - 1) * sideBySide;
+  }
+};
+
+/// What a stage adds to the suffixes behind it, whichever they are.
+struct ChainSearch::Front {
+  double load = 0, messages = 0; ///< seconds of a microbatch
+  Pace least; ///< what a plan with the stage has at least, but for its fill
+  double window = 1;  ///< microbatches in flight, in all of its replicas
+  bool waits = false; ///< for what is in flight, as that is not all of them
 };
 
 /// The best-known suffixes from one start in so many stages.
@@ -98,7 +115,6 @@ ChainSearch::Slots ChainSearch::slots(const std::vector<int> &replicas,
   int fromHere = 0;
   for (int r : replicas)
     fromHere += r;
-  bool same = true;
   for (int s = 0; s < count; ++s) {
     slots.keeps.push_back(keepsAt(
         request, {s, count, replicas[s], fromHere, request.microbatches}));
@@ -107,10 +123,8 @@ ChainSearch::Slots ChainSearch::slots(const std::vector<int> &replicas,
         s == 0 ? Link{}
                : boundaryLink(request.topology, devices[s - 1], devices[s]));
     slots.reduce.push_back(allReduceCost(request.topology, devices[s]));
-    same &= replicas[s] == replicas[0];
   }
-  slots.reference =
-      same ? replicas[0] : *std::max_element(replicas.begin(), replicas.end());
+  slots.setRounds(request.microbatches);
   return slots;
 }
 
@@ -123,63 +137,62 @@ bool ChainSearch::mayFitLonger(const ByteRates &bytes, const Keeps &keeps,
          (wanted == Recompute::Auto && bytes.least(keeps, false) <= limit);
 }
 
-Pace ChainSearch::extend(const Pace &suffix, const StageCost &cost,
-                         const Slots &slots, size_t stage,
-                         bool recompute) const {
+ChainSearch::Front ChainSearch::front(const StageCost &cost, const Slots &slots,
+                                      size_t stage, bool recompute) const {
   const PlanRequest &request = model.request();
   const StrategyFacts &facts = request.strategy;
-  double forward = cost.forwardSeconds;
-  double backward = cost.backwardInputSeconds + cost.backwardWeightSeconds +
-                    (recompute ? forward : 0);
-  double after = model.updateSeconds(cost.parameterBytes) +
-                 slots.reduce[stage].seconds(cost.parameterBytes);
-  double hop = 0, back = 0;
-  double lanes = slots.replicas[stage];
+  const double forward = cost.forwardSeconds;
+  const double backward = cost.backwardInputSeconds +
+                          cost.backwardWeightSeconds +
+                          (recompute ? forward : 0);
+  const double after = model.updateSeconds(cost.parameterBytes) +
+                       slots.reduce[stage].seconds(cost.parameterBytes);
+  const double replicas = slots.replicas[stage];
+  double hop = 0, back = 0, lanes = replicas;
   if (stage > 0) {
-    hop = transferSeconds(slots.incoming[stage], cost.receiveBytes);
-    back = transferSeconds(slots.incoming[stage], cost.receiveGradientBytes);
+    const Link &link = slots.incoming[stage];
+    hop = transferSeconds(link, cost.receiveBytes);
+    back = transferSeconds(link, cost.receiveGradientBytes);
     lanes = std::min(lanes, static_cast<double>(slots.replicas[stage - 1]));
   }
-  Pace p = suffix;
-  double load = forward + backward;
-  if (facts.synchronous)
-    p.tail = std::max(p.tail, after);
-  else
-    load += after;
-  double replicas = slots.replicas[stage];
-  p.fill += load;
-  int window = slots.keeps[stage].inFlight;
+  Front front;
+  front.load = forward + backward + (facts.synchronous ? 0 : after);
+  front.messages = hop + back;
+  front.least.tail = facts.synchronous ? after : 0;
+  front.window = slots.keeps[stage].inFlight * replicas;
   if (facts.shape == Shape::GPipe) {
-    p.pace = std::max({p.pace, forward / replicas, hop / lanes});
-    p.paceBack = std::max({p.paceBack, backward / replicas, back / lanes});
-  } else {
-    // A device runs one such stage for each of its chunks.
-    double turns = facts.chunks;
-    p.pace =
-        std::max({p.pace, turns * load / replicas, hop / lanes, back / lanes});
-
-    if (facts.shape == Shape::OneFOneB &&
-        window * slots.replicas[stage] < request.microbatches)
-      p.pace = std::max(p.pace, p.fill / (window * replicas));
-    if (!facts.synchronous)
-      p.pace = std::max(p.pace, p.fill / (window * replicas));
+    front.least.pace = std::max(forward / replicas, hop / lanes);
+    front.least.paceBack = std::max(backward / replicas, back / lanes);
+    return front;
   }
-  p.fill += hop + back;
+  // A device runs one such stage for each of its chunks.
+  const double turns = facts.chunks;
+  front.least.pace =
+      std::max({turns * front.load / replicas, hop / lanes, back / lanes});
+  front.waits = !facts.synchronous || (facts.shape == Shape::OneFOneB &&
+                                       front.window < request.microbatches);
+  return front;
+}
+
+Pace ChainSearch::extend(const Pace &suffix, const Front &front) {
+  Pace p = suffix;
+  p.fill += front.load;
+  p.tail = std::max(p.tail, front.least.tail);
+  p.pace = std::max(p.pace, front.least.pace);
+  p.paceBack = std::max(p.paceBack, front.least.paceBack);
+  if (front.waits)
+    p.pace = std::max(p.pace, p.fill / front.window);
+  p.fill += front.messages;
   return p;
 }
 
 double ChainSearch::objective(const Pace &p, const Slots &slots) const {
   const PlanRequest &request = model.request();
-  double microbatches = request.microbatches;
   if (!request.strategy.synchronous)
-    return p.pace * microbatches;
-  double further =
-      std::max(0.0, std::ceil(microbatches / slots.reference) - 1) *
-      slots.reference;
+    return p.pace * request.microbatches;
   if (request.strategy.shape == Shape::Naive)
-    return p.fill * std::ceil(microbatches / slots.reference) + p.tail +
-           1e-6 * p.pace;
-  return p.fill + further * (p.pace + p.paceBack) + p.tail;
+    return p.fill * slots.rounds + p.tail + 1e-6 * p.pace;
+  return p.fill + slots.further * (p.pace + p.paceBack) + p.tail;
 }
 
 /// Greedy packing front to back: each stage takes as many nodes as `seconds`
@@ -270,7 +283,7 @@ double ChainSearch::surrogate(const Split &split) const {
         model.recomputes(model.byteRates(cost), place.keeps[s], stageLimit);
     if (!again)
       return inf;
-    p = extend(p, cost, place, s, *again);
+    p = extend(p, front(cost, place, s, *again));
   }
   return objective(p, place);
 }
@@ -284,12 +297,11 @@ size_t ChainSearch::labelsFor(size_t stages) const {
 
 double ChainSearch::leastSurrogate(const std::vector<int> &replicas) const {
   double devices = 0;
-  bool same = true;
   for (int r : replicas)
-    devices += r, same &= r == replicas[0];
+    devices += r;
   Slots place;
-  place.reference =
-      same ? replicas[0] : *std::max_element(replicas.begin(), replicas.end());
+  place.replicas = replicas;
+  place.setRounds(model.request().microbatches);
   // All the work once, and no device faster than its share of it.
   Pace least;
   least.fill = work.back();
@@ -341,12 +353,9 @@ double ChainSearch::largestPace(double objectiveLimit,
   const PlanRequest &request = model.request();
   if (!request.strategy.synchronous)
     return objectiveLimit / request.microbatches;
-  double further =
-      std::max(0.0, std::ceil(request.microbatches / slots.reference) - 1) *
-      slots.reference;
-  if (request.strategy.shape == Shape::Naive || further == 0)
+  if (request.strategy.shape == Shape::Naive || slots.further == 0)
     return inf;
-  return (objectiveLimit - work.back()) / further;
+  return (objectiveLimit - work.back()) / slots.further;
 }
 
 /// State of one run of the dynamic program.
@@ -405,7 +414,7 @@ private:
 };
 
 /// What the pace of a plan with a stage is at least, of one device: as much as
-/// extend() gives it without links and recomputation.
+/// front() gives it without links and recomputation.
 static double leastPace(const StrategyFacts &facts, const StageCost &cost) {
   return facts.shape == Shape::GPipe ? cost.seconds() // with the pace back
                                      : facts.chunks * cost.seconds();
@@ -413,9 +422,8 @@ static double leastPace(const StrategyFacts &facts, const StageCost &cost) {
 
 /// Puts the interval from starts[i] on that ends where suffixes of k - 1 stages
 /// begin, at `end`, before each of them.
-void ChainSearch::extendLabels(size_t i, size_t end, size_t k,
-                               const StageCost &cost, bool recompute,
-                               Table &table) const {
+void ChainSearch::extendLabels(size_t i, size_t end, size_t k, const Front &own,
+                               bool recompute, Table &table) const {
   const Slots &place = table.slots;
   const size_t stage = place.replicas.size() - k;
   const bool gpipe = model.request().strategy.shape == Shape::GPipe;
@@ -423,9 +431,8 @@ void ChainSearch::extendLabels(size_t i, size_t end, size_t k,
   auto &here = table.suffixes[k][i];
   table.budget -= 1 + std::ssize(rest);
   for (size_t l = 0; l < rest.size(); ++l) {
-    Label label{extend(rest[l].pace, cost, place, stage, recompute),
-                static_cast<uint32_t>(end), static_cast<uint32_t>(l),
-                recompute};
+    Label label{extend(rest[l].pace, own), static_cast<uint32_t>(end),
+                static_cast<uint32_t>(l), recompute};
     Pace least = label.pace;
     least.fill += work[i];
     if (stage > 0 && !gpipe)
@@ -492,12 +499,13 @@ void ChainSearch::extendSuffixes(size_t i, Table &table) const {
         continue;
       }
       // The least any plan with this stage costs, whatever the others do.
-      Pace alone = extend({}, cost, place, stage, *again);
+      const Front own = front(cost, place, stage, *again);
+      Pace alone = extend({}, own);
       alone.fill = std::max(alone.fill, total);
       if (objective(alone, place) > table.objectiveLimit)
         continue;
       open = true;
-      extendLabels(i, end, count - stage, cost, *again, table);
+      extendLabels(i, end, count - stage, own, *again, table);
     }
     if (!open)
       break;

@@ -66,6 +66,7 @@ public:
 
 private:
   struct Slots;
+  struct Front;
   class Ends;
   struct Label;
   struct Table;
@@ -78,11 +79,12 @@ private:
   std::optional<Split> greedy(const Slots &slots) const;
   Split splitAt(std::vector<size_t> cuts, const Slots &slots,
                 int64_t limit) const;
-  Pace extend(const Pace &suffix, const StageCost &cost, const Slots &slots,
-              size_t stage, bool recompute) const;
+  Front front(const StageCost &cost, const Slots &slots, size_t stage,
+              bool recompute) const;
+  static Pace extend(const Pace &suffix, const Front &front);
   double objective(const Pace &pace, const Slots &slots) const;
   double largestPace(double objectiveLimit, const Slots &slots) const;
-  void extendLabels(size_t i, size_t end, size_t k, const StageCost &cost,
+  void extendLabels(size_t i, size_t end, size_t k, const Front &front,
                     bool recompute, Table &table) const;
   void extendSuffixes(size_t i, Table &table) const;
 

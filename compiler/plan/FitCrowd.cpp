@@ -24,9 +24,10 @@ double crowdStep(const CrowdSample &sample, Topology topology,
   sharing.cores = cores.cores;
   for (const StagePlan &stage : sample.stages)
     sharing.shares.push_back({{cores.group.at(stage.devices.front()), 1}});
-  return schedule::simulateShared(schedule::generate("1f1b", request),
-                                  scheduleCosts(topology, sample.stages),
-                                  sharing, sample.updates)
+  return schedule::simulateShared(
+             schedule::generate("1f1b", request),
+             scheduleCosts(topology, sample.stages, 1, cores.ranksPerCore),
+             sharing, sample.updates)
              .finish.front() +
          topology.device.stepSeconds;
 }

@@ -73,11 +73,16 @@ double hopSeconds(const Topology &topology,
 }
 
 schedule::Costs scheduleCosts(const Topology &topology,
-                              const std::vector<StagePlan> &stages,
-                              int slices) {
+                              const std::vector<StagePlan> &stages) {
+  return scheduleCosts(topology, stages, 1,
+                       rankCores(topology, stages).ranksPerCore);
+}
+
+schedule::Costs scheduleCosts(const Topology &topology,
+                              const std::vector<StagePlan> &stages, int slices,
+                              double sharers) {
   schedule::Costs costs;
-  const double sharers = rankCores(topology, stages).ranksPerCore,
-               piece = topology.device.stretchFactor / slices;
+  const double piece = topology.device.stretchFactor / slices;
   for (size_t s = 0; s < stages.size(); ++s) {
     costs.forward.push_back(
         piece * stages[s].forwardSeconds +

@@ -26,9 +26,12 @@ double hopSeconds(const Topology &topology,
                   const Link &link, int64_t bytes, double sharers);
 
 /// The schedule library's costs of the stages, memory left out; with `slices`
-/// its actions are so many pieces of a microbatch.
+/// its actions are so many pieces of a microbatch. `sharers` as above.
 schedule::Costs scheduleCosts(const Topology &topology,
-                              const std::vector<StagePlan> &stages,
-                              int slices = 1);
+                              const std::vector<StagePlan> &stages, int slices,
+                              double sharers);
+/// The same of whole microbatches, on the cores that the stages have.
+schedule::Costs scheduleCosts(const Topology &topology,
+                              const std::vector<StagePlan> &stages);
 
 } // namespace pipec::plan

@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 
 namespace pipec::plan {
 
@@ -31,7 +30,7 @@ schedule::Sends StepModel::sendsOf(const std::vector<StagePlan> &stages) const {
     std::fill(stageOf.begin() + static_cast<long>(stages[s].firstNode),
               stageOf.begin() + static_cast<long>(stages[s].lastNode) + 1,
               static_cast<int>(s));
-  std::vector<std::set<int>> values(stages.size()), gradients(stages.size());
+  sends.values.resize(stages.size()), sends.gradients.resize(stages.size());
   std::vector<int> readers;
   for (const CostValue &value : asked.graph.values) {
     const int maker = stageOf[value.producer];
@@ -48,15 +47,17 @@ schedule::Sends StepModel::sendsOf(const std::vector<StagePlan> &stages) const {
     const bool isKept = !from.recompute && value.keptFrom <= from.lastNode;
     for (size_t i = 1; i < readers.size(); ++i) {
       if (!isKept)
-        values[static_cast<size_t>(maker)].insert(readers[i]);
+        sends.values[static_cast<size_t>(maker)].push_back(readers[i]);
       if (value.gradientBytes > 0) // each adds its own to the next one's
-        gradients[static_cast<size_t>(readers[i])].insert(readers[i - 1]);
+        sends.gradients[static_cast<size_t>(readers[i])].push_back(
+            readers[i - 1]);
     }
   }
-  for (size_t s = 0; s < stages.size(); ++s) {
-    sends.values.emplace_back(values[s].begin(), values[s].end());
-    sends.gradients.emplace_back(gradients[s].begin(), gradients[s].end());
-  }
+  for (auto *takers : {&sends.values, &sends.gradients})
+    for (std::vector<int> &its : *takers) {
+      std::sort(its.begin(), its.end());
+      its.erase(std::unique(its.begin(), its.end()), its.end());
+    }
   return sends;
 }
 

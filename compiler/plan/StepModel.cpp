@@ -78,7 +78,8 @@ std::vector<std::vector<int>> assignDevices(const StrategyFacts &facts,
 }
 
 StepModel::StepModel(const PlanRequest &request, const IntervalCosts &costs)
-    : asked(request), costs(costs), memoryLimit(memoryLimitOf(request)) {
+    : asked(request), costs(costs), memoryLimit(memoryLimitOf(request)),
+      updatePerByte(updateSecondsPerByte(request)) {
   for (const CostWeight &weight : request.graph.weights)
     if (weight.trainable && weight.users.size() > 1)
       copied.push_back(&weight);
@@ -95,7 +96,7 @@ double updateSecondsPerByte(const PlanRequest &request) {
 
 double StepModel::updateSeconds(int64_t parameterBytes) const {
   return asked.topology.device.stepSeconds +
-         updateSecondsPerByte(asked) * static_cast<double>(parameterBytes);
+         updatePerByte * static_cast<double>(parameterBytes);
 }
 
 /// Whether the stage is on the device that learns the gradients' norm first.
@@ -203,12 +204,21 @@ StageCost StepModel::costOf(const Split &split, size_t s) const {
                      groupOf(asked, sharding.degree, split.replicas[s]));
 }
 
+const std::vector<std::vector<int>> &
+StepModel::assignedDevices(const Split &split) const {
+  if (!split.devices.empty())
+    return split.devices;
+  if (!assigned || assigned->replicas != split.replicas ||
+      assigned->inside != split.pipelinesInside)
+    assigned.emplace(Assigned{
+        split.replicas, split.pipelinesInside,
+        assignDevices(asked.strategy, split.replicas, split.pipelinesInside)});
+  return assigned->devices;
+}
+
 std::vector<StagePlan> StepModel::layOut(const Split &split) const {
   size_t count = split.starts.size();
-  auto devices =
-      split.devices.empty()
-          ? assignDevices(asked.strategy, split.replicas, split.pipelinesInside)
-          : split.devices;
+  const std::vector<std::vector<int>> &devices = assignedDevices(split);
   std::vector<StagePlan> stages(count);
   for (size_t s = count; s-- > 0;) {
     StagePlan &stage = stages[s];
@@ -216,7 +226,7 @@ std::vector<StagePlan> StepModel::layOut(const Split &split) const {
     stage.lastNode =
         s + 1 < count ? split.starts[s + 1] - 1 : costs.nodes() - 1;
     stage.replicas = split.replicas[s];
-    stage.devices = std::move(devices[s]);
+    stage.devices = devices[s];
     stage.recompute = !split.recompute.empty() && split.recompute[s];
     if (!split.shardings.empty())
       stage.sharding = split.shardings[s];
@@ -277,11 +287,10 @@ schedule::Schedule makeSchedule(const StrategyFacts &facts,
 } // namespace
 
 /// Which devices of the order take turns on which cores.
-static schedule::CoreSharing coreSharing(const Topology &topology,
+static schedule::CoreSharing coreSharing(const RankCores &cores,
                                          const schedule::Schedule &order,
                                          const std::vector<StagePlan> &stages) {
   schedule::CoreSharing sharing;
-  const RankCores cores = rankCores(topology, stages);
   if (!cores.isScarce())
     return sharing;
   sharing.cores = cores.cores;
@@ -305,18 +314,32 @@ static schedule::CoreSharing coreSharing(const Topology &topology,
   return sharing;
 }
 
-const schedule::Schedule &
-StepModel::scheduleFor(const std::vector<StagePlan> &stages) const {
-  std::vector<int> replicas;
-  if (asked.strategy.order)
-    return *asked.strategy.order;
-  for (const StagePlan &s : stages)
-    replicas.push_back(s.replicas);
-  if (replicas != cachedReplicas) {
-    cached = makeSchedule(asked.strategy, stages, asked.microbatches);
-    cachedReplicas = std::move(replicas);
+const StepModel::Placed &
+StepModel::placedOn(const std::vector<StagePlan> &stages) const {
+  if (placed &&
+      std::ranges::equal(stages, placed->devices, {}, &StagePlan::devices) &&
+      std::ranges::equal(stages, placed->replicas, {}, &StagePlan::replicas))
+    return *placed;
+  Placed now;
+  for (const StagePlan &stage : stages) {
+    now.devices.push_back(stage.devices);
+    now.replicas.push_back(stage.replicas);
   }
-  return cached;
+  if (asked.strategy.order)
+    now.order = asked.strategy.order;
+  else if (placed && placed->replicas == now.replicas)
+    now.order = placed->order;
+  else
+    now.order = std::make_shared<const schedule::Schedule>(
+        makeSchedule(asked.strategy, stages, asked.microbatches));
+  for (int d = 0; d < now.order->devices(); ++d)
+    now.held.push_back(now.order->stagesOf(d));
+  now.ahead = schedule::forwardsAhead(*now.order);
+  const RankCores cores = rankCores(asked.topology, stages);
+  now.ranksPerCore = cores.ranksPerCore;
+  now.sharing = coreSharing(cores, *now.order, stages);
+  now.isScarce = now.sharing.scarce();
+  return placed.emplace(std::move(now));
 }
 
 namespace {
@@ -339,10 +362,11 @@ double hopLatency(const Topology &topology,
 std::vector<double> finishes(const schedule::Schedule &order,
                              const schedule::Costs &costs,
                              const std::vector<double> &after, int count,
-                             double latency, schedule::Timeline &line) {
+                             const std::vector<int> &ahead, double latency,
+                             schedule::Timeline &line) {
   std::vector<double> result;
-  schedule::Handover handover{std::vector<double>(after.size(), 0),
-                              schedule::forwardsAhead(order), latency};
+  schedule::Handover handover{std::vector<double>(after.size(), 0), ahead,
+                              latency};
   schedule::SimulateOptions options;
   while (static_cast<int>(result.size()) < count) {
     if (!result.empty())
@@ -369,8 +393,6 @@ static double leastShared(const schedule::Schedule &order,
                           const schedule::Costs &costs,
                           const schedule::CoreSharing &sharing,
                           const std::vector<double> &after) {
-  if (!sharing.scarce())
-    return 0;
   std::map<int, double> onCores;
   double most = 0;
   for (int d = 0; d < order.devices(); ++d) {
@@ -388,41 +410,40 @@ static double leastShared(const schedule::Schedule &order,
 
 StepModel::Timing
 StepModel::synchronousStep(const std::vector<StagePlan> &stages) const {
-  const schedule::Schedule &order = scheduleFor(stages);
+  const Placed &on = placedOn(stages);
+  const schedule::Schedule &order = *on.order;
   const schedule::Costs priced =
-      scheduleCosts(asked.topology, stages, order.slices);
+      scheduleCosts(asked.topology, stages, order.slices, on.ranksPerCore);
   // A device updates once its last backward is done and gradients are summed.
   schedule::Timeline line;
-  schedule::CoreSharing sharing = coreSharing(asked.topology, order, stages);
-  if (!sharing.scarce())
+  if (!on.isScarce)
     line = schedule::simulate(order, priced, {});
   const bool overlaps = overlapsReduction(asked.topology);
   std::vector<double> after = overlaps
                                   ? exposedReduction(order, line, stages)
                                   : std::vector<double>(order.devices(), 0);
   for (int d = 0; d < order.devices(); ++d)
-    for (int s : order.stagesOf(d))
+    for (int s : on.held[d])
       after[d] += (overlaps ? 0 : stages[s].allReduceSeconds) +
                   updateSeconds(stages[s].parameterBytes);
   const int count = asked.strategy.barrier ? 1 : kSteps;
   const double latency = hopLatency(asked.topology, stages);
   std::vector<double> finish;
-  if (sharing.scarce()) {
-    auto shared = schedule::simulateShared(
-        order, priced, sharing, after,
-        {count, schedule::forwardsAhead(order), latency});
+  if (on.isScarce) {
+    auto shared = schedule::simulateShared(order, priced, on.sharing, after,
+                                           {count, on.ahead, latency});
     line = std::move(shared.line);
     finish = std::move(shared.finish);
   } else {
-    finish = finishes(order, priced, after, count, latency, line);
+    finish = finishes(order, priced, after, count, on.ahead, latency, line);
   }
   Timing timing;
   timing.step = count == 1 ? finish[0]
                            : (finish[kSteps - 1] - finish[kFilling - 1]) /
                                  (kSteps - kFilling);
-  if (count > 1)
+  if (count > 1 && on.isScarce)
     timing.step =
-        std::max(timing.step, leastShared(order, priced, sharing, after));
+        std::max(timing.step, leastShared(order, priced, on.sharing, after));
   double busy = 0;
   int devices = order.devices();
   for (int d = 0; d < devices; ++d)

@@ -11,8 +11,10 @@
 #include "compiler/plan/IntervalCosts.h"
 #include "compiler/plan/Planner.h"
 #include "compiler/schedule/Schedule.h"
+#include "compiler/schedule/SharedCores.h"
 #include "compiler/schedule/SpareSlots.h"
 
+#include <memory>
 #include <optional>
 
 namespace pipec::plan {
@@ -154,15 +156,34 @@ private:
   Timing synchronousStep(const std::vector<StagePlan> &stages) const;
   double steadyPeriod(const std::vector<StagePlan> &stages) const;
   void explain(PlanResult &result) const;
-  /// The schedule for stages with these replicas; the last one is kept, since a
-  /// search mostly moves cuts.
-  const schedule::Schedule &
-  scheduleFor(const std::vector<StagePlan> &stages) const;
+  /// The devices of the split's stages. The last ones are kept, since a search
+  /// mostly moves cuts, and are good until the next call.
+  const std::vector<std::vector<int>> &
+  assignedDevices(const Split &split) const;
+  struct Assigned {
+    std::vector<int> replicas;
+    bool inside;
+    std::vector<std::vector<int>> devices;
+  };
+  mutable std::optional<Assigned> assigned;
+
+  /// The schedule for stages on these devices, and what follows from both
+  /// alone: the last as well, until the next call.
+  struct Placed {
+    std::vector<std::vector<int>> devices; ///< by stage
+    std::vector<int> replicas;             ///< by stage
+    std::shared_ptr<const schedule::Schedule> order;
+    std::vector<std::vector<int>> held; ///< stages, by device of the order
+    std::vector<int> ahead;             ///< forwardsAhead()
+    double ranksPerCore = 0;
+    schedule::CoreSharing sharing;
+    bool isScarce = false; ///< whether devices take turns on cores
+  };
+  const Placed &placedOn(const std::vector<StagePlan> &stages) const;
+  mutable std::optional<Placed> placed;
 
   mutable int64_t simulated = 0;
   mutable bool hasBound = false;
-  mutable std::vector<int> cachedReplicas;
-  mutable schedule::Schedule cached;
 
   void addMemory(const Split &split, std::vector<StagePlan> &stages) const;
   void addSumsOfCopies(std::vector<StagePlan> &stages) const;
@@ -170,6 +191,7 @@ private:
   const PlanRequest &asked;
   const IntervalCosts &costs;
   int64_t memoryLimit;
+  double updatePerByte;                   ///< s a byte of trainable weights
   std::vector<const CostWeight *> copied; ///< that several stages may hold
 };
 

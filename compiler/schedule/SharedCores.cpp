@@ -10,7 +10,6 @@
 #include "support/Failure.h"
 
 #include <algorithm>
-#include <deque>
 #include <limits>
 #include <map>
 
@@ -61,8 +60,11 @@ public:
   }
 
   SharedTimeline run() {
-    line.start.resize(devices), line.end.resize(devices);
-    line.memory.resize(devices);
+    for (auto *times : {&line.start, &line.end, &line.memory}) {
+      times->resize(devices);
+      for (int d = 0; d < devices; ++d)
+        (*times)[d].reserve(schedule.order[d].size());
+    }
     line.peak.assign(devices, 0), line.busy.assign(devices, 0);
     int left = devices;
     while (left > 0) {
@@ -117,7 +119,7 @@ private:
   /// Whether the device has yet to learn what its last update is worth.
   bool gated(int d) const {
     const Device &device = state[d];
-    return !device.done && device.verdicts < device.step &&
+    return steps.count > 1 && !device.done && device.verdicts < device.step &&
            static_cast<int>(device.next) == steps.ahead[d];
   }
   double tailOf(int d, int step) const {
@@ -182,8 +184,8 @@ private:
   //===--------------------------------------------------------------------===//
 
   struct Queue {
-    std::deque<int> devices; ///< the first one has the core
-    double until = 0;        ///< when its slice is over
+    std::vector<int> devices; ///< the first one has the core
+    double until = 0;         ///< when its slice is over
   };
 
   void enqueue(int d) {
@@ -202,8 +204,8 @@ private:
       if (queue.devices.empty())
         continue;
       if (queue.until <= now) {
-        queue.devices.push_back(queue.devices.front());
-        queue.devices.pop_front();
+        std::rotate(queue.devices.begin(), queue.devices.begin() + 1,
+                    queue.devices.end());
         queue.until = now + kSlice;
       }
       if (const int d = queue.devices.front(); !state[d].computing)
@@ -221,7 +223,7 @@ private:
   /// Whoever has done an action stands behind those who wait.
   void leave(int d) {
     Queue &queue = queues[shares[d].front().group];
-    queue.devices.pop_front();
+    queue.devices.erase(queue.devices.begin());
     queue.until = now + kSlice;
     state[d].queued = false;
   }
@@ -248,7 +250,7 @@ private:
     double next = kNever;
     for (int d = 0; d < devices; ++d) {
       if (isRunning(d))
-        next = std::min(next, now + state[d].left / rates[d]);
+        next = std::min(next, now + timeLeft(d));
       else if (!state[d].computing && !state[d].done && waits[d] > now)
         next = std::min(next, waits[d]);
       if (!state[d].computing && gated(d))
@@ -261,6 +263,9 @@ private:
   }
 
   bool isRunning(int d) const { return state[d].computing && rates[d] > 0; }
+  double timeLeft(int d) const { // mostly without the division
+    return rates[d] == 1 ? state[d].left : state[d].left / rates[d];
+  }
 
   void proceed(double seconds) {
     for (int d = 0; d < devices; ++d)
@@ -277,7 +282,7 @@ private:
     for (int d = 0; d < devices; ++d) {
       Device &device = state[d];
       // Rounding: what is left of it would take no time.
-      if (isRunning(d) && now + device.left / rates[d] <= now) {
+      if (isRunning(d) && now + timeLeft(d) <= now) {
         device.computing = false;
         if (inTurn)
           leave(d);

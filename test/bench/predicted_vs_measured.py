@@ -2,8 +2,8 @@
 """Predicted beside measured step time and memory, on CPU: calibrated, and with a profile.
 
 Usage: predicted_vs_measured.py BIN FOLDER [MODEL ...] [--ranks 1,2,4] [--strategy 1f1b] [--other gpipe] [--seconds 1]
-       [--repeats 4] [--microbatches N] [--threads N] [--run-with 'nice -n -20'] [--cluster RANKS=FILE | --each]
-       [--steady] [--markdown]
+       [--repeats 4] [--rounds 1] [--microbatches N] [--threads N] [--run-with 'nice -n -20']
+       [--cluster RANKS=FILE] [--steady] [--markdown]
 
 BIN holds pipec and pipec-run; FOLDER/MODEL/ holds model.onnx, golden.json (pipec_args: the options of training) and
 one .npy file for each input, as test/models has them; examples/gpt2 works with its tokens.npy made. For every model
@@ -12,16 +12,17 @@ writes a profile. Errors of what is predicted: "calibrated" against the median r
 stages made with a profile, against the run after the one that wrote it, beside "own", the same against the run that
 wrote it, and "apart", by how much one run differs from the next, which is all that keeps the two from being equal;
 the last, a plan of strategy --other made with the same profile, against a run of that plan, which no profile knows;
-medians over the runs. With --each `calibrate` runs before every model and behind the last one, and "calibrated" is the
-mean of what the calibrations before and behind a model's runs say of it: where speeds change every few minutes one
-says little of the other models. The time of a run is that of its median step, the first one left out. Every rank has
+medians over the runs. With --rounds all rows are calibrated for and run so many times, by turns, of plans that are made
+in the first round; medians are then over what all rounds said, and each round prints them as they are by then. Where
+neighbours come and go for minutes, calibrations and runs meet as many of them, and what is left is closer to the
+prediction's own error. The time of a run is that of its median step, the first one left out. Every rank has
 the threads that pipec-run gives it, or --threads. Calibration and runs begin with the words of --run-with, which is where
 a machine is kept quiet. Memory is compared byte for byte. At the end stands how many rows are within 15 and 5 %, of all
 and of those whose runs are within 5 % of each other: of a machine that does not repeat itself nothing can be foretold. Of
 the second kind a profile is within 5 % almost by itself, since it is fitted to one run and held against the next; what it
 says of --other and what is calibrated is not. Needs Python's standard library alone.
 """
-import argparse, json, math, os, pathlib, shlex, statistics, subprocess, sys, tempfile
+import argparse, collections, json, os, pathlib, shlex, statistics, subprocess, sys, tempfile
 
 from steady_cores import AnyCores, SteadyCores
 
@@ -54,11 +55,9 @@ class Case:
             self.arguments[self.arguments.index("--microbatches") + 1] = str(options.microbatches)
         self.data = [word for name, file in data.items() for word in ("--data", f"{name}={file}")]
 
-    def plan(self, *options):
-        plan = self.scratch / "plan"
-        subprocess.run(["rm", "-rf", str(plan)], check=True)
-        call(f"{self.tools}/pipec", self.folder / "model.onnx", *self.arguments, *options, "--quiet", "-o", plan)
-        return plan, json.loads((plan / "plan.json").read_text())["predicted"]["step_s"]
+    def plan(self, folder, *options):
+        subprocess.run(["rm", "-rf", str(folder)], check=True)
+        call(f"{self.tools}/pipec", self.folder / "model.onnx", *self.arguments, *options, "--quiet", "-o", folder)
 
     def predicted(self, *options):
         shown = call(f"{self.tools}/pipec", self.folder / "model.onnx", *self.arguments, *options, "--dry-run",
@@ -76,68 +75,76 @@ class Case:
 
 
 class Calibrations:
-    """Cluster files of numbers of ranks: what is known, or as many as are asked for."""
+    """Cluster files of numbers of ranks: what is known, or one a round and, with --steady, a speed of the cores."""
 
     def __init__(self, options, scratch):
         self.options, self.scratch = options, scratch
         self.known = dict(entry.split("=", 1) for entry in options.cluster)
-        self.count, self.made = 0, None  # (ranks, the speed of cores, the file)
+        self.count, self.made = 0, None  # (turn, ranks, the speed of cores, the file)
 
-    def make(self, ranks):
-        self.count += 1
-        cluster = f"{self.scratch}/cluster{self.count}.json"
-        self.options.cores.measure(lambda: call(
-            *shlex.split(self.options.run_with), f"{self.options.tools}/pipec", "calibrate", "--cpus", ranks, "-o",
-            cluster, "--quiet"))
-        self.made = ranks, self.options.cores.usual, cluster
-        return cluster
-
-    def before(self, ranks):
+    def cluster(self, turn, ranks):
         if ranks in self.known:
             return self.known[ranks]
-        if self.made and self.made[:2] == (ranks, self.options.cores.usual):
-            return self.made[2]
-        return self.make(ranks)
+        if not self.made or self.made[:3] != (turn, ranks, self.options.cores.usual):
+            self.count += 1
+            cluster = f"{self.scratch}/cluster{self.count}.json"
+            self.options.cores.measure(lambda: call(
+                *shlex.split(self.options.run_with), f"{self.options.tools}/pipec", "calibrate", "--cpus", ranks, "-o",
+                cluster, "--quiet"))
+            self.made = turn, ranks, self.options.cores.usual, cluster
+        return self.made[3]
 
-    def behind(self, ranks):
-        return self.make(ranks) if self.options.each and ranks not in self.known else self.before(ranks)
 
+class Row:
+    """A model on a number of ranks: its programs, and what all rounds said of them."""
 
-def measure(case, ranks, options, calibrations):
-    shape = ["--cluster", calibrations.before(ranks)]
-    programs, predicted = {}, {}
-    for strategy in (options.strategy, options.other):
-        plan, predicted[strategy] = case.plan("--strategy", strategy, *shape)
-        programs[strategy] = case.scratch / strategy
-        subprocess.run(["rm", "-rf", str(programs[strategy])], check=True)
-        plan.rename(programs[strategy])
-    seconds, _ = case.run(programs[options.strategy], 4)
-    steps = max(6, min(10000, int(options.seconds / seconds)))
-    profiles = [case.scratch / f"profile{run}.json" for run in range(options.repeats + 1)]
-    runs, others = [], []
-    for profile in profiles:
-        runs.append(case.run(programs[options.strategy], steps, "--profile-out", profile))
-        others.append(case.run(programs[options.other], steps)[0])
+    def __init__(self, case, ranks, options, calibrations):
+        self.case, self.ranks, self.options, self.calibrations = case, ranks, options, calibrations
+        self.programs, self.steps = {}, 0
+        self.samples = collections.defaultdict(list)
 
-    def predicted_by(strategy, *words):
-        return case.predicted("--strategy", strategy, *words, "--stage-file", programs[strategy] / "plan.json")
+    def compile(self, cluster):
+        for strategy in self.options.strategy, self.options.other:
+            self.programs[strategy] = self.case.scratch / f"{self.case.folder.name}-{self.ranks}-{strategy}"
+            self.case.plan(self.programs[strategy], "--strategy", strategy, "--cluster", cluster)
+        seconds, _ = self.case.run(self.programs[self.options.strategy], 4)
+        self.steps = max(6, min(10000, int(self.options.seconds / seconds)))
 
-    def profiled(strategy):
-        return [predicted_by(strategy, *shape, "--profile", profile) for profile in profiles]
+    def predicted(self, strategy, *words):
+        return self.case.predicted("--strategy", strategy, *words, "--stage-file",
+                                   self.programs[strategy] / "plan.json")
 
-    behind = predicted_by(options.strategy, "--cluster", calibrations.behind(ranks))
-    calibrated = math.sqrt(predicted[options.strategy] * behind)
-    times = [time for time, _ in runs]
-    middle = statistics.median
-    ms = lambda s: f"{s * 1e3:.3g}"
-    error = lambda ratio: f"{100 * (ratio - 1):+.0f} %"
-    errors = lambda said, took: error(middle(p / t for p, t in zip(said, took)))
-    own = profiled(options.strategy)
-    apart = 1 + middle(abs(after / before - 1) for before, after in zip(times, times[1:]))
-    return [case.folder.name, str(ranks), ms(middle(times)), f"{ms(min(times))} - {ms(max(times))}",
-            error(calibrated / middle(times)), errors(own, times[1:]), errors(own, times),
-            error(apart), errors(profiled(options.other), others),
-            "equal" if all(same for _, same in runs) else "differs"]
+    def measure(self, turn):
+        cluster = self.calibrations.cluster(turn, self.ranks)
+        if not self.programs:
+            self.compile(cluster)
+        strategy, other = self.options.strategy, self.options.other
+        profiles = [self.case.scratch / f"profile{run}.json" for run in range(self.options.repeats + 1)]
+        runs, others = [], []
+        for profile in profiles:
+            runs.append(self.case.run(self.programs[strategy], self.steps, "--profile-out", profile))
+            others.append(self.case.run(self.programs[other], self.steps)[0])
+        times = [time for time, _ in runs]
+        said = {name: [self.predicted(name, "--cluster", cluster, "--profile", profile) for profile in profiles]
+                for name in (strategy, other)}
+        ratios = lambda above, below: [a / b for a, b in zip(above, below)]
+        return {"times": times, "exact": [exact for _, exact in runs],
+                "calibrated": [self.predicted(strategy, "--cluster", cluster) / statistics.median(times)],
+                "profile": ratios(said[strategy], times[1:]), "own": ratios(said[strategy], times),
+                "apart": [1 + abs(ratio - 1) for ratio in ratios(times[1:], times)],
+                "other": ratios(said[other], others)}
+
+    def take(self, samples):
+        for name, values in samples.items():
+            self.samples[name] += values
+
+    def cells(self):
+        ms = lambda s: f"{s * 1e3:.3g}"
+        times = self.samples["times"]
+        errors = [f"{100 * (statistics.median(self.samples[name]) - 1):+.0f} %"
+                  for name in ("calibrated", "profile", "own", "apart", "other")]
+        return [self.case.folder.name, self.ranks, ms(statistics.median(times)), f"{ms(min(times))} - {ms(max(times))}",
+                *errors, "equal" if all(self.samples["exact"]) else "differs"]
 
 
 def together(rows):
@@ -161,28 +168,30 @@ def main():
     parser.add_argument("--other", default="gpipe")
     parser.add_argument("--seconds", type=float, default=1, help="about how long each run takes")
     parser.add_argument("--repeats", type=int, default=4, help="profiles that are held against the predictions")
+    parser.add_argument("--rounds", type=int, default=1, help="of a calibration and runs of every row")
     parser.add_argument("--microbatches", type=int, default=0, help="of a step (default: the model's)")
     parser.add_argument("--threads", type=int, default=0, help="of every rank (default: pipec-run's)")
     parser.add_argument("--run-with", default="", help="words before every command that is timed")
     parser.add_argument("--cluster", action="append", default=[], metavar="RANKS=FILE",
                         help="what pipec calibrate wrote for so many ranks (default: it is run)")
-    parser.add_argument("--each", action="store_true",
-                        help="calibrate before and behind every model (else with --steady where the speed has changed)")
     parser.add_argument("--steady", action="store_true", help="while cores are as fast as when nobody shares them")
     parser.add_argument("--markdown", action="store_true")
     options = parser.parse_args()
+    if min(options.rounds, options.repeats) < 1:
+        parser.error("--rounds and --repeats are at least 1")
     options.cores = SteadyCores() if options.steady else AnyCores()
     names = options.models or sorted(f.name for f in options.folder.iterdir() if (f / "golden.json").exists())
-    rows = [["model", "ranks", "measured ms", "runs", "calibrated", "profile", "own", "apart",
-             options.other, "memory"]]
+    head = ["model", "ranks", "measured ms", "runs", "calibrated", "profile", "own", "apart", options.other, "memory"]
     with tempfile.TemporaryDirectory() as scratch:
         calibrations = Calibrations(options, scratch)
-        for ranks in options.ranks.split(","):
-            for name in names:
-                rows.append(options.cores.whole(
-                    lambda: measure(Case(options, options.folder / name, scratch), ranks, options, calibrations)))
+        rows = [Row(Case(options, options.folder / name, scratch), ranks, options, calibrations)
+                for ranks in options.ranks.split(",") for name in names]
+        for turn in range(options.rounds):
+            for row in rows:
+                row.take(options.cores.whole(lambda: row.measure(turn)))
                 if not options.markdown:
-                    print(*rows[-1], sep="\t", flush=True)
+                    print(*row.cells(), sep="\t", flush=True)
+    rows = [head] + [row.cells() for row in rows]
     print(options.cores.told(), together(rows[1:]), sep="\n", file=sys.stderr)
     if options.markdown:
         rows.insert(1, ["---"] * len(rows[0]))
