@@ -220,22 +220,28 @@ static std::string unsteady(const plan::Plan &plan, const MeasuredRun &run) {
          "time, and no prediction is closer than that\n";
 }
 
-/// What would make a prediction true: cores that nobody else takes, and times
-/// of a processor that has been timed (plan::nativeCpu's has not).
+/// What would make a prediction true: cores that nobody else takes, and, where
+/// these do not make up for it, times of a processor that has been timed
+/// (plan::nativeCpu's has not).
 static std::string remedy(const plan::Plan &plan, const MeasuredRun &run) {
-  const double off =
-      plan.predicted.step_s > 0 ? run.step_s / plan.predicted.step_s - 1 : 0;
-  if (plan.cluster.kind == "cpu" && off > 0.15 &&
-      run.others_share >= kNoticedShare)
-    return "other programs had " + percent(run.others_share) +
-           " of this machine's cores: the prediction counts on all of them\n";
-  if (std::abs(off) <= 0.15)
+  constexpr double kTrue = 0.15;
+  const double longer =
+      plan.predicted.step_s > 0 ? run.step_s / plan.predicted.step_s : 1;
+  if (std::abs(longer - 1) <= kTrue)
     return "";
+  std::string text;
+  if (plan.cluster.kind == "cpu" && longer > 1 &&
+      run.others_share >= kNoticedShare) {
+    text = "other programs had " + percent(run.others_share) +
+           " of this machine's cores: the prediction counts on all of them\n";
+    if (longer * (1 - run.others_share) <= 1 + kTrue)
+      return text;
+  }
   if (plan.cluster.device != "native")
-    return unsteady(plan, run);
+    return text + unsteady(plan, run);
   const std::string grid = std::to_string(plan.cluster.servers) + "x" +
                            std::to_string(plan.cluster.devices_per_server);
-  return "nobody has timed these cores: pipec calibrate --cpus " + grid +
+  return text + "nobody has timed these cores: pipec calibrate --cpus " + grid +
          " -o cluster.json, then compile with --cluster "
          "cluster.json instead of --cpus\n";
 }

@@ -255,6 +255,11 @@ TEST(RunSummary, SaysWhoHadTheCores) {
   EXPECT_THAT(said("cpu", 1.5, 0.05), Not(HasSubstr("other programs")));
   EXPECT_THAT(said("cpu", 1.1, 0.48), Not(HasSubstr("other programs")));
   EXPECT_THAT(said("cuda", 1.5, 0.48), Not(HasSubstr("other programs")));
+  // A tenth of the cores does not make a step eight times as long.
+  EXPECT_THAT(said("cpu", 8.4, 0.105),
+              HasSubstr("\nother programs had 10.5 % of this machine's cores: "
+                        "the prediction counts on all of them\n"
+                        "nobody has timed these cores: pipec calibrate"));
 }
 
 } // namespace pipec::report
