@@ -5,8 +5,9 @@
 
 namespace pipec {
 
-/// The text with control characters as \x1b. Names come from files: what they
-/// hold must not move the cursor, color the screen or end a line.
+/// The text with control characters, and bytes that are no UTF-8, as \x1b.
+/// Names come from files: what they hold must not move the cursor, color the
+/// screen or end a line.
 std::string printable(const std::string &text);
 
 } // namespace pipec
