@@ -60,7 +60,8 @@ static void chooseShapeOfOrder(const CompileOptions &o,
   if (order.devices() > devices)
     refuse("has " + std::to_string(order.devices()) +
            " lines, one for each rank; there are " + std::to_string(devices) +
-           (devices == 1 ? " device" : " devices"));
+           (devices == 1 ? " device" : " devices") +
+           ": give as many (--cpus, --gpus), or an order with fewer lines");
   if (!o.replicas.empty())
     refuse("says where copies of stages are; leave --replicas out");
   if (!request.cuts.empty() &&

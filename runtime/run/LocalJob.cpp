@@ -289,7 +289,8 @@ private:
               "the ranks could not be started (the launcher's exit status is " +
                   std::to_string(WIFEXITED(status) ? WEXITSTATUS(status)
                                                    : 128 + WTERMSIG(status)) +
-                  ")"});
+                  "): mpirun needs ssh or rsh on PATH, even on one machine; "
+                  "with --transport inproc nothing is to be launched"});
     return Exit::Unavailable;
   }
 

@@ -87,6 +87,18 @@ class LaunchTest(PipelineTest):
         self.assertEqual(code, 76, errors)
         self.assertIn("the launcher of the ranks was killed by signal 9 while they ran", errors)
 
+    # As Open MPI's does that finds no ssh in a slim container.
+    def test_a_launcher_that_starts_nobody_is_told_about(self):
+        launcher = self.folder / "mpirun"
+        launcher.write_text("#!/bin/sh\nexit 243\n")
+        launcher.chmod(0o755)
+        data = [word for name, file in self.golden.data.items() for word in ("--data", f"{name}={file}")]
+        process = subprocess.run([BIN / "pipec-run", self.plan, *data, "--steps", "2", "--transport", "mpi"],
+                                 env=dict(os.environ, PATH=f"{self.folder}:{os.environ['PATH']}"),
+                                 capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60)
+        self.check_exit(process, UNAVAILABLE)
+        self.assertIn("(the launcher's exit status is 243): mpirun needs ssh or rsh on PATH", process.stderr)
+
     # All is done, only the launcher does not end.
     def test_a_launcher_that_stops_holds_up_nobody(self):
         code, errors = self.with_launcher(20000, signal.SIGSTOP, "--timeout", "4")

@@ -111,7 +111,7 @@ class OrderFileTest(PipelineTest):
 
     def test_files_that_do_not_fit_the_command(self):
         lines = self.generate("1f1b", 2)
-        self.refused(USAGE, "2 lines, one for each rank; there are 1 device", lines, ranks=1)
+        self.refused(USAGE, "2 lines, one for each rank; there are 1 device: give as many", lines, ranks=1)
         self.refused(USAGE, "leave --replicas out", lines, "--replicas", "1-1")
         self.refused(USAGE, "has 2 stages, not 3", lines, "--stages", "3")
         fewer = [[cell for cell in line if int(cell[2:]) == 0] for line in lines]
