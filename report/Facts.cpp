@@ -79,7 +79,8 @@ std::string modelLine(const plan::Plan &plan) {
   for (const plan::Stage &stage : plan.stages)
     nodes = std::max(nodes, stage.last_node + 1);
   return fileName(plan.model.path) + " · opset " +
-         std::to_string(plan.model.opset) + " · " + plural(nodes, "node");
+         std::to_string(plan.model.opset) + " · " + plural(nodes, "node") +
+         (plan::forwardOnly(plan) ? "" : " with the loss");
 }
 
 std::string trainedLine(const plan::Plan &plan) {
@@ -274,6 +275,10 @@ int64_t highestPeak(const plan::Plan &plan) {
   for (const plan::Rank &rank : plan.ranks)
     highest = std::max(highest, rank.peak_bytes);
   return highest;
+}
+
+bool areTimed(const plan::Cluster &cluster) {
+  return cluster.device != "native"; // plan::nativeCpu
 }
 
 std::string predictedLine(const plan::Plan &plan) {

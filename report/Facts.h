@@ -28,6 +28,9 @@ std::string scheduleLine(const plan::Plan &plan); ///< name, bubble, definition
 double longestTask(const plan::Plan &plan);
 int64_t highestPeak(const plan::Plan &plan);
 std::string predictedLine(const plan::Plan &plan);
+/// Whether predictions are of times that were measured, or of a device that is
+/// known; a processor is taken by its clock and vectors alone.
+bool areTimed(const plan::Cluster &cluster);
 std::string baselineLine(const plan::Plan &plan, const plan::BaselineRow &row);
 
 /// The tensors that do not train, by name, as many as fit in two lines.

@@ -113,7 +113,10 @@ std::string timelineText(const plan::Plan &plan, const TextOptions &options,
 }
 
 std::string outlook(const plan::Plan &plan) {
-  std::string text = field("predicted", predictedLine(plan));
+  std::string text = field(
+      "predicted",
+      predictedLine(plan) +
+          (areTimed(plan.cluster) ? "" : " · by cores that nobody has timed"));
   if (!plan.predicted.bottleneck.empty())
     text += field("bound by", plan.predicted.bottleneck);
   if (!plan.predicted.second.empty())
@@ -221,8 +224,7 @@ static std::string unsteady(const plan::Plan &plan, const MeasuredRun &run) {
 }
 
 /// What would make a prediction true: cores that nobody else takes, and, where
-/// these do not make up for it, times of a processor that has been timed
-/// (plan::nativeCpu's has not).
+/// these do not make up for it, times of a processor that has been timed.
 static std::string remedy(const plan::Plan &plan, const MeasuredRun &run) {
   constexpr double kTrue = 0.15;
   const double longer =
@@ -237,7 +239,7 @@ static std::string remedy(const plan::Plan &plan, const MeasuredRun &run) {
     if (longer * (1 - run.others_share) <= 1 + kTrue)
       return text;
   }
-  if (plan.cluster.device != "native")
+  if (areTimed(plan.cluster))
     return text + unsteady(plan, run);
   const std::string grid = std::to_string(plan.cluster.servers) + "x" +
                            std::to_string(plan.cluster.devices_per_server);

@@ -9,13 +9,15 @@ namespace {
 
 std::atomic<int> audiences{0};
 
+thread_local int silences = 0;
+
 std::mutex lock; ///< of the list
 std::vector<const Phase *> list;
 
 } // namespace
 
 Phase::Phase(std::string_view name, int64_t total) : total(total) {
-  if (audiences.load(std::memory_order_relaxed) == 0)
+  if (silences > 0 || audiences.load(std::memory_order_relaxed) == 0)
     return;
   this->name = name;
   isListed = true;
@@ -40,6 +42,9 @@ std::string Phase::text() const {
     text += " of " + std::to_string(total);
   return total == kPercent ? text + " %" : text;
 }
+
+Phase::Silence::Silence() { ++silences; }
+Phase::Silence::~Silence() { --silences; }
 
 Phase::Audience::Audience() { ++audiences; }
 Phase::Audience::~Audience() { --audiences; }

@@ -45,6 +45,15 @@ public:
   /// "searching orders 0 %" at the beginning of a share.
   std::string text() const;
 
+  /// While one lives, phases that begin in its thread are not listed.
+  class Silence {
+  public:
+    Silence();
+    ~Silence();
+    Silence(const Silence &) = delete;
+    Silence &operator=(const Silence &) = delete;
+  };
+
   /// While one lives, phases are listed.
   class Audience {
   public:

@@ -206,17 +206,16 @@ std::vector<plan::WhatIfRow> Compiler::whatIf() {
   if (asked.trueLimit > 0)
     asked.memoryLimit = asked.trueLimit; // not what the search was given
   if (!memory || !memory->model || purpose != Purpose::Train)
-    return plan::whatIf(asked, decision.result, options.whatIf);
+    return plan::whatIf(asked, decision.replanned(), options.whatIf);
   const CompileOptions &typed = memory->asked; // not what was tried for them
   const plan::CostGraph &graph = memory->model->graph;
   const ModelFacts &all = memory->model->facts;
   asked.topology = all.topology; // of which the plan may use a part
   std::vector<plan::Alternative> strategies;
+  const plan::Replanned own = decision.replanned();
   if (plan::comparesStrategies(typed.whatIf))
-    strategies = alternatives(
-        typed, decision.strategy ? decision.strategy->name : typed.strategy,
-        graph, all);
-  return plan::whatIf(asked, decision.result, typed.whatIf, strategies,
+    strategies = alternatives(typed, own.strategy, graph, all);
+  return plan::whatIf(asked, own, typed.whatIf, strategies,
                       [&](const plan::PlanRequest &changed) {
                         return planAgain(typed, graph, all, changed);
                       });
@@ -234,7 +233,7 @@ int Compiler::printSharded() {
     std::cout << shardedSummary(options, decision.request, decision.result,
                                 rows);
   else if (!rows.empty())
-    std::cout << plan::whatIfTable(decision.result, rows);
+    std::cout << plan::whatIfTable(decision.replanned(), rows);
   return 0;
 }
 
@@ -247,12 +246,11 @@ void Compiler::showPlan(const plan::Plan &plan,
   if (memory && options.format == "json")
     for (const std::string &note : memory->notes)
       std::cerr << noteLine(note);
+  const plan::Replanned own = decision.replanned();
   if (!options.quiet || options.format == "json")
-    printPlan(plan, options.format == "json",
-              rows.empty() ? nullptr : &decision.result, rows);
+    printPlan(plan, options.format == "json", &own, rows);
   else if (!rows.empty())
-    std::cout << plan::whatIfTable(decision.result, rows,
-                                   fullestDevice(plan).bytes);
+    std::cout << plan::whatIfTable(own, rows, fullestDevice(plan).bytes);
 }
 
 /// The plan without code.

@@ -4,6 +4,7 @@
 #include "compiler/driver/Launch.h"
 #include "compiler/driver/Terminal.h"
 #include "compiler/schedule/Csv.h"
+#include "report/Facts.h"
 #include "report/Report.h"
 #include "runtime/program/Sequence.h"
 #include "support/OutputFile.h"
@@ -34,6 +35,7 @@ void addWhatIf(nlohmann::ordered_json &root,
                                {"samples_per_s", row.samplesPerSecond},
                                {"peak_bytes_estimate", row.peakBytes},
                                {"may_not_fit", row.isClose},
+                               {"strategy", row.strategy},
                                {"replicas", row.shape},
                                {"note", row.note}});
 }
@@ -49,7 +51,7 @@ Fullest fullestDevice(const plan::Plan &plan) {
   return most;
 }
 
-void printPlan(const plan::Plan &plan, bool json, const plan::PlanResult *own,
+void printPlan(const plan::Plan &plan, bool json, const plan::Replanned *own,
                const std::vector<plan::WhatIfRow> &rows) {
   if (!json) {
     std::cout << report::summary(plan, terminalOptions());
@@ -64,10 +66,16 @@ void printPlan(const plan::Plan &plan, bool json, const plan::PlanResult *own,
 }
 
 void printNext(const plan::Plan &plan, const std::string &folder) {
-  std::string data;
-  for (size_t i = 0; i < plan.inputs.size(); ++i)
-    if (plan.reads(static_cast<int>(i)))
-      data += " --data " + shellWord(plan.inputs[i].name + "=FILE.npy");
+  std::string arrays, data;
+  for (size_t i = 0; i < plan.inputs.size(); ++i) {
+    if (!plan.reads(static_cast<int>(i)))
+      continue;
+    const plan::Input &input = plan.inputs[i];
+    arrays += (arrays.empty() ? "data       " : "\n           ") +
+              shellWord(input.name) + ": " + input.dtype + " " +
+              report::arrayText(input);
+    data += " --data " + shellWord(input.name + "=FILE.npy");
+  }
   std::string aim = " --steps 100";
   if (plan::forwardOnly(plan)) {
     aim.clear();
@@ -75,8 +83,8 @@ void printNext(const plan::Plan &plan, const std::string &folder) {
       aim += " --output " + shellWord(output.name + "=FILE.npy");
   }
   std::cout << "\nwritten    " << folder << " (pipec inspect, report.html)\n"
-            << "run it     pipec-run " << shellWord(folder) << data << aim
-            << "\n";
+            << arrays << (arrays.empty() ? "" : "\n") << "run it     pipec-run "
+            << shellWord(folder) << data << aim << "\n";
 }
 
 } // namespace pipec

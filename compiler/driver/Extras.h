@@ -26,7 +26,7 @@ Fullest fullestDevice(const plan::Plan &plan);
 /// The summary of a plan on stdout: text for a terminal, or `json`. `rows`,
 /// when there are any, follow as a table of what else `own` could have been.
 void printPlan(const plan::Plan &plan, bool json,
-               const plan::PlanResult *own = nullptr,
+               const plan::Replanned *own = nullptr,
                const std::vector<plan::WhatIfRow> &rows = {});
 
 /// Adds the rows as "what_if".

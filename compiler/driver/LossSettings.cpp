@@ -72,7 +72,7 @@ public:
       return values;
     const onnx::TensorData array = onnx::readNpy(*path);
     if (!array.problem.empty())
-      bad(key, array.problem,
+      bad(key, array.problem + "; give a .npy file of a number for each class",
           array.missingFile ? Exit::NoInput : Exit::BadModel);
     const bool wide = array.type == onnx::ElementType::Double;
     if (array.dims.size() != 1 || array.dims[0] < 1 ||

@@ -27,6 +27,7 @@ struct Decision {
   /// Those that keep their inputs alone, of each piece.
   std::vector<int64_t> recomputedStages() const;
   bool recomputesAll() const;
+  plan::Replanned replanned() const; ///< as a row of what-if tables
 };
 
 /// The pieces of a sequence that a strategy which these options allow needs, 1

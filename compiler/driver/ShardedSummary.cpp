@@ -115,7 +115,9 @@ std::string shardedSummary(const CompileOptions &options,
     text += "the choices of operators are the best that were kept of too many "
             "to compare all; they are not proven to be the best\n";
   if (!rows.empty())
-    text += "\n" + plan::whatIfTable(plan, rows);
+    text += "\n" +
+            plan::whatIfTable(
+                {plan, request.strategy.name, request.strategy.chunks}, rows);
   return text;
 }
 

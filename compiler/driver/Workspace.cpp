@@ -13,6 +13,8 @@
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
 
+#include <mutex>
+
 using namespace mlir;
 using namespace pipec;
 
@@ -92,9 +94,12 @@ pipec::repeatsOf(OwningOpRef<ModuleOp> module, const char *target,
   struct Found {
     OwningOpRef<ModuleOp> module;
     std::vector<plan::CostStash> repeats;
+    std::mutex mutex;
   };
-  auto found = std::make_shared<Found>(Found{std::move(module), {}});
+  auto found = std::make_shared<Found>();
+  found->module = std::move(module);
   return [found, target, memory] {
+    const std::lock_guard guard(found->mutex);
     if (found->module) {
       found->repeats = findRepeats(*found->module, target, memory);
       found->module = nullptr;

@@ -32,8 +32,8 @@ void addScratch(const fusion::TaskPlan &task, plan::CostGraph &graph);
 
 /// What is in use when all activations have been computed again
 /// (CostGraph::repeats), found when it is first asked for: planning that code
-/// takes as long as all other costs, and most plans keep their activations. Of
-/// `module` nothing has been chosen to be kept yet.
+/// takes as long as all other costs, and most plans keep their activations. Any
+/// thread may ask. Of `module` nothing has been chosen to be kept yet.
 std::function<std::vector<plan::CostStash>()>
 repeatsOf(mlir::OwningOpRef<mlir::ModuleOp> module, const char *target,
           const MemoryChoice &memory);

@@ -31,8 +31,11 @@ Patterns::Patterns(const char *option, const std::vector<std::string> &texts,
     patterns.emplace_back(text);
     std::string error;
     if (!patterns.back().isValid(error))
-      diagnostics.add(Exit::Usage, std::string(option) + " '" + text +
-                                       "' is no regular expression: " + error);
+      diagnostics.add(Exit::Usage,
+                      std::string(option) + " '" + text +
+                          "' is no regular expression: " + error,
+                      "a character that stands for itself has a backslash "
+                      "before it: '\\(', '\\['");
   }
 }
 

@@ -5,6 +5,7 @@
 #include "compiler/plan/PeakBytes.h"
 #include "compiler/plan/StableOrder.h"
 #include "compiler/plan/StepBound.h"
+#include "support/Ahead.h"
 #include "support/Failure.h"
 #include "support/Phase.h"
 
@@ -148,16 +149,29 @@ public:
 
 private:
   std::optional<Candidate> attempt(size_t i, double effort) const;
+  /// Attempts of one effort, which cores that are free make ahead.
+  struct Attempts : Ahead<std::optional<Candidate>> {
+    Attempts(const Comparison &all, double effort)
+        : Ahead([&all, effort](size_t i) { return all.attempt(i, effort); }),
+          all(all) {}
+    std::optional<Candidate> of(size_t i) {
+      const Phase one(all.requests[i].strategy.name);
+      return take(i);
+    }
+    const Comparison &all;
+  };
   void see(const Candidate &made);
+  /// What would be slower than second place, where there is one.
+  double secondPlace() const;
   void glance(double below, double effort);
-  void search(std::optional<Candidate> &leader, double effort);
-  void searchForSecond();
+  void search(std::optional<Candidate> &leader, Attempts &attempts);
+  std::vector<size_t> mayBeSecond() const;
+  void searchInEarnest();
 
   std::optional<Candidate> best, second;
 };
 
 std::optional<Candidate> Comparison::attempt(size_t i, double effort) const {
-  const Phase one(requests[i].strategy.name);
   PlanRequest asked = requests[i];
   asked.baselines = false;
   asked.explainNoFit = false;
@@ -181,53 +195,76 @@ void Comparison::see(const Candidate &made) {
     seen.push_back(seenOf(made));
 }
 
+double Comparison::secondPlace() const {
+  const SeenPlan *runner = best ? runnerUpOf(seen, seenOf(*best)) : nullptr;
+  return runner ? runner->seconds : std::numeric_limits<double>::infinity();
+}
+
 /// Plans all of them quickly, but for what can no longer be second place to
-/// see.
+/// see. The first one alone (PlanFunction).
 void Comparison::glance(double below, double effort) {
+  Attempts attempts(*this, effort);
+  const auto order = byPromise(requests, bound);
   Phase strategies("strategy", std::ssize(requests));
-  for (auto [least, i] : byPromise(requests, bound)) {
+  bool isFirst = true;
+  for (size_t k = 0; k < order.size(); ++k) {
     strategies.next();
-    if (least >= below)
+    const auto [least, i] = order[k];
+    if (least >= below || least > secondPlace())
       continue;
-    if (best)
-      if (const SeenPlan *runner = runnerUpOf(seen, seenOf(*best));
-          runner && least > runner->seconds)
-        continue;
-    std::optional<Candidate> tried = attempt(i, effort);
-    if (!tried)
-      continue;
-    see(*tried);
-    if (!best || better(*tried, *best))
-      second = std::move(best), best = std::move(tried);
-    else if (!second || better(*tried, *second))
-      second = std::move(tried);
+    std::optional<Candidate> tried = attempts.of(i);
+    if (tried) {
+      see(*tried);
+      if (!best || better(*tried, *best))
+        second = std::move(best), best = std::move(tried);
+      else if (!second || better(*tried, *second))
+        second = std::move(tried);
+    }
+    const double most = std::min(below, secondPlace());
+    for (size_t later = k + 1; later < order.size(); ++later)
+      if (const auto [lowest, other] = order[later]; lowest > most)
+        attempts.drop(other);
+      else if (isFirst)
+        attempts.want(other);
+    isFirst = false;
   }
 }
 
-void Comparison::search(std::optional<Candidate> &leader, double effort) {
+void Comparison::search(std::optional<Candidate> &leader, Attempts &attempts) {
   const Phase deeper("in depth");
-  if (auto again = attempt(leader->index, effort);
+  if (auto again = attempts.of(leader->index);
       again && better(*again, *leader)) {
     see(*again);
     leader = std::move(again);
   }
 }
 
-/// What second place costs is told beside the winner: as who asks for these by
-/// name. One that turns out faster is the winner.
-void Comparison::searchForSecond() {
+/// Contenders for second place, the most promising first.
+std::vector<size_t> Comparison::mayBeSecond() const {
   std::vector<SeenPlan> order = seen;
   sortBy(order, [](const SeenPlan &plan) { return plan.seconds; });
-  std::vector<size_t> tried = {others + best->index};
   const SeenPlan winner = seenOf(*best);
+  std::vector<size_t> found;
   for (const SeenPlan &plan : order) {
-    if (tried.size() > kForSecond)
-      return;
-    if (areTwins(plan, winner) ||
-        std::find(tried.begin(), tried.end(), plan.contender) != tried.end())
-      continue;
-    tried.push_back(plan.contender);
-    std::optional<Candidate> again = attempt(plan.contender - others, 1);
+    const size_t index = plan.contender - others;
+    if (found.size() < kForSecond && !areTwins(plan, winner) &&
+        index != best->index && std::ranges::find(found, index) == found.end())
+      found.push_back(index);
+  }
+  return found;
+}
+
+/// The winner as who asks for it by name. What second place costs is told
+/// beside it: as who asks for these by name. One that turns out faster is the
+/// winner.
+void Comparison::searchInEarnest() {
+  Attempts attempts(*this, 1);
+  attempts.want(best->index);
+  for (const size_t i : mayBeSecond())
+    attempts.want(i);
+  search(best, attempts);
+  for (const size_t i : mayBeSecond()) {
+    std::optional<Candidate> again = attempts.of(i);
     if (!again)
       continue;
     see(*again);
@@ -243,14 +280,19 @@ std::optional<Candidate> Comparison::run(double below) {
   glance(below, quick);
   if (!best || best->seconds > kWithinReach * below)
     return std::nullopt;
-  for (std::optional<Candidate> *leader : {&best, &second})
-    if (many && *leader)
-      search(*leader, earnest);
+  if (many) {
+    Attempts attempts(*this, earnest);
+    for (const std::optional<Candidate> *leader : {&best, &second})
+      if (*leader)
+        attempts.want((*leader)->index);
+    for (std::optional<Candidate> *leader : {&best, &second})
+      if (*leader)
+        search(*leader, attempts);
+  }
   if (second && better(*second, *best))
     std::swap(best, second);
-  // As who asks for the winner by name.
   if (requests[best->index].topology.devices() <= kSmallCluster)
-    search(best, 1), searchForSecond();
+    searchInEarnest();
   return std::move(best);
 }
 

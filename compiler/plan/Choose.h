@@ -40,7 +40,9 @@ struct OrderedPlan {
   PlanResult result;
 };
 
-/// Plans the request of that index.
+/// Plans the request of that index. In a comparison the first call ends before
+/// there are others; these may be several at a time, in threads of their own,
+/// of an index each.
 using PlanFunction =
     std::function<OrderedPlan(size_t index, const PlanRequest &request)>;
 

@@ -2,7 +2,9 @@
 
 #include <cassert>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <tuple>
 #include <vector>
 
@@ -12,11 +14,17 @@ namespace {
 
 using Key = std::tuple<std::string, int, int, int, int, std::vector<int>>;
 
+/// Made once: who asks for it meanwhile waits.
+struct Order {
+  std::mutex mutex;
+  std::optional<schedule::Schedule> made;
+};
+
 /// One for all models: an order depends on its sizes alone.
 struct Kept {
   std::mutex mutex;
-  std::map<Key, schedule::Schedule> orders;
-  size_t actions = 0;
+  std::map<Key, std::shared_ptr<Order>> orders;
+  size_t actions = 0; ///< of those that are made
 };
 
 Kept &kept() {
@@ -45,17 +53,28 @@ schedule::Schedule equalOrder(const std::string &schedule,
   Key key{schedule,    size.devices, size.microbatches,
           size.chunks, size.slices,  size.replicas};
   Kept &known = kept();
-  std::lock_guard lock(known.mutex);
-  if (auto it = known.orders.find(key); it != known.orders.end())
-    return it->second;
-  schedule::Schedule order = schedule::generate(schedule, size);
-  const size_t actions = actionsOf(order);
+  std::shared_ptr<Order> order;
+  {
+    const std::lock_guard guard(known.mutex);
+    std::shared_ptr<Order> &kept = known.orders[key];
+    if (!kept)
+      kept = std::make_shared<Order>();
+    order = kept;
+  }
+  const std::lock_guard making(order->mutex);
+  if (order->made)
+    return *order->made;
+  schedule::Schedule made = schedule::generate(schedule, size);
+  const size_t actions = actionsOf(made);
   if (actions > kMostOfOne)
-    return order;
+    return made;
+  order->made = made;
+  const std::lock_guard guard(known.mutex);
   if (known.actions + actions > kMostActions)
     known.orders.clear(), known.actions = 0;
+  known.orders[std::move(key)] = std::move(order);
   known.actions += actions;
-  return known.orders.emplace(std::move(key), std::move(order)).first->second;
+  return made;
 }
 
 } // namespace pipec::plan

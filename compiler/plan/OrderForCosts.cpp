@@ -5,6 +5,7 @@
 #include "compiler/plan/StepModel.h"
 #include "compiler/schedule/Generator.h"
 #include "compiler/schedule/Pipelines.h"
+#include "support/Ahead.h"
 #include "support/Failure.h"
 
 #include <algorithm>
@@ -191,13 +192,22 @@ std::optional<OrderedPlan> orderOfAllKept(const std::string &schedule,
   });
 }
 
-/// The order for the cut that is made within the limit.
-OrderedPlan orderOfOwnCut(const std::string &schedule,
-                          const PlanRequest &asked) {
-  const PlanResult cut = makePlan(asked);
+/// The order for the cut that was made within the limit.
+OrderedPlan orderOfOwnCut(const std::string &schedule, const PlanRequest &asked,
+                          const PlanResult &cut) {
   OrderedPlan plan = orderForCosts(schedule, asked, cut);
   plan.result.limitBinds |= cut.limitBinds;
   return inTurn(schedule, asked, std::move(plan));
+}
+
+/// Of such orders facts depend on what was asked about them before
+/// (StrategyFacts), so that one plan is made after the other.
+bool isLarge(const PlanRequest &asked) {
+  constexpr int64_t kManyTasks = 1 << 20;
+  const int64_t stages =
+      std::max(asked.stages.value_or(1),
+               asked.topology.devices() * std::max(1, asked.strategy.chunks));
+  return 3 * stages * asked.microbatches > kManyTasks;
 }
 
 /// Whether without a limit it could be another plan.
@@ -223,20 +233,25 @@ OrderedPlan orderForCosts(const std::string &schedule, const PlanRequest &asked,
   std::vector<schedule::Metric> metrics{schedule::Metric::Makespan};
   if (!asked.strategy.barrier)
     metrics.push_back(schedule::Metric::Span);
-  schedule::ScheduleRequest wanted = requestFor(asked, result.stages);
+  const schedule::ScheduleRequest sizes = requestFor(asked, result.stages);
+  Ahead<OrderedPlan> orders([&, request = plan.request](size_t metric) {
+    schedule::ScheduleRequest wanted = sizes;
+    wanted.metric = metrics[metric];
+    OrderedPlan ordered{request, {}};
+    ordered.request.strategy = factsOfOrder(onAllDevices(
+        schedule::generate(schedule, wanted), asked, result.stages));
+    ordered.request.strategy.severalPipelines = copies > 1;
+    ordered.request.strategy.barrier = asked.strategy.barrier;
+    ordered.request.strategy.name = asked.strategy.name;
+    ordered.result = makePlan(ordered.request);
+    return ordered;
+  });
+  for (size_t metric = 1; metric < metrics.size(); ++metric)
+    orders.want(metric);
   Attempts attempts;
-  for (schedule::Metric metric : metrics) {
-    wanted.metric = metric;
-    std::optional<OrderedPlan> other = attempts.tried([&] {
-      OrderedPlan ordered{plan.request, {}};
-      ordered.request.strategy = factsOfOrder(onAllDevices(
-          schedule::generate(schedule, wanted), asked, result.stages));
-      ordered.request.strategy.severalPipelines = copies > 1;
-      ordered.request.strategy.barrier = asked.strategy.barrier;
-      ordered.request.strategy.name = asked.strategy.name;
-      ordered.result = makePlan(ordered.request);
-      return ordered;
-    });
+  for (size_t metric = 0; metric < metrics.size(); ++metric) {
+    std::optional<OrderedPlan> other =
+        attempts.tried([&] { return orders.take(metric); });
     if (other && (plan.result.stages.empty() ||
                   other->result.stepSeconds < plan.result.stepSeconds))
       plan = std::move(*other);
@@ -248,11 +263,18 @@ OrderedPlan orderForCosts(const std::string &schedule, const PlanRequest &asked,
 
 OrderedPlan cutAndOrder(const std::string &schedule, const PlanRequest &asked) {
   Attempts attempts;
+  const std::optional<PlanResult> cut =
+      attempts.tried([&] { return makePlan(asked); });
+  Ahead<std::optional<OrderedPlan>> allKept(
+      [&](size_t) { return orderOfAllKept(schedule, asked); });
+  if (cut && cut->limitBinds && !isLarge(asked))
+    allKept.want(0);
   std::optional<OrderedPlan> plan =
-      attempts.tried([&] { return orderOfOwnCut(schedule, asked); });
+      cut ? attempts.tried([&] { return orderOfOwnCut(schedule, asked, *cut); })
+          : std::nullopt;
   if (plan && !memoryBinds(*plan, asked))
     return std::move(*plan);
-  std::optional<OrderedPlan> kept = orderOfAllKept(schedule, asked);
+  std::optional<OrderedPlan> kept = allKept.take(0);
   if (!kept && !plan)
     attempts.refuse();
   if (!kept || (plan && kept->result.stepSeconds >= plan->result.stepSeconds))

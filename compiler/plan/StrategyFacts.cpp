@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -53,8 +54,8 @@ const std::vector<StrategyFacts> &rows() {
   return all;
 }
 
-/// What an order keeps, per stage. All copies of a strategy's facts share it
-/// and it learns without a lock: the planner has a single thread.
+/// What an order keeps, per stage. All copies of a strategy's facts share it,
+/// whatever thread they are in.
 struct Kept {
   std::vector<int> inFlight, betweenHalves;
 
@@ -78,6 +79,7 @@ struct Kept {
   /// `order` gives the order again.
   int spareSlots(const schedule::Sends &sends,
                  const std::function<const schedule::Schedule &()> &order) {
+    const std::lock_guard guard(mutex);
     if (!last || last->first != sends)
       last.emplace(sends, findSpareSlots(sends, order));
     return last->second;
@@ -104,6 +106,7 @@ private:
   }
 
   size_t tasks = 0;
+  std::mutex mutex;                     ///< of all below
   std::map<schedule::Sends, int> spare; ///< what was asked for
   std::optional<std::pair<schedule::Sends, int>> last;
 };
@@ -113,6 +116,18 @@ class OrderFacts {
 public:
   OrderFacts(std::string schedule, int chunks, int slices)
       : schedule(std::move(schedule)), chunks(chunks), slices(slices) {}
+  int ofStage(const StagePosition &p, std::vector<int> Kept::*counts) {
+    const std::lock_guard guard(mutex);
+    return (keptAt(p).*counts).at(static_cast<size_t>(p.stage));
+  }
+
+  int spareAt(const StagePosition &p, const schedule::Sends &sends) {
+    const std::lock_guard guard(mutex);
+    return keptAt(p).spareSlots(
+        sends, [&]() -> const schedule::Schedule & { return orderAt(p); });
+  }
+
+private:
   Kept &keptAt(const StagePosition &p) {
     std::optional<Kept> &known = bySize[{p.stages, share(p)}];
     if (!known)
@@ -120,12 +135,6 @@ public:
     return *known;
   }
 
-  int spareAt(const StagePosition &p, const schedule::Sends &sends) {
-    return keptAt(p).spareSlots(
-        sends, [&]() -> const schedule::Schedule & { return orderAt(p); });
-  }
-
-private:
   /// Until another one is asked for.
   const schedule::Schedule &orderAt(const StagePosition &p) {
     const std::pair<int, int> size{p.stages, share(p)};
@@ -139,6 +148,7 @@ private:
     return last.emplace(size, equalOrder(schedule, request)).second;
   }
 
+  std::mutex mutex;
   std::string schedule;
   int chunks, slices;
   std::map<std::pair<int, int>, std::optional<Kept>> bySize;
@@ -163,10 +173,10 @@ StrategyFacts factsOfSchedule(const schedule::ScheduleRow &row, int chunks,
   auto order =
       std::make_shared<OrderFacts>(row.name, facts.chunks, facts.slices);
   facts.inFlight = [order](const StagePosition &p) {
-    return order->keptAt(p).inFlight.at(static_cast<size_t>(p.stage));
+    return order->ofStage(p, &Kept::inFlight);
   };
   facts.betweenHalves = [order](const StagePosition &p) {
-    return order->keptAt(p).betweenHalves.at(static_cast<size_t>(p.stage));
+    return order->ofStage(p, &Kept::betweenHalves);
   };
   // What keys and values of a sequence's pieces need is not known.
   if (row.synchronous && row.extra != schedule::Extra::Slices)

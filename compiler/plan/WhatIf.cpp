@@ -20,7 +20,8 @@ namespace {
 constexpr char kStrategies[] = "strategies";
 
 /// Replicas by stage, 2-1; of groups of devices 2x4-1x8.
-std::string shapeOf(const PlanResult &result) {
+std::string shapeOf(const Replanned &plan) {
+  const PlanResult &result = plan.result;
   std::string text;
   for (const StagePlan &stage : result.stages) {
     text += (text.empty() ? "" : "-") + std::to_string(stage.replicas);
@@ -34,6 +35,8 @@ std::string shapeOf(const PlanResult &result) {
     text += ", recompute";
   else if (again > 0)
     text += ", " + std::to_string(again) + " recompute";
+  if (plan.chunks > 1)
+    text += ", " + std::to_string(plan.chunks) + " stages a device";
   return text;
 }
 
@@ -43,17 +46,19 @@ std::string times(double factor) {
   return text;
 }
 
-void take(WhatIfRow &row, const PlanResult &result) {
+void take(WhatIfRow &row, const Replanned &plan) {
   row.fits = true;
-  row.stepSeconds = result.stepSeconds;
-  row.samplesPerSecond = result.samplesPerSecond;
-  row.shape = shapeOf(result);
-  row.peakBytes = peakBytes(result.stages);
+  row.stepSeconds = plan.result.stepSeconds;
+  row.samplesPerSecond = plan.result.samplesPerSecond;
+  row.strategy = plan.strategy;
+  row.shape = shapeOf(plan);
+  row.peakBytes = peakBytes(plan.result.stages);
+  row.isClose = plan.isClose;
 }
 
 /// The plan that was asked for, where conditions become no worse.
-WhatIfRow asAsked(const PlanResult &own) {
-  WhatIfRow row{"", "", false, 0, 0, "", ""};
+WhatIfRow asAsked(const Replanned &own) {
+  WhatIfRow row;
   take(row, own);
   row.shape += ", as asked";
   return row;
@@ -78,11 +83,9 @@ std::string whyNot(const Failure &failure) {
 WhatIfRow planned(const std::string &axis, const std::string &value,
                   const std::function<Replanned()> &plan) {
   const Phase one(axis + " " + value);
-  WhatIfRow row{axis, value, false, 0, 0, "", ""};
+  WhatIfRow row{axis, value};
   try {
-    const Replanned made = plan();
-    take(row, made.result);
-    row.isClose = made.isClose;
+    take(row, plan());
   } catch (const Failure &failure) {
     if (failure.code != Exit::NoFit && failure.code != Exit::Usage)
       throw;
@@ -127,8 +130,8 @@ bool scaleDevices(Topology &topology, double factor) {
 }
 
 /// Whether the plan leaves all devices but the first so many idle.
-bool keepsToFirst(const PlanResult &own, int devices) {
-  for (const StagePlan &stage : own.stages)
+bool keepsToFirst(const Replanned &own, int devices) {
+  for (const StagePlan &stage : own.result.stages)
     for (int device : stage.devices)
       if (device + stage.sharding.degree > devices)
         return false;
@@ -136,7 +139,7 @@ bool keepsToFirst(const PlanResult &own, int devices) {
 }
 
 /// More devices may always be left idle.
-void devices(const PlanRequest &request, const PlanResult &own, Table &table) {
+void devices(const PlanRequest &request, const Replanned &own, Table &table) {
   int before = request.topology.devices();
   // One stage for each device stays one for each.
   bool straight =
@@ -159,21 +162,20 @@ void devices(const PlanRequest &request, const PlanResult &own, Table &table) {
   }
 }
 
-void bandwidth(const PlanRequest &request, const PlanResult &own,
-               Table &table) {
+void bandwidth(const PlanRequest &request, const Replanned &own, Table &table) {
   // A plan is no slower over faster links, nor is the one that was asked for.
   WhatIfRow slower;
   for (double factor : {0.1, 0.5, 2.0, 10.0}) {
     PlanRequest asked = request;
     for (Level &level : asked.topology.levels)
       level.bandwidth *= factor;
-    if (factor > 1 && own.samplesPerSecond >= slower.samplesPerSecond)
+    if (factor > 1 && own.result.samplesPerSecond >= slower.samplesPerSecond)
       slower = asAsked(own);
     slower = add(table, "bandwidth", times(factor), asked, &slower);
   }
 }
 
-void microbatches(const PlanRequest &request, const PlanResult &own,
+void microbatches(const PlanRequest &request, const Replanned &own,
                   Table &table) {
   if (!request.strategy.synchronous)
     return; // a step is one microbatch
@@ -187,7 +189,7 @@ void microbatches(const PlanRequest &request, const PlanResult &own,
   }
 }
 
-void memory(const PlanRequest &request, const PlanResult &own, Table &table) {
+void memory(const PlanRequest &request, const Replanned &own, Table &table) {
   if (memoryLimitOf(request) == INT64_MAX)
     return;
   const WhatIfRow same = asAsked(own);
@@ -203,7 +205,7 @@ void memory(const PlanRequest &request, const PlanResult &own, Table &table) {
 
 struct Axis {
   const char *name;
-  void (*vary)(const PlanRequest &, const PlanResult &, Table &);
+  void (*vary)(const PlanRequest &, const Replanned &, Table &);
 };
 
 constexpr Axis kAxes[] = {{"devices", devices},
@@ -231,7 +233,9 @@ const Axis *axisNamed(const std::string &name) {
 
 } // namespace
 
-Replanned planAfresh(const PlanRequest &request) { return {makePlan(request)}; }
+Replanned planAfresh(const PlanRequest &request) {
+  return {makePlan(request), request.strategy.name, request.strategy.chunks};
+}
 
 std::vector<std::string> whatIfAxes(const std::string &axes) {
   std::vector<std::string> known, names;
@@ -260,7 +264,7 @@ bool comparesStrategies(const std::string &axes) {
   return std::find(names.begin(), names.end(), kStrategies) != names.end();
 }
 
-std::vector<WhatIfRow> whatIf(const PlanRequest &request, const PlanResult &own,
+std::vector<WhatIfRow> whatIf(const PlanRequest &request, const Replanned &own,
                               const std::string &axes,
                               const std::vector<Alternative> &strategies,
                               const PlanAgain &plan) {
@@ -273,45 +277,51 @@ std::vector<WhatIfRow> whatIf(const PlanRequest &request, const PlanResult &own,
   return std::move(table.rows);
 }
 
-std::string whatIfTable(const PlanResult &own,
+std::string whatIfTable(const Replanned &own,
                         const std::vector<WhatIfRow> &rows, int64_t builtPeak) {
-  std::string out;
-  char line[256];
-  // Less than what is printed is no loss: without a sign of its own.
-  auto change = [&](double samples) {
-    const double percent = own.samplesPerSecond > 0
-                               ? 100 * (samples / own.samplesPerSecond - 1)
-                               : 0;
-    return std::abs(percent) < 0.05 ? 0.0 : percent;
-  };
-  int width = 10;
-  for (const WhatIfRow &row : rows)
-    width = std::max(width, static_cast<int>(row.value.size()));
-  std::snprintf(line, sizeof line, "%-13s %-*s %12s %12s %8s %11s  %s\n",
-                "what if", width, "is", "step ms", "samples/s", "change",
-                "peak, about", "replicas");
-  out += line;
-  auto print = [&](const std::string &axis, const WhatIfRow &row) {
-    std::snprintf(line, sizeof line,
-                  "%-13s %-*s %12.5g %12.5g %+7.1f%% %11s  %.80s%s\n",
-                  axis.c_str(), width, row.value.c_str(), row.stepSeconds * 1e3,
-                  row.samplesPerSecond, change(row.samplesPerSecond),
-                  report::bytes(row.peakBytes).c_str(), row.shape.c_str(),
-                  row.isClose ? ", may not fit" : "");
-    out += line;
-  };
   WhatIfRow asked;
+  asked.axis = "as asked";
   take(asked, own);
   if (builtPeak > 0)
     asked.peakBytes = builtPeak;
-  print("as asked", asked);
+  // Less than what is printed is no loss: without a sign of its own.
+  auto change = [&](double samples) {
+    const double percent = asked.samplesPerSecond > 0
+                               ? 100 * (samples / asked.samplesPerSecond - 1)
+                               : 0;
+    return std::abs(percent) < 0.05 ? 0.0 : percent;
+  };
+  const auto widest = [&](size_t least, std::string WhatIfRow::*column) {
+    size_t width = std::max(least, (asked.*column).size());
+    for (const WhatIfRow &row : rows)
+      width = std::max(width, (row.*column).size());
+    return static_cast<int>(width);
+  };
+  const int value = widest(10, &WhatIfRow::value),
+            strategy = widest(8, &WhatIfRow::strategy);
+  char line[256];
+  std::snprintf(line, sizeof line, "%-13s %-*s %12s %12s %8s %11s  %-*s  %s\n",
+                "what if", value, "is", "step ms", "samples/s", "change",
+                "peak, about", strategy, "strategy", "replicas");
+  std::string out = line;
+  auto print = [&](const WhatIfRow &row) {
+    std::snprintf(
+        line, sizeof line,
+        "%-13s %-*s %12.5g %12.5g %+7.1f%% %11s  %-*s  %.80s%s\n",
+        row.axis.c_str(), value, row.value.c_str(), row.stepSeconds * 1e3,
+        row.samplesPerSecond, change(row.samplesPerSecond),
+        report::bytes(row.peakBytes).c_str(), strategy, row.strategy.c_str(),
+        row.shape.c_str(), row.isClose ? ", may not fit" : "");
+    out += line;
+  };
+  print(asked);
   for (const WhatIfRow &row : rows) {
     if (row.fits) {
-      print(row.axis, row);
+      print(row);
       continue;
     }
     std::snprintf(line, sizeof line, "%-13s %-*s %12s %12s %8s %11s  ",
-                  row.axis.c_str(), width, row.value.c_str(), "-", "-", "",
+                  row.axis.c_str(), value, row.value.c_str(), "-", "-", "",
                   "-");
     out += line + row.note + "\n";
   }

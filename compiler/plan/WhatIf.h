@@ -15,15 +15,18 @@ struct WhatIfRow {
   std::string value; ///< "16", "x0.5", "64", "40 GiB", "zb-h1"
   bool fits = false;
   double stepSeconds = 0, samplesPerSecond = 0;
-  std::string shape;     ///< replicas of the stages, "3-1"
-  std::string note;      ///< why not, when it does not fit
-  int64_t peakBytes = 0; ///< of the fullest device, by the estimate
-  bool isClose = false;  ///< Replanned::isClose; then not in peakBytes
+  std::string strategy = ""; ///< that it is planned with
+  std::string shape = "";    ///< replicas of the stages, "3-1"
+  std::string note = "";     ///< why not, when it does not fit
+  int64_t peakBytes = 0;     ///< of the fullest device, by the estimate
+  bool isClose = false;      ///< Replanned::isClose; then not in peakBytes
 };
 
 /// A plan under other conditions.
 struct Replanned {
   PlanResult result;
+  std::string strategy; ///< by which --strategy gives it
+  int chunks = 1;       ///< stages on each device
   /// It fits only where what tasks work in is left out of the estimate. A
   /// compile counts what they do, and may find that it does not.
   bool isClose = false;
@@ -49,7 +52,7 @@ Replanned planAfresh(const PlanRequest &request);
 /// or replicas given by hand are dropped where the devices change. More
 /// devices, bandwidth or memory are never worse than `own`, the request's plan:
 /// they may be left unused.
-std::vector<WhatIfRow> whatIf(const PlanRequest &request, const PlanResult &own,
+std::vector<WhatIfRow> whatIf(const PlanRequest &request, const Replanned &own,
                               const std::string &axes,
                               const std::vector<Alternative> &strategies = {},
                               const PlanAgain &plan = planAfresh);
@@ -63,7 +66,7 @@ std::vector<std::string> whatIfAxes(const std::string &axes);
 
 /// The rows as an aligned table, the request's own step first, with the bytes
 /// of the fullest device of what has been built for it.
-std::string whatIfTable(const PlanResult &own,
+std::string whatIfTable(const Replanned &own,
                         const std::vector<WhatIfRow> &rows,
                         int64_t builtPeak = 0);
 

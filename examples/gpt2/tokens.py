@@ -25,10 +25,13 @@ def main():
     parser.add_argument("-o", "--output", default="tokens.npy")
     parser.add_argument("--length", type=int, default=64, help="tokens in a row")
     options = parser.parse_args()
-    text = b"".join(open(name, "rb").read() for name in options.text)
+    try:
+        text = b"".join(open(name, "rb").read() for name in options.text)
+    except OSError as error:
+        sys.exit("tokens.py: %s: %s" % (error.filename, error.strerror))
     rows = len(text) // options.length
     if rows == 0:
-        sys.exit("tokens.py: the text is shorter than one row")
+        sys.exit("tokens.py: the text is shorter than one row: give a longer one, or --length")
     tokens = array.array("q", list(text[: rows * options.length]))
     if sys.byteorder != "little":
         tokens.byteswap()

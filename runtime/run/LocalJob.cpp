@@ -23,6 +23,7 @@
 #include <fcntl.h>
 #include <iostream>
 #include <poll.h>
+#include <sstream>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -59,6 +60,16 @@ private:
 
   std::string text;
 };
+
+/// Whether a shell would find a program of this name.
+bool onPath(const std::string &name) {
+  const char *path = std::getenv("PATH");
+  std::istringstream folders(path ? path : "");
+  for (std::string folder; std::getline(folders, folder, ':');)
+    if (::access((folder + "/" + name).c_str(), X_OK) == 0)
+      return true;
+  return false;
+}
 
 /// Passes on what rank 0 prints: here, where it is known whether it arrives.
 void passOn(int descriptor) {
@@ -289,8 +300,11 @@ private:
               "the ranks could not be started (the launcher's exit status is " +
                   std::to_string(WIFEXITED(status) ? WEXITSTATUS(status)
                                                    : 128 + WTERMSIG(status)) +
-                  "): mpirun needs ssh or rsh on PATH, even on one machine; "
-                  "with --transport inproc nothing is to be launched"});
+                  (onPath("ssh") || onPath("rsh")
+                       ? "; what it says stands above)"
+                       : "): mpirun needs ssh or rsh on PATH, even on one "
+                         "machine") +
+                  "; with --transport inproc nothing is to be launched"});
     return Exit::Unavailable;
   }
 

@@ -15,9 +15,11 @@
 #include "support/OutputFile.h"
 #include "support/ShellWord.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <iostream>
+#include <ranges>
 #include <sys/resource.h>
 
 namespace pipec {
@@ -102,6 +104,7 @@ void Session::load() {
       note(text);
     numbers.seed = options.seed;
     numbers.rate = learningRate(options.rate);
+    noteIdleSteps();
   });
   council.agree("loading the plan", [&] {
     state = std::make_unique<RankState>(
@@ -170,6 +173,21 @@ void Session::noteFewSamples() const {
          std::to_string(plan.training.microbatch_size) + "), the data has " +
          std::to_string(samples) +
          ": each step takes some of them more than once");
+}
+
+/// A rate that has come to its end before the run has.
+void Session::noteIdleSteps() const {
+  if (plan::forwardOnly(plan))
+    return;
+  const auto steps = std::views::iota(int64_t{0}, options.steps);
+  const auto idle = std::ranges::partition_point(
+      steps, [this](int64_t step) { return numbers.rate(step) != 0; });
+  if (idle != steps.end())
+    note("--lr-schedule " + options.rate +
+         ": the learning rate is 0 from step " + std::to_string(*idle + 1) +
+         " of " + std::to_string(options.steps) +
+         " on; total=" + std::to_string(options.steps) +
+         " ends with the run, min= keeps a share of the rate");
 }
 
 /// What a plan without a loss computes is its outputs alone.

@@ -37,6 +37,7 @@ private:
   void loadCheckpoint();
   void note(const std::string &text) const;
   void noteFewSamples() const;
+  void noteIdleSteps() const;
   void noteUnwritten() const;
   void expectOutputs() const;
   void noteOtherData(const Checkpoint &checkpoint) const;

@@ -187,11 +187,13 @@ std::string newestIn(const std::string &folder) {
   if (fs::exists(folder + "/commit.json", error))
     return folder;
   const std::string newest = newestOf(folder, error);
-  if (error)
-    throw Failure(Exit::NoInput, "--resume " + folder + ": " + error.message());
-  if (newest.empty())
+  if (error || newest.empty())
     throw Failure(Exit::NoInput,
-                  "--resume " + folder + ": there is no checkpoint in it");
+                  "--resume " + folder + ": " +
+                      (error ? error.message()
+                             : std::string("there is no checkpoint in it")) +
+                      "; give the folder of a run's --checkpoint, or leave "
+                      "--resume out to begin anew");
   return folder + "/" + newest;
 }
 

@@ -51,7 +51,7 @@ class CompileTest(PipelineTest):
             self.refused(USAGE, part, arguments=words)
         self.refused(USAGE, "--freeze", arguments=self.flags("--freeze", "(", "-o", plan))
         weights = self.folder / "weights.npy"
-        for code, part, array in ((NO_INPUT, "No such file", None), (BAD_MODEL, "not a vector of float32", ("<i4", (2,))),
+        for code, part, array in ((NO_INPUT, "give a .npy file of a number for each class", None), (BAD_MODEL, "not a vector of float32", ("<i4", (2,))),
                                   (BAD_MODEL, "--loss has 2 class weights for", ("<f4", (2,)))):
             if array:
                 write_npy(weights, *array, bytes(8))
@@ -145,14 +145,17 @@ class CompileTest(PipelineTest):
         self.assertEqual(list(self.folder.iterdir()), [])
 
     def test_says_where_the_plan_is_and_how_to_run_it(self):
-        for words, run in (((), "--data input=FILE.npy --data labels=FILE.npy --steps 100"),
-                           (("--forward-only",), "--data input=FILE.npy --output logits=FILE.npy")):
+        arrays = "data       input: float32 [N, 12]\n"
+        for words, arrays, run in (
+                ((), arrays + "           labels: int64 [N], values 0 to 5\n",
+                 "--data input=FILE.npy --data labels=FILE.npy --steps 100"),
+                (("--forward-only",), arrays, "--data input=FILE.npy --output logits=FILE.npy")):
             plan = self.fresh(".plan")
             flags = ("--dim", "batch=4", "--cpus", "1", *words, "-o", plan)
             process = self.pipec(*flags)
             self.check_exit(process, 0)
-            self.assertTrue(process.stdout.endswith("\nwritten    %s (pipec inspect, report.html)\nrun it     pipec-run "
-                                                    "%s %s\n" % (plan, plan, run)), process.stdout)
+            self.assertTrue(process.stdout.endswith("\nwritten    %s (pipec inspect, report.html)\n%srun it     "
+                                                    "pipec-run %s %s\n" % (plan, arrays, plan, run)), process.stdout)
             self.assertNotIn("written", self.pipec(*flags, "--dry-run").stdout)
             self.assertEqual(self.pipec(*flags, "--quiet").stdout, "")
 
@@ -221,8 +224,20 @@ class RunTest(PipelineTest):
                      *self.data(labels=missing), "--steps", "1")
         self.refused(BAD_MODEL, "labels", *self.data(labels=self.golden.data["input"]), "--steps", "1")
         self.refused(NO_INPUT, "nowhere", *self.data(), "--steps", "1", plan=self.folder / "nowhere")
+        empty = self.fresh()
+        empty.mkdir()
+        for folder, why in ((missing, "No such file or directory"), (empty, "there is no checkpoint in it")):
+            self.refused(NO_INPUT, "--resume %s: %s; give the folder of a run's --checkpoint, or leave --resume out to "
+                         "begin anew\n" % (folder, why), *self.data(), "--steps", "1", "--resume", folder)
         (self.plan / "plan.json").write_text("{")
         self.refused(BAD_PLAN, "plan.json", *self.data(), "--steps", "1")
+
+    def test_a_learning_rate_that_ends_before_the_run(self):
+        for total, said in ((3, "pipec-run: note: --lr-schedule cosine:total=3: the learning rate is 0 from step 4 of 5 "
+                             "on; total=5 ends with the run, min= keeps a share of the rate\n"), (5, "")):
+            process = call("pipec-run", self.plan, *self.data(), "--steps", 5, "--lr-schedule", f"cosine:total={total}")
+            self.check_exit(process, 0)
+            self.assertEqual(process.stderr, said)
 
     def test_labels_that_are_all_ignored(self):
         labels = self.folder / "ignored.npy"

@@ -1,4 +1,5 @@
 """The same input gives the same plan, byte for byte, wherever it is written."""
+import os
 import unittest
 
 from pipeline import Golden, PipelineTest, call
@@ -29,6 +30,24 @@ class DeterminismTest(PipelineTest):
 
     def test_searched_plan(self):
         self.check("cnn", "--cpus", "1x4")
+
+    def test_any_number_of_cores(self):
+        """Free cores make plans ahead of the comparison; what it finds is the same. (For GPUs: of processors the number
+        is a part of what is planned for.)"""
+        cores = os.sched_getaffinity(0)
+        if len(cores) < 2:
+            self.skipTest("one core")
+        golden = Golden("gpt")
+        for limit in ((), ("--memory-limit", "640KiB")):
+            shown = set()
+            for some in ({min(cores)}, cores):
+                os.sched_setaffinity(0, some)  # as for the programs that are started
+                self.addCleanup(os.sched_setaffinity, 0, cores)
+                process = call("pipec", golden.model, *golden.arguments(), "--gpus", "1x4", *limit, "--dry-run", "--format",
+                               "json")
+                self.check_exit(process, 0)
+                shown.add(process.stdout)
+            self.assertEqual(len(shown), 1)
 
 
 if __name__ == "__main__":

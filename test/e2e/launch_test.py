@@ -93,11 +93,17 @@ class LaunchTest(PipelineTest):
         launcher.write_text("#!/bin/sh\nexit 243\n")
         launcher.chmod(0o755)
         data = [word for name, file in self.golden.data.items() for word in ("--data", f"{name}={file}")]
-        process = subprocess.run([BIN / "pipec-run", self.plan, *data, "--steps", "2", "--transport", "mpi"],
-                                 env=dict(os.environ, PATH=f"{self.folder}:{os.environ['PATH']}"),
-                                 capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60)
-        self.check_exit(process, UNAVAILABLE)
-        self.assertIn("(the launcher's exit status is 243): mpirun needs ssh or rsh on PATH", process.stderr)
+
+        def refusal():
+            process = subprocess.run([BIN / "pipec-run", self.plan, *data, "--steps", "2", "--transport", "mpi"],
+                                     env=dict(os.environ, PATH=str(self.folder)),
+                                     capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60)
+            self.check_exit(process, UNAVAILABLE)
+            return process.stderr
+
+        self.assertIn("(the launcher's exit status is 243): mpirun needs ssh or rsh on PATH", refusal())
+        shutil.copy(launcher, self.folder / "rsh")
+        self.assertIn("(the launcher's exit status is 243; what it says stands above); with --transport inproc", refusal())
 
     # All is done, only the launcher does not end.
     def test_a_launcher_that_stops_holds_up_nobody(self):

@@ -98,7 +98,7 @@ func.func @main(%x: tensor<1x4xf32>) -> tensor<f32> {
   %w = nn.weight @w : tensor<4x2xf32>
   %y = nn.matmul %x, %w : (tensor<1x4xf32>, tensor<4x2xf32>) -> tensor<1x2xf32>
   %k = nn.slice %y {starts = array<i64: 0, 0>, strides = array<i64: 1, 1>} : (tensor<1x2xf32>) -> tensor<1x1xf32>
-  // expected-error@+1 {{the loss is no sum over the positions of a sequence; pieces of sequences need logits [batch, length, classes]: leave out --slices and take another --strategy than seq1f1b}}
+  // expected-error@+1 {{the loss is no sum over the positions of a sequence; pieces of sequences need logits [batch, length, classes]: take another --strategy than seq1f1b, without --slices}}
   %l = nn.reshape %k : (tensor<1x1xf32>) -> tensor<f32>
   return %l : tensor<f32>
 }

@@ -2,6 +2,7 @@
 
 #include "compiler/plan/published/JsonInput.h"
 #include "support/Failure.h"
+#include "support/Utf8.h"
 
 #include <charconv>
 #include <cmath>
@@ -58,16 +59,6 @@ struct Reader {
     }
   }
 };
-
-/// What is printed as JSON must be.
-bool isUtf8(const std::string &text) {
-  try {
-    nlohmann::json(text).dump();
-    return true;
-  } catch (const nlohmann::json::type_error &) {
-    return false;
-  }
-}
 
 std::vector<std::string> splitOn(const std::string &text,
                                  const std::string &separator) {

@@ -373,7 +373,7 @@ static PlanRequest equalNodes(int devices) {
 TEST(WhatIf, TableFollowsTheConditions) {
   PlanRequest r = equalNodes(4);
   r.memoryLimit = 30'000;
-  PlanResult own = makePlan(r);
+  const Replanned own = planAfresh(r);
   auto rows = whatIf(r, own, "devices,bandwidth,microbatches,memory");
   auto step = [&](const std::string &axis, const std::string &value) {
     auto it = std::find_if(rows.begin(), rows.end(), [&](const WhatIfRow &row) {
@@ -382,21 +382,21 @@ TEST(WhatIf, TableFollowsTheConditions) {
     EXPECT_NE(it, rows.end()) << axis << " " << value;
     return it == rows.end() || !it->fits ? -1.0 : it->stepSeconds;
   };
-  EXPECT_LT(step("devices", "8"), own.stepSeconds);
-  EXPECT_LT(step("bandwidth", "x10"), own.stepSeconds);
-  EXPECT_GT(step("bandwidth", "x0.1"), own.stepSeconds);
-  EXPECT_GT(step("microbatches", "16"), own.stepSeconds);
-  EXPECT_LE(step("memory", "58.59 KiB"), own.stepSeconds * 1.02);
+  EXPECT_LT(step("devices", "8"), own.result.stepSeconds);
+  EXPECT_LT(step("bandwidth", "x10"), own.result.stepSeconds);
+  EXPECT_GT(step("bandwidth", "x0.1"), own.result.stepSeconds);
+  EXPECT_GT(step("microbatches", "16"), own.result.stepSeconds);
+  EXPECT_LE(step("memory", "58.59 KiB"), own.result.stepSeconds * 1.02);
   // More of anything may be left unused: never a loss.
   PlanRequest alone = r; // one node cannot be divided
   alone.graph = uniformChain(1, 1e-3, 1000, 1000);
   alone.topology = oneServer(1, 1e6, 1e-6);
   alone.useAllDevices = true;
-  const PlanResult one = makePlan(alone);
+  const Replanned one = planAfresh(alone);
   for (const WhatIfRow &row : whatIf(alone, one, "devices,bandwidth,memory"))
     if (row.value == "2" || row.value == "4" || row.value == "x10") {
       EXPECT_TRUE(row.fits) << row.note;
-      EXPECT_GE(row.samplesPerSecond, one.samplesPerSecond) << row.value;
+      EXPECT_GE(row.samplesPerSecond, one.result.samplesPerSecond) << row.value;
     }
   // Two devices or half the memory are too little; the rows say why.
   for (const WhatIfRow &row : rows)
@@ -404,18 +404,19 @@ TEST(WhatIf, TableFollowsTheConditions) {
       EXPECT_EQ(row.note.find("by the estimate needs about "), 0U) << row.note;
     }
   std::string table = whatIfTable(own, rows);
-  PlanResult same = own;
-  same.samplesPerSecond *= 1 + 1e-9; // no loss of -0.0 %
-  EXPECT_EQ(whatIfTable(same, {{"devices", "8", true, own.stepSeconds,
-                                own.samplesPerSecond, "1", ""}})
+  Replanned same = own;
+  same.result.samplesPerSecond *= 1 + 1e-9; // no loss of -0.0 %
+  EXPECT_EQ(whatIfTable(same, {{"devices", "8", true, own.result.stepSeconds,
+                                own.result.samplesPerSecond}})
                 .find("-0.0%"),
             std::string::npos);
   EXPECT_NE(table.find("as asked"), std::string::npos);
   // Every column has a name, and bytes three digits as everywhere.
-  const std::string one8 =
-      whatIfTable(own, {{"devices", "8", true, 0.1, 10, "1", "", 12'345'678}});
+  const std::string one8 = whatIfTable(
+      own, {{"devices", "8", true, 0.1, 10, "1f1b", "1", "", 12'345'678}});
   const std::string header = one8.substr(0, one8.find('\n'));
-  for (const char *name : {"what if", " is ", "samples/s", " change "})
+  for (const char *name :
+       {"what if", " is ", "samples/s", " change ", " strategy "})
     EXPECT_NE(header.find(name), std::string::npos) << header;
   EXPECT_NE(one8.find(" 11.8 MiB "), std::string::npos) << one8;
   EXPECT_EQ(std::count(table.begin(), table.end(), '\n'),
@@ -430,14 +431,16 @@ TEST(WhatIf, StrategiesAreThereTheFastestFirst) {
   PlanRequest r = equalNodes(4);
   r.stages = 4;
   r.replication = false;
-  const PlanResult own = makePlan(r);
+  const Replanned own = planAfresh(r);
   std::vector<Alternative> others;
   for (const char *name : {"naive", "gpipe", "zb-h1"})
     others.push_back({name, [r, name]() mutable {
                         r.strategy = strategyFacts(name);
                         if (std::string(name) == "gpipe")
                           r.memoryLimit = 1;
-                        return Replanned{makePlan(r), r.microbatches > 1};
+                        Replanned plan = planAfresh(r);
+                        plan.isClose = true;
+                        return plan;
                       }});
   EXPECT_TRUE(comparesStrategies("memory,strategies"));
   EXPECT_FALSE(comparesStrategies("memory"));
@@ -465,21 +468,21 @@ TEST(WhatIf, StrategiesAreThereTheFastestFirst) {
 /// the search finds there; the devices of a group are none of them idle.
 TEST(WhatIf, FewerDevicesDoWhatTheyDoNow) {
   PlanRequest r = equalNodes(8);
-  PlanResult own = evaluatePlan(r, {0, 8}, {1, 1});
-  own.stepSeconds /= 100;
-  own.samplesPerSecond *= 100; // no search finds as much
+  Replanned own{evaluatePlan(r, {0, 8}, {1, 1}), "1f1b"};
+  own.result.stepSeconds /= 100;
+  own.result.samplesPerSecond *= 100; // no search finds as much
   const auto onFour = [&] {
     for (const WhatIfRow &row : whatIf(r, own, "devices"))
       if (row.value == "4")
         return row.samplesPerSecond;
     return -1.0;
   };
-  EXPECT_EQ(onFour(), own.samplesPerSecond);
-  own.stages[1].devices = {3};
-  own.stages[1].sharding.degree = 2;
-  EXPECT_LT(onFour(), own.samplesPerSecond);
-  own.stages[1].sharding.degree = 1;
-  EXPECT_EQ(onFour(), own.samplesPerSecond);
-  own.stages[1].devices = {4};
-  EXPECT_LT(onFour(), own.samplesPerSecond);
+  EXPECT_EQ(onFour(), own.result.samplesPerSecond);
+  own.result.stages[1].devices = {3};
+  own.result.stages[1].sharding.degree = 2;
+  EXPECT_LT(onFour(), own.result.samplesPerSecond);
+  own.result.stages[1].sharding.degree = 1;
+  EXPECT_EQ(onFour(), own.result.samplesPerSecond);
+  own.result.stages[1].devices = {4};
+  EXPECT_LT(onFour(), own.result.samplesPerSecond);
 }

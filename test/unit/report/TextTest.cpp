@@ -16,7 +16,7 @@ TEST(Summary, IsOneScreenWithEveryPart) {
   std::string text = summary(samplePlan());
   EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 30);
   for (const char *part :
-       {"sample <1>.onnx · opset 18 · 12 nodes",
+       {"sample <1>.onnx · opset 18 · 12 nodes with the loss",
         "4 tensors with 1024 parameters train · 1 frozen (16)", "frozen: mask",
         "mse · sgd lr=0.01,momentum=0.9 · 8 microbatches of 2",
         "1f1b · 4 stages on 4 ranks", "layer2.in … layer2.out",
@@ -25,6 +25,16 @@ TEST(Summary, IsOneScreenWithEveryPart) {
         "data parallel     24.6 ms a step · 650 samples/s · 2.00x the time",
         "even split        does not fit (needs 3 GiB)"})
     EXPECT_THAT(text, HasSubstr(part));
+}
+
+/// What a prediction rests on is known before the run that it is held against.
+TEST(Summary, SaysThatCoresWereNotTimed) {
+  plan::Plan plan = samplePlan();
+  const char *said = " sent in a step · by cores that nobody has timed\n";
+  plan.cluster.device = "native";
+  EXPECT_THAT(summary(plan), HasSubstr(said));
+  plan.cluster.device = "calibrated-cpu";
+  EXPECT_THAT(summary(plan), Not(HasSubstr("timed")));
 }
 
 /// Whatever the strategy is called.

@@ -2,6 +2,7 @@
 #include "support/ErrorText.h"
 #include "support/Printable.h"
 #include "support/ShellWord.h"
+#include "support/Utf8.h"
 
 #include <gtest/gtest.h>
 
@@ -27,6 +28,17 @@ TEST(Text, BytesThatAreNoTextAreNumbers) {
   EXPECT_EQ(printable("a\xe9\x87"), "a\\xe9\\x87");
   EXPECT_EQ(printable("\xc0\x80 \xed\xa0\x80 \xf8"),
             "\\xc0\\x80 \\xed\\xa0\\x80 \\xf8");
+}
+
+/// What is written as JSON is text throughout.
+TEST(Text, IsUtf8UpToItsEnd) {
+  EXPECT_TRUE(isUtf8(""));
+  EXPECT_TRUE(isUtf8("größe\n\x1b[1m"));
+  EXPECT_FALSE(isUtf8("größe\xff"));
+  EXPECT_FALSE(isUtf8("cut \xf0\x9f\x98"));
+  EXPECT_EQ(firstCharacter("\xe9\x87\x8dみ").code, U'重');
+  EXPECT_EQ(firstCharacter("\xe9\x87\x8dみ").bytes, 3U);
+  EXPECT_EQ(firstCharacter("\xe0\x80\xaf").bytes, 0U); // a long way to say /
 }
 
 /// What is shown can be copied: bash and zsh read the same name from it.
