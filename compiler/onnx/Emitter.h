@@ -96,6 +96,7 @@ public:
           std::set<std::string> takenSymbols);
   ~Emitter();
   mlir::MLIRContext *getContext() const { return context; }
+  mlir::Type i64() const { return mlir::IntegerType::get(context, 64); }
 
   /// Starts a node: the location of what follows, and the name that folded
   /// tensors take.

@@ -67,8 +67,12 @@ bool Watch::speaks() const { return rank == 0 || alarm.origin() != kAllWait; }
 std::string Watch::explain() const {
   if (alarm.origin() == kAllWait)
     return alarm.message();
-  return alarm.message() + ", and " + name + " was " +
-         describe(snapshot().operation);
+  // What the others know of this rank it says itself, and more.
+  std::string known = alarm.message();
+  const std::string mine = ": rank " + std::to_string(rank) + " waits for it";
+  if (const size_t from = known.find(mine); from != std::string::npos)
+    known.erase(from, known.find(',', from) - from);
+  return known + ", and " + name + " was " + describe(snapshot().operation);
 }
 
 void Watch::until(const std::function<bool()> &ready,

@@ -86,7 +86,7 @@ Val AttentionNode::maskInput() {
 
 /// key < length of each sample, [batch, 1, 1, keys].
 Val AttentionNode::lessThanLength(const Val &lengths) {
-  const Type i64 = IntegerType::get(e.getContext(), 64);
+  const Type i64 = e.i64();
   const Val key = e.iota(RankedTensorType::get({1, 1, 1, k.dim(2)}, i64), 3);
   return e.compare("lt", key,
                    e.reshape(e.cast(lengths, i64), {q.dim(0), 1, 1, 1}));
@@ -100,7 +100,7 @@ Val AttentionNode::positionMask() {
                 right = c.intAttr("right_window_size", -1);
   if (!causal && left < 0 && right < 0)
     return {};
-  const Type i64 = IntegerType::get(e.getContext(), 64);
+  const Type i64 = e.i64();
   const auto square = RankedTensorType::get({1, 1, q.dim(2), k.dim(2)}, i64);
   // Query position minus key position; queries are the last of the keys.
   Val distance = e.add(e.sub(e.iota(square, 2), e.iota(square, 3)),

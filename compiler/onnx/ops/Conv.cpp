@@ -206,7 +206,7 @@ void importMaxPool(NodeContext &c) {
   if (c.intAttr("storage_order", 0) != 0)
     c.fail("its indices are column-major (storage_order=1)");
   // ONNX counts indices over the whole tensor, nn over a plane.
-  const Type i64 = IntegerType::get(c.e.getContext(), 64);
+  const Type i64 = c.e.i64();
   int64_t plane = 1;
   for (const int64_t size : x.getShape().drop_front(2))
     plane *= size;

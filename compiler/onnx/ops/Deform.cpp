@@ -104,8 +104,7 @@ Val DeformConv::columns() {
   const Val rows = e.reshape(
       e.transpose(e.reshape(x, {n, parts, width, plane}), {0, 1, 3, 2}),
       {n * parts * plane, width});
-  const auto index = RankedTensorType::get(
-      {n, parts, taps, places}, IntegerType::get(e.getContext(), 64));
+  const auto index = RankedTensorType::get({n, parts, taps, places}, e.i64());
   const Val image = e.add(e.mul(e.iota(index, 0), static_cast<double>(parts)),
                           e.iota(index, 1));
   Val value = Sampler(e, sizes, "linear", "zeros", false)

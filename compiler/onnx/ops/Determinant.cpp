@@ -30,7 +30,7 @@ private:
   Val eliminate(const Val &matrices);
 
   Emitter &e;
-  const Type i64 = IntegerType::get(e.getContext(), 64);
+  const Type i64 = e.i64();
   Val product; ///< of the pivots so far with their signs, [matrices]
 };
 

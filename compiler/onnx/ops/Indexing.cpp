@@ -5,10 +5,6 @@ using namespace mlir;
 
 namespace pipec::onnx {
 
-static Type i64(NodeContext &c) {
-  return IntegerType::get(c.e.getContext(), 64);
-}
-
 /// Negative indices counted from the end of `size` elements.
 static Val fromFront(Emitter &e, const Val &index, int64_t size) {
   return e.select(e.compare("lt", index, 0),
@@ -30,8 +26,8 @@ static Val elementPositions(NodeContext &c, const Val &x, const Val &indices,
                             int64_t axis) {
   Emitter &e = c.e;
   const SmallVector<int64_t> strides = nn::rowMajorStrides(x.getShape());
-  const RankedTensorType type = withElement(indices.type, i64(c));
-  Val at = e.mul(fromFront(e, e.cast(indices, i64(c)), x.dim(axis)),
+  const RankedTensorType type = withElement(indices.type, c.e.i64());
+  Val at = e.mul(fromFront(e, e.cast(indices, c.e.i64()), x.dim(axis)),
                  static_cast<double>(strides[axis]));
   for (int64_t d = 0; d < x.getRank(); ++d)
     if (d != axis)
@@ -91,7 +87,7 @@ static Tuples readTuples(NodeContext &c, const Val &x, const Val &indices,
   const SmallVector<int64_t> strides = nn::rowMajorStrides(sizes);
   for (const int64_t size : sizes)
     t.addressed *= size;
-  const RankedTensorType type = RankedTensorType::get(tupleShape, i64(c));
+  const RankedTensorType type = RankedTensorType::get(tupleShape, c.e.i64());
   t.positions = e.splat(type, 0);
   for (int64_t d = 0; d < batchDims; ++d)
     t.positions = e.add(
@@ -99,7 +95,8 @@ static Tuples readTuples(NodeContext &c, const Val &x, const Val &indices,
   for (int64_t i = 0; i < length; ++i) {
     const Val part = e.reshape(
         e.sliceAxis(indices, indices.getRank() - 1, i, 1), tupleShape);
-    const Val index = fromFront(e, e.cast(part, i64(c)), sizes[batchDims + i]);
+    const Val index =
+        fromFront(e, e.cast(part, c.e.i64()), sizes[batchDims + i]);
     t.positions = e.add(
         t.positions, e.mul(index, static_cast<double>(strides[batchDims + i])));
   }
@@ -188,11 +185,12 @@ void importTensorScatter(NodeContext &c) {
   checkSameRank(c, x, updates, axis);
   if (axis == 0 || updates.dim(axis) > x.dim(axis))
     c.fail("its update does not fit its cache");
-  Val index = e.iota(RankedTensorType::get(updates.getShape(), i64(c)), axis);
+  Val index =
+      e.iota(RankedTensorType::get(updates.getShape(), c.e.i64()), axis);
   if (c.has(2)) {
     SmallVector<int64_t> column(x.getRank(), 1);
     column[0] = x.dim(0);
-    index = e.add(index, e.reshape(e.cast(c.in(2), i64(c)), column));
+    index = e.add(index, e.reshape(e.cast(c.in(2), c.e.i64()), column));
   }
   if (c.stringAttr("mode", "linear") == "circular") {
     const Val wrapped = e.add(index, -static_cast<double>(x.dim(axis)));
@@ -214,9 +212,9 @@ void importReverseSequence(NodeContext &c) {
   c.limitLengths(1, x.dim(time));
   SmallVector<int64_t> row(x.getRank(), 1);
   row[batch] = x.dim(batch);
-  const RankedTensorType type = RankedTensorType::get(x.getShape(), i64(c));
+  const RankedTensorType type = RankedTensorType::get(x.getShape(), c.e.i64());
   const Val lengths =
-      e.broadcast(e.reshape(e.cast(c.in(1), i64(c)), row), x.getShape());
+      e.broadcast(e.reshape(e.cast(c.in(1), c.e.i64()), row), x.getShape());
   const Val at = e.iota(type, time);
   const Val index =
       e.select(e.compare("lt", at, lengths), e.add(e.sub(lengths, at), -1), at);
@@ -283,9 +281,10 @@ void importOneHot(NodeContext &c) {
   SmallVector<int64_t> thin(x.getShape()), shape(x.getShape());
   thin.insert(thin.begin() + axis, 1);
   shape.insert(shape.begin() + axis, depth);
-  const Val index = fromFront(e, e.cast(x, i64(c)), depth);
-  const Val hot = e.compare("eq", e.reshape(index, thin),
-                            e.iota(RankedTensorType::get(shape, i64(c)), axis));
+  const Val index = fromFront(e, e.cast(x, c.e.i64()), depth);
+  const Val hot =
+      e.compare("eq", e.reshape(index, thin),
+                e.iota(RankedTensorType::get(shape, c.e.i64()), axis));
   const auto valueAt = [&](int64_t i) {
     return e.broadcast(e.sliceAxis(e.reshape(values, {2}), 0, i, 1), shape);
   };
@@ -301,7 +300,7 @@ void importTrilu(NodeContext &c) {
   const int64_t k = c.has(1) ? c.scalarInt(1, "diagonal") : 0;
   const bool upper = c.intAttr("upper", 1) != 0;
   const RankedTensorType type =
-      RankedTensorType::get(x.getShape().take_back(2), i64(c));
+      RankedTensorType::get(x.getShape().take_back(2), c.e.i64());
   const Val distance = e.sub(e.iota(type, 1), e.iota(type, 0));
   const Val keep = e.compare(upper ? "ge" : "le", distance,
                              e.splatLike(distance, double(k)));
@@ -326,7 +325,7 @@ void importNonZero(NodeContext &c) {
   for (const auto &column : columns)
     all.insert(all.end(), column.begin(), column.end());
   const auto count = static_cast<int64_t>(columns[0].size());
-  c.out(nn::Literal(RankedTensorType::get({rank, count}, i64(c)),
+  c.out(nn::Literal(RankedTensorType::get({rank, count}, c.e.i64()),
                     std::move(all)));
 }
 

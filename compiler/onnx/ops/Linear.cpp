@@ -180,8 +180,7 @@ Labelled Einsum::diagonal(Labelled x) {
       continue;
     if (x.v.dim(static_cast<int64_t>(i)) != x.v.dim(static_cast<int64_t>(j)))
       c.fail(std::string("its label '") + x.labels[i] + "' has two sizes");
-    const auto mask = RankedTensorType::get(
-        x.v.getShape(), IntegerType::get(e.getContext(), 64));
+    const auto mask = RankedTensorType::get(x.v.getShape(), e.i64());
     const Val same = e.compare("eq", e.iota(mask, static_cast<int64_t>(i)),
                                e.iota(mask, static_cast<int64_t>(j)));
     const Val only = e.select(same, x.v, e.splatLike(x.v, 0));

@@ -22,7 +22,7 @@ static Val negativeLogLikelihood(NodeContext &c, const Val &logProbability,
     c.fail("its target " + shapeText(target.getShape()) +
            " does not fit its input " + shapeText(x.getShape()));
   const Type element = x.getElementType();
-  const Type i64 = IntegerType::get(e.getContext(), 64);
+  const Type i64 = e.i64();
   const Val index = e.cast(target, i64);
   // One of the classes at each place; an ignored target is none of them.
   SmallVector<int64_t> thin(expected);

@@ -194,7 +194,7 @@ Val Recurrence::inputPart(int64_t d, const Val &x) {
 void Recurrence::run(size_t states, ArrayRef<size_t> initialInputs,
                      const MakeStep &makeStep) {
   readShapes();
-  const Type i64 = IntegerType::get(e.getContext(), 64);
+  const Type i64 = e.i64();
   const Val x = batchFirst ? e.transpose(c.in(0), {1, 0, 2}) : c.in(0);
   if (!batchFirst && steps > 1)
     c.importer.samplesOnSecondAxis(x.value, c.node.op);

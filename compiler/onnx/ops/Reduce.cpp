@@ -103,7 +103,7 @@ static void argExtreme(NodeContext &c, const char *kind) {
   const int64_t axis = c.axis(c.intAttr("axis", 0), x.getRank());
   const bool last = c.intAttr("select_last_index", 0) != 0;
   const int64_t n = x.dim(axis);
-  const Type i64 = IntegerType::get(e.getContext(), 64);
+  const Type i64 = e.i64();
   const Val index = e.iota(withElement(x.type, i64), axis);
   Val isTop = e.compare("eq", x, e.reduce(kind, x, {axis}));
   if (x.isFloat()) {

@@ -69,7 +69,7 @@ RoiAligner::Places RoiAligner::places(int64_t axis, int64_t bins,
   const Val last = e.splatLike(at, length - 1);
   const Val place = e.min(e.max(safe, e.splatLike(at, 0)), last);
   const Val floor = e.unary<nn::FloorOp>(place);
-  const Type i64 = IntegerType::get(e.getContext(), 64);
+  const Type i64 = e.i64();
   p.ratio = e.sub(place, floor);
   p.lower = e.cast(floor, i64);
   p.upper = e.cast(e.min(e.add(floor, 1), last), i64);
@@ -131,7 +131,7 @@ void RoiAligner::run() {
     c.fail("its attributes are impossible");
   const int64_t plane = x.dim(2) * x.dim(3), regions = rois.dim(0);
   rows = e.reshape(e.transpose(x, {0, 2, 3, 1}), {x.dim(0) * plane, x.dim(1)});
-  const Type i64 = IntegerType::get(e.getContext(), 64);
+  const Type i64 = e.i64();
   origins = e.reshape(e.mul(e.cast(images, i64), static_cast<double>(plane)),
                       {regions, 1, 1});
   const Places down = places(0, height, pixel == "half_pixel"),

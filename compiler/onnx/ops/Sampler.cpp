@@ -32,8 +32,7 @@ Sampler::Tap Sampler::tapAt(const Val &place, int64_t size) {
     at = reflect(place, size);
   at = e.min(e.max(at, zero), last);
   // A NaN place must not become an index out of range.
-  tap.index = e.cast(e.select(e.compare("ge", at, 0), at, zero),
-                     IntegerType::get(e.getContext(), 64));
+  tap.index = e.cast(e.select(e.compare("ge", at, 0), at, zero), e.i64());
   return tap;
 }
 

@@ -134,7 +134,7 @@ void importSTFT(NodeContext &c) {
   for (int64_t frame = 0; frame < frames; ++frame)
     for (int64_t i = 0; i < length; ++i)
       positions.push_back(frame * step + i);
-  const Type i64 = IntegerType::get(e.getContext(), 64);
+  const Type i64 = e.i64();
   Val cut = e.gather(x,
                      nn::Literal(RankedTensorType::get({frames, length}, i64),
                                  std::move(positions)),

@@ -87,8 +87,7 @@ void importEyeLike(NodeContext &c) {
   const Type element = c.attribute("dtype")
                            ? c.typeAttr("dtype", ElementType::Float)
                            : x.getElementType();
-  const RankedTensorType type =
-      RankedTensorType::get(x.getShape(), IntegerType::get(e.getContext(), 64));
+  const RankedTensorType type = RankedTensorType::get(x.getShape(), e.i64());
   const Val distance = e.sub(e.iota(type, 1), e.iota(type, 0));
   const Val on = e.compare("eq", distance,
                            e.splatLike(distance, double(c.intAttr("k", 0))));
