@@ -1,5 +1,4 @@
-//===- Ahead.h - results that are made before they are asked for -*- C++
-//-*-===//
+//===- Ahead.h - results made before they are asked for ---------*- C++ -*-===//
 //
 // Work that is decided about step by step, of which each step is independent of
 // the others: a search looks at one plan after the other, and by what it has
@@ -22,6 +21,7 @@
 #include "support/Phase.h"
 #include "support/SpareCore.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -29,6 +29,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -52,15 +53,22 @@ public:
   Ahead(const Ahead &) = delete;
   Ahead &operator=(const Ahead &) = delete;
 
-  /// Whoever has time makes it, behind those that were wanted before.
+  /// Whoever has time makes it, behind those that were wanted before: also who
+  /// waits in take(), so that it should be a task that will be taken. Once is
+  /// enough.
   void want(size_t task) {
     const std::lock_guard guard(mutex);
+    if (begun.contains(task) || std::ranges::count(waiting, task) > 0)
+      return;
     waiting.push_back(task);
     if (std::optional<SpareCore> core = SpareCore::claim())
-      threads.emplace_back([this, own = std::move(*core)] { work(); });
+      try {
+        threads.emplace_back([this, own = std::move(*core)] { work(); });
+      } catch (const std::system_error &) { // take() makes it
+      }
   }
 
-  /// It will not be taken: not begun where it is not yet.
+  /// It will not be taken after all: not begun where it is not yet.
   void drop(size_t task) {
     const std::lock_guard guard(mutex);
     std::erase(waiting, task);

@@ -6,9 +6,8 @@
 
 namespace pipec {
 
-/// The right to one more thread, for as long as it lives: there are as many as
-/// this process may run on cores, less the one that asks, whatever else in it
-/// has claimed some.
+/// The right to one more thread, for as long as it lives. There are as many in
+/// a process as the cores that it may run on, less one for who asks.
 class SpareCore {
 public:
   /// None where all have been claimed.

@@ -2,6 +2,7 @@
 #include "compiler/driver/AllStrategies.h"
 
 #include "compiler/driver/OneStrategy.h"
+#include "compiler/driver/PlannedOrder.h"
 #include "compiler/plan/Choose.h"
 #include "compiler/plan/StepBound.h"
 #include "support/Failure.h"
@@ -117,9 +118,9 @@ private:
     }
   }
 
-  /// With all activations kept where the limit did not bind for the most
-  /// promising one, as what recomputation works in need not be found then, and
-  /// in a search in earnest, as who asks for the strategy by name.
+  /// With all activations kept where the limit did not bind for the one that
+  /// was planned first, as what recomputation works in need not be found then,
+  /// and in a search in earnest, as who asks for the strategy by name.
   plan::OrderedPlan planOf(const CompileOptions &o, const ModelFacts &facts,
                            const Decision &asked, plan::PlanRequest request) {
     const bool isFirst = !limitBinds;

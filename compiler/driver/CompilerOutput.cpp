@@ -206,13 +206,13 @@ std::vector<plan::WhatIfRow> Compiler::whatIf() {
   if (asked.trueLimit > 0)
     asked.memoryLimit = asked.trueLimit; // not what the search was given
   if (!memory || !memory->model || purpose != Purpose::Train)
-    return plan::whatIf(asked, decision.replanned(), options.whatIf);
+    return plan::whatIf(asked, decision.replanned(options), options.whatIf);
   const CompileOptions &typed = memory->asked; // not what was tried for them
   const plan::CostGraph &graph = memory->model->graph;
   const ModelFacts &all = memory->model->facts;
   asked.topology = all.topology; // of which the plan may use a part
   std::vector<plan::Alternative> strategies;
-  const plan::Replanned own = decision.replanned();
+  const plan::Replanned own = decision.replanned(options);
   if (plan::comparesStrategies(typed.whatIf))
     strategies = alternatives(typed, own.strategy, graph, all);
   return plan::whatIf(asked, own, typed.whatIf, strategies,
@@ -233,7 +233,7 @@ int Compiler::printSharded() {
     std::cout << shardedSummary(options, decision.request, decision.result,
                                 rows);
   else if (!rows.empty())
-    std::cout << plan::whatIfTable(decision.replanned(), rows);
+    std::cout << plan::whatIfTable(decision.replanned(options), rows);
   return 0;
 }
 
@@ -246,7 +246,7 @@ void Compiler::showPlan(const plan::Plan &plan,
   if (memory && options.format == "json")
     for (const std::string &note : memory->notes)
       std::cerr << noteLine(note);
-  const plan::Replanned own = decision.replanned();
+  const plan::Replanned own = decision.replanned(options);
   if (!options.quiet || options.format == "json")
     printPlan(plan, options.format == "json", &own, rows);
   else if (!rows.empty())

@@ -2,14 +2,15 @@
 #include "compiler/driver/OneStrategy.h"
 
 #include "compiler/driver/OrderFile.h"
+#include "compiler/driver/PlannedOrder.h"
 #include "compiler/driver/StagesByHand.h"
 #include "compiler/plan/OrderForCosts.h"
 #include "compiler/plan/PeakBytes.h"
-#include "compiler/schedule/Pipelines.h"
 #include "support/Ahead.h"
 #include "support/Failure.h"
 
 #include <algorithm>
+#include <cassert>
 #include <exception>
 
 namespace pipec {
@@ -89,24 +90,6 @@ void chooseShape(const CompileOptions &o, Decision &d) {
   request.useAllDevices = isNamed;
 }
 
-void splitWholeBackwards(schedule::Schedule &s) {
-  bool any = false;
-  for (const auto &order : s.order)
-    for (const schedule::Action &action : order)
-      any = any || action.kind == schedule::Kind::W;
-  for (auto &order : s.order) {
-    std::vector<schedule::Action> actions;
-    for (schedule::Action action : order)
-      if (any && action.kind == schedule::Kind::B) {
-        actions.push_back({schedule::Kind::I, action.stage, action.microbatch});
-        actions.push_back({schedule::Kind::W, action.stage, action.microbatch});
-      } else {
-        actions.push_back(action);
-      }
-    order = std::move(actions);
-  }
-}
-
 bool isSearched(const strategy::StrategyRow &row) {
   const schedule::ScheduleRow *found = schedule::findSchedule(row.schedule);
   return !found || found->readsCosts;
@@ -121,64 +104,6 @@ plan::StrategyFacts factsOf(const strategy::StrategyRow &row,
                   request.topology.device.kind != "cpu";
   facts.searches = isSearched(row); // for the cuts of another one
   return facts;
-}
-
-bool isRefusal(const Failure &failure) {
-  return failure.code == Exit::NoFit || failure.code == Exit::Usage;
-}
-
-/// Copies of a pipeline whose schedule knows none, on the devices planned.
-static schedule::Schedule pipelinesFor(const Decision &d) {
-  const std::vector<plan::StagePlan> &stages = d.result.stages;
-  const int copies = stages.front().replicas,
-            chunks = d.request.strategy.chunks;
-  schedule::ScheduleRequest one;
-  one.microbatches = (d.request.microbatches + copies - 1) / copies;
-  one.devices = static_cast<int>(stages.size()) / chunks;
-  one.chunks = chunks > 1 ? chunks : 0;
-  std::vector<std::vector<int>> placement;
-  for (const plan::StagePlan &stage : stages)
-    placement.push_back(stage.devices);
-  schedule::Schedule all =
-      schedule::repeated(strategy::generate(*d.strategy, one),
-                         d.request.microbatches, std::move(placement));
-  schedule::VerifyOptions options;
-  options.versions = strategy::versionRule(*d.strategy, all);
-  schedule::verifyOrThrow(all, options);
-  return all;
-}
-
-schedule::Schedule scheduleFor(const Decision &d) {
-  schedule::ScheduleRequest request;
-  request.microbatches = d.request.microbatches;
-  request.devices = 0;
-  bool replicated = false;
-  for (const plan::StagePlan &stage : d.result.stages) {
-    request.replicas.push_back(stage.replicas);
-    request.devices += stage.replicas;
-    replicated = replicated || stage.replicas > 1;
-  }
-  const schedule::ScheduleRow *row =
-      schedule::findSchedule(d.strategy->schedule);
-  if (row && !row->replicates) {
-    if (replicated) {
-      schedule::Schedule all = pipelinesFor(d);
-      splitWholeBackwards(all);
-      return all;
-    }
-    request.replicas.clear();
-  }
-  if (row && row->extra == schedule::Extra::Slices)
-    request.slices = d.slices;
-  if (d.request.strategy.chunks > 1) {
-    request.devices /= d.request.strategy.chunks;
-    request.chunks = d.request.strategy.chunks;
-  }
-  if (!d.strategy->synchronous())
-    request.microbatches = std::max(16, 4 * request.devices);
-  schedule::Schedule schedule = strategy::generate(*d.strategy, request);
-  splitWholeBackwards(schedule);
-  return schedule;
 }
 
 std::vector<std::string> cutFor(const strategy::StrategyRow &row) {
@@ -208,16 +133,6 @@ int slicesAsked(const CompileOptions &o) {
   return !sliced ? 1 : o.slices ? o.slices : schedule::kDefaultSlices;
 }
 
-schedule::Schedule foundOrder(const Decision &d) {
-  schedule::Schedule order = *d.request.strategy.order;
-  order.name = d.strategy->name;
-  schedule::VerifyOptions options;
-  options.versions = strategy::versionRule(*d.strategy, order);
-  schedule::verifyOrThrow(order, options);
-  return order;
-}
-
-/// Copies fill all devices.
 bool crowdsStages(const plan::PlanRequest &request) {
   const int chunks = std::max(1, request.strategy.chunks),
             devices = request.topology.devices();
@@ -274,6 +189,7 @@ Decision decideSearched(const CompileOptions &o, const Decision &asked) {
       if (!refusal)
         refusal = std::current_exception();
     }
+  assert((best || refusal) && "contenders() leaves out who crowds stages");
   if (!best)
     std::rethrow_exception(refusal);
   best->schedule = foundOrder(*best);
@@ -287,6 +203,13 @@ int64_t limitAsked(const CompileOptions &o, const plan::Topology &topology) {
       device < 4 * kBesideArena)
     return o.memoryLimit;
   return device - kBesideArena;
+}
+
+int64_t deviceLimit(const CompileOptions &o, const plan::Topology &topology) {
+  plan::PlanRequest request;
+  request.topology = topology;
+  request.memoryLimit = limitAsked(o, topology);
+  return plan::memoryLimitOf(request);
 }
 
 void setLimit(const CompileOptions &o, const ModelFacts &facts,

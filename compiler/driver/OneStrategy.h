@@ -1,7 +1,7 @@
 //===- OneStrategy.h - what one strategy asks of the planner ----*- C++ -*-===//
 //
-// From a row of Strategies.def and the options to a request, and from the plan
-// to its order: for who asks for the strategy by name as for who compares all.
+// From a row of Strategies.def and the options to a request: for who asks for
+// the strategy by name as for who compares all.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -53,7 +53,7 @@ Decision askFor(const strategy::StrategyRow &row, const CompileOptions &options,
 void chooseShape(const CompileOptions &options, Decision &decision);
 
 /// Whether so many stages are to share devices while others have none, which
-/// nobody means who says how many stages there are.
+/// nobody means who says how many stages there are; copies fill all of them.
 bool crowdsStages(const plan::PlanRequest &request);
 
 /// Before a plan is searched for: where it may compute activations again it is
@@ -64,15 +64,5 @@ void findRepeats(const CompileOptions &options, const ModelFacts &facts,
 /// The fastest order for the stages' costs, over the ways to cut. Throws as
 /// plan::cutAndOrder().
 Decision decideSearched(const CompileOptions &options, const Decision &asked);
-
-/// The order that was found for the costs, verified.
-schedule::Schedule foundOrder(const Decision &decision);
-
-/// The order of a plan whose strategy has one of its own.
-schedule::Schedule scheduleFor(const Decision &decision);
-
-/// Stages have either whole or split backward tasks: where an order has both
-/// (as DualPipe's), a whole one becomes its two halves, one after the other.
-void splitWholeBackwards(schedule::Schedule &schedule);
 
 } // namespace pipec

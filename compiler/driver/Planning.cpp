@@ -4,12 +4,12 @@
 #include "compiler/driver/AllStrategies.h"
 #include "compiler/driver/OneStrategy.h"
 #include "compiler/driver/OrderFile.h"
+#include "compiler/driver/PlannedOrder.h"
 #include "compiler/driver/SmallestPlan.h"
 #include "compiler/driver/StagesByHand.h"
 #include "support/Failure.h"
 
 #include <algorithm>
-#include <numeric>
 
 namespace pipec {
 
@@ -33,9 +33,14 @@ bool Decision::recomputesAll() const {
   return std::ranges::all_of(result.stages, &plan::StagePlan::recompute);
 }
 
-plan::Replanned Decision::replanned() const {
-  return {result, strategy ? strategy->name : request.strategy.name,
+plan::Replanned Decision::replanned(const CompileOptions &options) const {
+  const std::string name = strategy ? strategy->name : request.strategy.name;
+  return {result, orderFileOf(options.strategy) ? options.strategy : name,
           request.strategy.chunks};
+}
+
+bool isRefusal(const Failure &failure) {
+  return failure.code == Exit::NoFit || failure.code == Exit::Usage;
 }
 
 /// The plan under the strategy asked for.
@@ -131,13 +136,6 @@ static Decision decideNamedAuto(const CompileOptions &o,
   return std::move(better);
 }
 
-int64_t deviceLimit(const CompileOptions &o, const plan::Topology &topology) {
-  plan::PlanRequest request;
-  request.topology = topology;
-  request.memoryLimit = limitAsked(o, topology);
-  return plan::memoryLimitOf(request);
-}
-
 /// An order by hand has as many ranks as lines, whatever the cluster has.
 static void noteIdleDevices(const ModelFacts &facts, Decision &d) {
   const schedule::Schedule &order = d.schedule;
@@ -165,12 +163,12 @@ plan::Replanned planLikeCompile(CompileOptions asked,
                                 const plan::CostGraph &graph,
                                 const ModelFacts &facts) {
   try {
-    return decide(asked, graph, facts).replanned();
+    return decide(asked, graph, facts).replanned(asked);
   } catch (const Failure &failure) {
     if (failure.code != Exit::NoFit)
       throw;
     asked.withoutWorkspace = asked.quick = true;
-    plan::Replanned close = decide(asked, graph, facts).replanned();
+    plan::Replanned close = decide(asked, graph, facts).replanned(asked);
     close.isClose = true;
     return close;
   }
@@ -220,6 +218,7 @@ std::optional<plan::PlanRequest> requestAsRun(const strategy::StrategyRow &row,
 static plan::StrategyFacts forwardFacts() {
   plan::StrategyFacts facts =
       plan::strategyFacts(strategy::forwardStrategy().schedule);
+  facts.name = strategy::forwardStrategy().name;
   facts.inFlight = [](const plan::StagePosition &) { return 1; };
   facts.gradientCopies = 0;
   return facts;

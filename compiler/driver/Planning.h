@@ -27,7 +27,8 @@ struct Decision {
   /// Those that keep their inputs alone, of each piece.
   std::vector<int64_t> recomputedStages() const;
   bool recomputesAll() const;
-  plan::Replanned replanned() const; ///< as a row of what-if tables
+  /// As a row of what-if tables; the strategy as --strategy names it.
+  plan::Replanned replanned(const CompileOptions &options) const;
 };
 
 /// The pieces of a sequence that a strategy which these options allow needs, 1

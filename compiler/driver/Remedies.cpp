@@ -59,13 +59,24 @@ std::vector<Change> fewerMicrobatches(const CompileOptions &options) {
   return changes;
 }
 
-/// What keeps activations is asked to choose.
-std::vector<Change> recomputation(const CompileOptions &options) {
-  if (options.recompute != "none" && options.recompute != "selective")
+std::vector<Change> withRecompute(const CompileOptions &options,
+                                  const std::string &how) {
+  if (options.recompute == how)
     return {};
-  Change change{"--recompute auto", options};
-  change.options.recompute = "auto";
+  Change change{"--recompute " + how, options};
+  change.options.recompute = how;
   return {change};
+}
+
+/// What is told what to keep is asked to choose.
+std::vector<Change> recomputation(const CompileOptions &options) {
+  return withRecompute(options, "auto");
+}
+
+/// Of one microbatch what computes activations again works in may be more than
+/// they are. No step towards less where that is not enough.
+std::vector<Change> keepingAll(const CompileOptions &options) {
+  return withRecompute(options, "none");
 }
 
 /// Products of bf16 round their weights in every task.
@@ -249,7 +260,9 @@ plan::NoFit advised(const CompileOptions &options, const plan::NoFit &failure,
     remedies.push_back({plan::Remedy::Flags, 0, flags});
     hint.clear(); // which only believes
   };
-  for (const Kind &kind : kinds)
+  std::vector<Kind> alone = kinds;
+  alone.insert(alone.begin() + 1, keepingAll);
+  for (const Kind &kind : alone)
     for (const Change &change : kind(options))
       if (isEnough(change)) {
         add(change.flags);

@@ -32,6 +32,8 @@ constexpr size_t kForSecond = 3;
 /// is further behind on a part of the devices is not searched in earnest.
 constexpr double kWithinReach = 1.1;
 
+constexpr double kUnknown = std::numeric_limits<double>::infinity();
+
 /// Steps of strategies without a barrier are microbatches: compare those.
 double perMicrobatch(const PlanRequest &request, double stepSeconds) {
   return stepSeconds / request.microbatches;
@@ -133,8 +135,7 @@ public:
 
   /// Nothing where none fits or works, or none can be faster than `below` a
   /// microbatch.
-  std::optional<Candidate>
-  run(double below = std::numeric_limits<double>::infinity());
+  std::optional<Candidate> run(double below = kUnknown);
 
   SeenPlan seenOf(const Candidate &made) const {
     return seenPlan(made, others + made.index);
@@ -197,7 +198,7 @@ void Comparison::see(const Candidate &made) {
 
 double Comparison::secondPlace() const {
   const SeenPlan *runner = best ? runnerUpOf(seen, seenOf(*best)) : nullptr;
-  return runner ? runner->seconds : std::numeric_limits<double>::infinity();
+  return runner ? runner->seconds : kUnknown;
 }
 
 /// Plans all of them quickly, but for what can no longer be second place to
@@ -206,7 +207,6 @@ void Comparison::glance(double below, double effort) {
   Attempts attempts(*this, effort);
   const auto order = byPromise(requests, bound);
   Phase strategies("strategy", std::ssize(requests));
-  bool isFirst = true;
   for (size_t k = 0; k < order.size(); ++k) {
     strategies.next();
     const auto [least, i] = order[k];
@@ -220,13 +220,16 @@ void Comparison::glance(double below, double effort) {
       else if (!second || better(*tried, *second))
         second = std::move(tried);
     }
-    const double most = std::min(below, secondPlace());
-    for (size_t later = k + 1; later < order.size(); ++later)
-      if (const auto [lowest, other] = order[later]; lowest > most)
-        attempts.drop(other);
-      else if (isFirst)
+    // What may be the best will be looked at, and before there is one the next;
+    // what may only be second, perhaps not.
+    for (size_t later = k + 1; later < order.size(); ++later) {
+      const auto [lowest, other] = order[later];
+      if (lowest < below &&
+          lowest <= (best ? best->seconds : order[k + 1].first))
         attempts.want(other);
-    isFirst = false;
+      else
+        attempts.drop(other);
+    }
   }
 }
 
@@ -263,7 +266,11 @@ void Comparison::searchInEarnest() {
   for (const size_t i : mayBeSecond())
     attempts.want(i);
   search(best, attempts);
-  for (const size_t i : mayBeSecond()) {
+  const std::vector<size_t> seconds = mayBeSecond();
+  for (size_t i = 0; i < requests.size(); ++i)
+    if (std::ranges::find(seconds, i) == seconds.end())
+      attempts.drop(i);
+  for (const size_t i : seconds) {
     std::optional<Candidate> again = attempts.of(i);
     if (!again)
       continue;

@@ -19,7 +19,7 @@ namespace pipec::plan {
 namespace {
 
 /// Plans that may not fit, or not apply.
-class Attempts {
+class Refusals {
 public:
   /// What `make` returns; nothing where it is refused.
   template <typename Make>
@@ -139,15 +139,15 @@ std::optional<OrderedPlan> cutAgain(const std::string &schedule,
   free.stages = static_cast<int>(plan.result.stages.size());
   free.baselines = free.explainNoFit = false;
   free.effort *= kOfEffort;
-  Attempts attempts;
-  std::optional<OrderedPlan> same = attempts.tried([&] {
+  Refusals refusals;
+  std::optional<OrderedPlan> same = refusals.tried([&] {
     OrderedPlan again{withCuts(plan.request, makePlan(free)), {}};
     again.result = makePlan(again.request);
     return again;
   });
   if (!same)
     return std::nullopt;
-  std::optional<OrderedPlan> other = attempts.tried(
+  std::optional<OrderedPlan> other = refusals.tried(
       [&] { return orderForCosts(schedule, asked, same->result); });
   const bool isFaster =
       other && other->result.stepSeconds < same->result.stepSeconds;
@@ -186,7 +186,7 @@ std::optional<OrderedPlan> orderOfAllKept(const std::string &schedule,
   unlimited.baselines = false;
   if (asked.recompute == Recompute::Auto)
     unlimited.recompute = Recompute::None;
-  return Attempts().tried([&] {
+  return Refusals().tried([&] {
     return inTurn(schedule, asked,
                   orderForCosts(schedule, asked, makePlan(unlimited)));
   });
@@ -198,16 +198,6 @@ OrderedPlan orderOfOwnCut(const std::string &schedule, const PlanRequest &asked,
   OrderedPlan plan = orderForCosts(schedule, asked, cut);
   plan.result.limitBinds |= cut.limitBinds;
   return inTurn(schedule, asked, std::move(plan));
-}
-
-/// Of such orders facts depend on what was asked about them before
-/// (StrategyFacts), so that one plan is made after the other.
-bool isLarge(const PlanRequest &asked) {
-  constexpr int64_t kManyTasks = 1 << 20;
-  const int64_t stages =
-      std::max(asked.stages.value_or(1),
-               asked.topology.devices() * std::max(1, asked.strategy.chunks));
-  return 3 * stages * asked.microbatches > kManyTasks;
 }
 
 /// Whether without a limit it could be another plan.
@@ -248,35 +238,35 @@ OrderedPlan orderForCosts(const std::string &schedule, const PlanRequest &asked,
   });
   for (size_t metric = 1; metric < metrics.size(); ++metric)
     orders.want(metric);
-  Attempts attempts;
+  Refusals refusals;
   for (size_t metric = 0; metric < metrics.size(); ++metric) {
     std::optional<OrderedPlan> other =
-        attempts.tried([&] { return orders.take(metric); });
+        refusals.tried([&] { return orders.take(metric); });
     if (other && (plan.result.stages.empty() ||
                   other->result.stepSeconds < plan.result.stepSeconds))
       plan = std::move(*other);
   }
   if (plan.result.stages.empty())
-    attempts.refuse();
+    refusals.refuse();
   return plan;
 }
 
 OrderedPlan cutAndOrder(const std::string &schedule, const PlanRequest &asked) {
-  Attempts attempts;
+  Refusals refusals;
   const std::optional<PlanResult> cut =
-      attempts.tried([&] { return makePlan(asked); });
+      refusals.tried([&] { return makePlan(asked); });
   Ahead<std::optional<OrderedPlan>> allKept(
       [&](size_t) { return orderOfAllKept(schedule, asked); });
-  if (cut && cut->limitBinds && !isLarge(asked))
+  if (cut && cut->limitBinds && memoryLimitOf(asked) != INT64_MAX)
     allKept.want(0);
   std::optional<OrderedPlan> plan =
-      cut ? attempts.tried([&] { return orderOfOwnCut(schedule, asked, *cut); })
+      cut ? refusals.tried([&] { return orderOfOwnCut(schedule, asked, *cut); })
           : std::nullopt;
   if (plan && !memoryBinds(*plan, asked))
     return std::move(*plan);
   std::optional<OrderedPlan> kept = allKept.take(0);
   if (!kept && !plan)
-    attempts.refuse();
+    refusals.refuse();
   if (!kept || (plan && kept->result.stepSeconds >= plan->result.stepSeconds))
     return std::move(*plan);
   kept->result.limitBinds = true;

@@ -25,7 +25,7 @@ struct WhatIfRow {
 /// A plan under other conditions.
 struct Replanned {
   PlanResult result;
-  std::string strategy; ///< by which --strategy gives it
+  std::string strategy; ///< as --strategy names it
   int chunks = 1;       ///< stages on each device
   /// It fits only where what tasks work in is left out of the estimate. A
   /// compile counts what they do, and may find that it does not.

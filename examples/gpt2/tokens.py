@@ -28,10 +28,10 @@ def main():
     try:
         text = b"".join(open(name, "rb").read() for name in options.text)
     except OSError as error:
-        sys.exit("tokens.py: %s: %s" % (error.filename, error.strerror))
+        sys.exit("tokens.py: %s: %s; give the path of a text" % (error.filename, error.strerror))
     rows = len(text) // options.length
     if rows == 0:
-        sys.exit("tokens.py: the text is shorter than one row: give a longer one, or --length")
+        sys.exit("tokens.py: the text is shorter than one row: give a longer one, or a smaller --length")
     tokens = array.array("q", list(text[: rows * options.length]))
     if sys.byteorder != "little":
         tokens.byteswap()

@@ -236,7 +236,7 @@ std::string ControlServer::lossOf(int rank, const std::string &heard) const {
   const Client *waiter = waiterFor(rank, !dead.empty());
   if (!waiter || waiter->step < 0)
     return ", " + heard;
-  return ": rank " + std::to_string(waiter->rank) + " waits for it in step " +
+  return waitsForIt(waiter->rank) + " in step " +
          std::to_string(waiter->step + 1);
 }
 

@@ -51,6 +51,10 @@ int Alarm::origin() const {
   return from;
 }
 
+std::string waitsForIt(int rank) {
+  return ": rank " + std::to_string(rank) + " waits for it";
+}
+
 void Watch::enter(const Operation &operation) {
   std::lock_guard lock(mutex);
   current = operation;
@@ -69,8 +73,8 @@ std::string Watch::explain() const {
     return alarm.message();
   // What the others know of this rank it says itself, and more.
   std::string known = alarm.message();
-  const std::string mine = ": rank " + std::to_string(rank) + " waits for it";
-  if (const size_t from = known.find(mine); from != std::string::npos)
+  if (const size_t from = known.find(waitsForIt(rank));
+      from != std::string::npos)
     known.erase(from, known.find(',', from) - from);
   return known + ", and " + name + " was " + describe(snapshot().operation);
 }

@@ -31,6 +31,9 @@ struct Operation {
 /// microbatch from 0, step from 1 as in the metrics.
 std::string describe(const Operation &operation);
 
+/// ": rank 1 waits for it", of a rank that has died.
+std::string waitsForIt(int rank);
+
 /// Origins of an alarm that are no rank which has failed by itself: a watchdog
 /// has noticed the loss of one, or that all wait and says what each of them
 /// does.

@@ -51,7 +51,7 @@ class CompileTest(PipelineTest):
             self.refused(USAGE, part, arguments=words)
         self.refused(USAGE, "--freeze", arguments=self.flags("--freeze", "(", "-o", plan))
         weights = self.folder / "weights.npy"
-        for code, part, array in ((NO_INPUT, "give a .npy file of a number for each class", None), (BAD_MODEL, "not a vector of float32", ("<i4", (2,))),
+        for code, part, array in ((NO_INPUT, "No such file or directory; give a .npy file of a number for each class", None), (BAD_MODEL, "not a vector of float32", ("<i4", (2,))),
                                   (BAD_MODEL, "--loss has 2 class weights for", ("<f4", (2,)))):
             if array:
                 write_npy(weights, *array, bytes(8))

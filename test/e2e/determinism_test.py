@@ -32,22 +32,22 @@ class DeterminismTest(PipelineTest):
         self.check("cnn", "--cpus", "1x4")
 
     def test_any_number_of_cores(self):
-        """Free cores make plans ahead of the comparison; what it finds is the same. (For GPUs: of processors the number
-        is a part of what is planned for.)"""
+        """Free cores make plans ahead of the comparison, and orders ahead of each other; what is found is the same."""
         cores = os.sched_getaffinity(0)
         if len(cores) < 2:
             self.skipTest("one core")
+        self.addCleanup(os.sched_setaffinity, 0, cores)
         golden = Golden("gpt")
-        for limit in ((), ("--memory-limit", "640KiB")):
+        gpus, cpus = ("--gpus", "1x4"), self.cores(4)
+        for flags in (gpus, (*gpus, "--memory-limit", "640KiB"), (*cpus, "--strategy", "searched"),
+                      (*cpus, "--strategy", "zb", "--memory-limit", "1040KiB")):
             shown = set()
             for some in ({min(cores)}, cores):
                 os.sched_setaffinity(0, some)  # as for the programs that are started
-                self.addCleanup(os.sched_setaffinity, 0, cores)
-                process = call("pipec", golden.model, *golden.arguments(), "--gpus", "1x4", *limit, "--dry-run", "--format",
-                               "json")
+                process = call("pipec", golden.model, *golden.arguments(), *flags, "--dry-run", "--format", "json")
                 self.check_exit(process, 0)
                 shown.add(process.stdout)
-            self.assertEqual(len(shown), 1)
+            self.assertEqual(len(shown), 1, flags)
 
 
 if __name__ == "__main__":

@@ -32,6 +32,15 @@ class ExamplesTest(PipelineTest):
         losses = self.train(plan, data, 60).losses
         self.assertLess(sum(losses[-8:]) / 8, 0.25 * losses[0])
 
+    def test_tokens_say_what_is_wrong_with_a_text(self):
+        missing, short = self.folder / "missing.txt", self.folder / "short.txt"
+        short.write_bytes(b"word")
+        for text, said in ((missing, "%s: No such file or directory; give the path of a text" % missing),
+                           (short, "the text is shorter than one row: give a longer one, or a smaller --length")):
+            process = subprocess.run([sys.executable, str(EXAMPLES / "gpt2/tokens.py"), str(text)], capture_output=True,
+                                     text=True, cwd=self.folder)
+            self.assertEqual((process.returncode, process.stderr), (1, "tokens.py: %s\n" % said))
+
     def test_digits_replace_no_other_file(self):
         (self.folder / "labels.npy").write_bytes(b"mine")
         process = subprocess.run([sys.executable, str(EXAMPLES / "lenet/digits.py"), "-o", str(self.folder)],

@@ -26,8 +26,8 @@ static Val elementPositions(NodeContext &c, const Val &x, const Val &indices,
                             int64_t axis) {
   Emitter &e = c.e;
   const SmallVector<int64_t> strides = nn::rowMajorStrides(x.getShape());
-  const RankedTensorType type = withElement(indices.type, c.e.i64());
-  Val at = e.mul(fromFront(e, e.cast(indices, c.e.i64()), x.dim(axis)),
+  const RankedTensorType type = withElement(indices.type, e.i64());
+  Val at = e.mul(fromFront(e, e.cast(indices, e.i64()), x.dim(axis)),
                  static_cast<double>(strides[axis]));
   for (int64_t d = 0; d < x.getRank(); ++d)
     if (d != axis)
@@ -87,7 +87,7 @@ static Tuples readTuples(NodeContext &c, const Val &x, const Val &indices,
   const SmallVector<int64_t> strides = nn::rowMajorStrides(sizes);
   for (const int64_t size : sizes)
     t.addressed *= size;
-  const RankedTensorType type = RankedTensorType::get(tupleShape, c.e.i64());
+  const RankedTensorType type = RankedTensorType::get(tupleShape, e.i64());
   t.positions = e.splat(type, 0);
   for (int64_t d = 0; d < batchDims; ++d)
     t.positions = e.add(
@@ -95,8 +95,7 @@ static Tuples readTuples(NodeContext &c, const Val &x, const Val &indices,
   for (int64_t i = 0; i < length; ++i) {
     const Val part = e.reshape(
         e.sliceAxis(indices, indices.getRank() - 1, i, 1), tupleShape);
-    const Val index =
-        fromFront(e, e.cast(part, c.e.i64()), sizes[batchDims + i]);
+    const Val index = fromFront(e, e.cast(part, e.i64()), sizes[batchDims + i]);
     t.positions = e.add(
         t.positions, e.mul(index, static_cast<double>(strides[batchDims + i])));
   }
@@ -185,12 +184,11 @@ void importTensorScatter(NodeContext &c) {
   checkSameRank(c, x, updates, axis);
   if (axis == 0 || updates.dim(axis) > x.dim(axis))
     c.fail("its update does not fit its cache");
-  Val index =
-      e.iota(RankedTensorType::get(updates.getShape(), c.e.i64()), axis);
+  Val index = e.iota(RankedTensorType::get(updates.getShape(), e.i64()), axis);
   if (c.has(2)) {
     SmallVector<int64_t> column(x.getRank(), 1);
     column[0] = x.dim(0);
-    index = e.add(index, e.reshape(e.cast(c.in(2), c.e.i64()), column));
+    index = e.add(index, e.reshape(e.cast(c.in(2), e.i64()), column));
   }
   if (c.stringAttr("mode", "linear") == "circular") {
     const Val wrapped = e.add(index, -static_cast<double>(x.dim(axis)));
@@ -212,9 +210,9 @@ void importReverseSequence(NodeContext &c) {
   c.limitLengths(1, x.dim(time));
   SmallVector<int64_t> row(x.getRank(), 1);
   row[batch] = x.dim(batch);
-  const RankedTensorType type = RankedTensorType::get(x.getShape(), c.e.i64());
+  const RankedTensorType type = RankedTensorType::get(x.getShape(), e.i64());
   const Val lengths =
-      e.broadcast(e.reshape(e.cast(c.in(1), c.e.i64()), row), x.getShape());
+      e.broadcast(e.reshape(e.cast(c.in(1), e.i64()), row), x.getShape());
   const Val at = e.iota(type, time);
   const Val index =
       e.select(e.compare("lt", at, lengths), e.add(e.sub(lengths, at), -1), at);
@@ -281,10 +279,10 @@ void importOneHot(NodeContext &c) {
   SmallVector<int64_t> thin(x.getShape()), shape(x.getShape());
   thin.insert(thin.begin() + axis, 1);
   shape.insert(shape.begin() + axis, depth);
-  const Val index = fromFront(e, e.cast(x, c.e.i64()), depth);
+  const Val index = fromFront(e, e.cast(x, e.i64()), depth);
   const Val hot =
       e.compare("eq", e.reshape(index, thin),
-                e.iota(RankedTensorType::get(shape, c.e.i64()), axis));
+                e.iota(RankedTensorType::get(shape, e.i64()), axis));
   const auto valueAt = [&](int64_t i) {
     return e.broadcast(e.sliceAxis(e.reshape(values, {2}), 0, i, 1), shape);
   };
@@ -300,7 +298,7 @@ void importTrilu(NodeContext &c) {
   const int64_t k = c.has(1) ? c.scalarInt(1, "diagonal") : 0;
   const bool upper = c.intAttr("upper", 1) != 0;
   const RankedTensorType type =
-      RankedTensorType::get(x.getShape().take_back(2), c.e.i64());
+      RankedTensorType::get(x.getShape().take_back(2), e.i64());
   const Val distance = e.sub(e.iota(type, 1), e.iota(type, 0));
   const Val keep = e.compare(upper ? "ge" : "le", distance,
                              e.splatLike(distance, double(k)));

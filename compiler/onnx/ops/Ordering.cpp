@@ -51,17 +51,17 @@ void importTopK(NodeContext &c) {
   row.insert(row.end() - 1, 1); // [..., 1, n]: the other element
   column.push_back(1);          // [..., n, 1]: the element
   square.push_back(n);
-  const auto squareType = RankedTensorType::get(square, c.e.i64());
+  const auto squareType = RankedTensorType::get(square, e.i64());
   const Val self = e.reshape(x, column), other = e.reshape(x, row);
   const Val before = e.compare(largest ? "gt" : "lt", other, self);
   const Val earlier =
       e.compare("lt", e.iota(squareType, rank), e.iota(squareType, rank - 1));
   const Val tie = e.binary<nn::AndOp>(e.compare("eq", other, self), earlier);
-  const Val comes = e.cast(e.binary<nn::OrOp>(before, tie), c.e.i64());
+  const Val comes = e.cast(e.binary<nn::OrOp>(before, tie), e.i64());
   const Val order = e.reduce("sum", comes, {rank}); // [..., n, 1]
   SmallVector<int64_t> chosen(x.getShape());
   chosen.push_back(k);
-  const auto chosenType = RankedTensorType::get(chosen, c.e.i64());
+  const auto chosenType = RankedTensorType::get(chosen, e.i64());
   const Val hit =
       e.compare("eq", e.broadcast(order, chosen), e.iota(chosenType, rank));
   const auto take = [&](const Val &v) {
@@ -73,7 +73,7 @@ void importTopK(NodeContext &c) {
     return e.transpose(e.reshape(sum, shape), swap);
   };
   c.out(0, take(self));
-  c.out(1, take(e.iota(RankedTensorType::get(column, c.e.i64()), rank - 1)));
+  c.out(1, take(e.iota(RankedTensorType::get(column, e.i64()), rank - 1)));
 }
 
 /// Products of the elements up to each one, by a triangular mask.
@@ -89,7 +89,7 @@ void importCumProd(NodeContext &c) {
   row.insert(row.end() - 1, 1);
   SmallVector<int64_t> square(x.getShape());
   square.push_back(n);
-  const auto type = RankedTensorType::get(square, c.e.i64());
+  const auto type = RankedTensorType::get(square, e.i64());
   const Val self = e.iota(type, rank - 1), other = e.iota(type, rank);
   const bool exclusive = c.intAttr("exclusive", 0) != 0,
              reverse = c.intAttr("reverse", 0) != 0;
@@ -110,7 +110,7 @@ Val scatterReduce(NodeContext &c, const Val &x, const Val &positions,
   const int64_t places = x.dim(0), count = positions.type.getNumElements(),
                 inner = x.dim(0) == 0 ? 0 : x.type.getNumElements() / places;
   checkPairs(c, e.reshape(updates, {count, inner}), places);
-  const auto pairs = RankedTensorType::get({places, count}, c.e.i64());
+  const auto pairs = RankedTensorType::get({places, count}, e.i64());
   const Val hit =
       e.compare("eq", e.iota(pairs, 0), e.reshape(positions, {1, count}));
   const Val wide = e.broadcast(e.reshape(updates, {1, count, inner}),

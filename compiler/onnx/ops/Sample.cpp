@@ -59,7 +59,7 @@ void importGridSample(NodeContext &c) {
   const Val rows =
       e.reshape(moved, {x.type.getNumElements() / x.dim(1), x.dim(1)});
   const Val image =
-      e.iota(RankedTensorType::get(places[0].getShape(), c.e.i64()), 0);
+      e.iota(RankedTensorType::get(places[0].getShape(), e.i64()), 0);
   Sampler sampler(e, x.getShape().drop_front(2), mode, padding, aligned);
   const Val sum = sampler.sample(rows, image, places);
   SmallVector<int64_t> shape{x.dim(0)}, back{0, x.getRank() - 1};
@@ -171,7 +171,7 @@ void importCol2Im(NodeContext &c) {
   const Val updates = e.reshape(x, {x.dim(0), channels, tapCount * blocks});
   const Val sum = e.scatterAdd(
       x.type.clone({x.dim(0), channels, plane}),
-      nn::Literal(RankedTensorType::get({tapCount * blocks}, c.e.i64()),
+      nn::Literal(RankedTensorType::get({tapCount * blocks}, e.i64()),
                   std::move(positions)),
       updates, 2);
   SmallVector<int64_t> shape{x.dim(0), channels}, starts{0, 0},

@@ -7,6 +7,7 @@
 #include "compiler/schedule/Pipelines.h"
 #include "compiler/schedule/Verifier.h"
 #include "support/Failure.h"
+#include "support/SpareCore.h"
 
 #include <gtest/gtest.h>
 
@@ -262,6 +263,50 @@ TEST(Strategies, ChooseTakesTheFastest) {
     FAIL();
   } catch (const Failure &f) {
     EXPECT_EQ(f.code, Exit::NoFit);
+  }
+}
+
+/// Free cores plan ahead: the first alone, as PlanFunction says, and nothing of
+/// it is seen in what is chosen.
+TEST(Strategies, FreeCoresChangeNothing) {
+  Random random(11);
+  const std::vector<StrategyFacts> list{
+      strategyFacts("1f1b"),  strategyFacts("gpipe"),   strategyFacts("dp"),
+      strategyFacts("zb-h1"), strategyFacts("chimera"), strategyFacts("zb-v")};
+  for (int round = 0; round < 6; ++round) {
+    PlanRequest r;
+    r.graph = randomGraph(random, 12);
+    r.topology = oneServer(4, random.real(1e7, 1e9), 1e-5);
+    r.microbatches = 2 * random.between(2, 8);
+    std::vector<PlanRequest> requests = under(r, list);
+    for (PlanRequest &request : requests)
+      if (!request.strategy.replicates)
+        request.stages = 4 * request.strategy.chunks;
+    std::vector<std::string> seen;
+    for (const bool isAlone : {true, false}) {
+      std::vector<SpareCore> claimed;
+      while (std::optional<SpareCore> core =
+                 isAlone ? SpareCore::claim() : std::nullopt)
+        claimed.push_back(std::move(*core));
+      std::atomic<int> begun = 0, ended = 0;
+      const StrategyChoice choice =
+          chooseStrategy(requests, [&](size_t, const PlanRequest &asked) {
+            EXPECT_TRUE(begun++ == 0 || ended > 0);
+            struct End {
+              std::atomic<int> &ended;
+              ~End() { ++ended; }
+            } const end{ended};
+            return OrderedPlan{asked, makePlan(asked)};
+          });
+      std::string text = std::to_string(choice.chosen) + " " +
+                         choice.result.runnerUp + " " + choice.own.strategy;
+      for (const double seconds : choice.stepSeconds)
+        text += " " + std::to_string(1e9 * seconds);
+      for (const SeenPlan &plan : choice.seen)
+        text += " " + plan.strategy + std::to_string(1e9 * plan.seconds);
+      seen.push_back(text);
+    }
+    EXPECT_EQ(seen[0], seen[1]);
   }
 }
 

@@ -91,17 +91,49 @@ TEST(Ahead, FreeCoresBeginWithWhatComesNext) {
   EXPECT_EQ(made[2], 0);
 }
 
+/// What was begun ends before the tasks do, taken or not, and may have tasks of
+/// its own.
+TEST(Ahead, TasksMayHaveTasks) {
+  std::atomic<int> begun = 0, ended = 0;
+  for (int round = 0; round < 20; ++round) {
+    Ahead<size_t> outer([&](size_t i) {
+      ++begun;
+      Ahead<size_t> inner([i](size_t j) { return 10 * i + j; });
+      for (size_t j : {1, 2, 3})
+        inner.want(j);
+      const size_t sum = inner.take(3) + inner.take(1);
+      ++ended;
+      return sum;
+    });
+    for (size_t i = 0; i < 8; ++i)
+      outer.want(i), outer.want(i); // once is enough
+    EXPECT_EQ(outer.take(7), 144u);
+    EXPECT_EQ(outer.take(2), 44u);
+    for (size_t i = 3; i < 8; ++i)
+      outer.drop(i); // begun or not
+  }
+  EXPECT_EQ(begun, ended);
+}
+
 /// One line says what is done: not what is made besides.
 TEST(Ahead, PhasesAreThoseOfWhatIsTaken) {
+  if (availableCores() < 2)
+    GTEST_SKIP() << "one core";
   const Phase::Audience audience;
   const Phase mine("mine");
-  {
-    const Phase::Silence silence;
-    const Phase other("other");
-    EXPECT_EQ(phasesUnderWay(), std::vector<std::string>{"mine"});
-  }
-  const Phase next("next");
-  EXPECT_EQ(phasesUnderWay(), (std::vector<std::string>{"mine", "next"}));
+  std::atomic<bool> isBegun = false;
+  Ahead<std::vector<std::string>> tasks([&](size_t i) {
+    const Phase own("task " + std::to_string(i));
+    std::vector<std::string> heard = phasesUnderWay();
+    isBegun = isBegun || i == 1;
+    return heard;
+  });
+  tasks.want(1);
+  while (!isBegun)
+    std::this_thread::yield();
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(tasks.take(1), Names{"mine"});
+  EXPECT_EQ(tasks.take(0), (Names{"mine", "task 0"}));
 }
 
 } // namespace
