@@ -7,7 +7,13 @@
 
 namespace pipec {
 
-CompileOptions LastDecision::deciding(CompileOptions options) {
+const Decision &KnownDecision::get() const {
+  if (refusal)
+    std::rethrow_exception(refusal);
+  return *found;
+}
+
+CompileOptions KnownDecision::deciding(CompileOptions options) {
   options.quiet = false;
   options.dumpDirectory.clear();
   return options;
@@ -20,7 +26,7 @@ bool KnownModel::recomputes(const CompileOptions &options) {
 }
 
 CompileOptions KnownModel::deciding(CompileOptions options) {
-  options = LastDecision::deciding(options);
+  options = KnownDecision::deciding(options);
   const bool isCut = !options.forwardOnly && slicesAsked(options) > 1;
   options.recompute = std::string(options.recompute == "none" ? "none" : "") +
                       (recomputes(options) ? " again" : "");
@@ -31,6 +37,12 @@ CompileOptions KnownModel::deciding(CompileOptions options) {
   options.memoryLimit = options.memoryMargin = 0;
   options.ofAuto = options.quick = options.withoutWorkspace = false;
   return options;
+}
+
+const KnownDecision *CompileMemory::find(const CompileOptions &deciding) const {
+  const auto it =
+      std::ranges::find(decisions, deciding, &KnownDecision::options);
+  return it == decisions.end() ? nullptr : &*it;
 }
 
 bool CompileMemory::isNew(const std::string &note) {

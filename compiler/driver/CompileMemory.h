@@ -1,8 +1,8 @@
 //===- CompileMemory.h - what attempts at a plan share ----------*- C++ -*-===//
 //
 // Under a limit, and under `auto`, many plans of one model are tried before one
-// is made. The model is read once, a plan that is tried last is not searched
-// for again, and what there is to remark is said once.
+// is made. The model is read once, a plan that was tried is not searched for
+// again, and what there is to remark is said once.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -20,21 +20,17 @@
 
 namespace pipec {
 
-/// The last plan that was found, under options that decide about it: the one
-/// that was tried last under a limit is made.
-struct LastDecision {
+/// The plan that was found under options that decide about it, or why none was.
+struct KnownDecision {
   CompileOptions options;
-  Decision decision;
+  std::optional<Decision> found;
+  std::exception_ptr refusal;
+
+  /// Throws the refusal.
+  const Decision &get() const;
 
   /// Without what only says what is shown.
   static CompileOptions deciding(CompileOptions options);
-};
-
-/// The last options under which none was found, which are refused for the same
-/// reason again.
-struct LastRefusal {
-  CompileOptions options; ///< that decide about it
-  std::exception_ptr reason;
 };
 
 /// A model that was read, and what it costs.
@@ -54,12 +50,15 @@ struct KnownModel {
 /// What one compilation leaves to the next of the same model.
 struct CompileMemory {
   CompileOptions asked; ///< as they were typed, whatever is tried for them
-  std::optional<LastDecision> last;
-  std::optional<LastRefusal> refused;
+  /// Of a model too large to be tried the last one.
+  std::vector<KnownDecision> decisions;
   std::optional<KnownModel> model;
   std::string batch;              ///< the dimension's name
   std::vector<std::string> notes; ///< that have been said, or will be
   bool hasRead = false;           ///< the weights, for NaN among them
+
+  /// What is known of these options, null where nothing is.
+  const KnownDecision *find(const CompileOptions &deciding) const;
 
   /// Remembers a note; false where it was known.
   bool isNew(const std::string &note);

@@ -334,24 +334,24 @@ bool Compiler::makeDecision(std::optional<int> ranks) {
   for (const std::string &note : measured.notes)
     diagnostics.note(note);
   sayNotes(); // before what may be refused
-  const CompileOptions asked = LastDecision::deciding(options);
-  if (memory && memory->refused && memory->refused->options == asked)
-    std::rethrow_exception(memory->refused->reason);
-  if (memory && memory->last && memory->last->options == asked) {
-    decision = memory->last->decision;
+  const CompileOptions asked = KnownDecision::deciding(options);
+  if (const KnownDecision *known = memory ? memory->find(asked) : nullptr) {
+    decision = known->get();
   } else {
     const Phase planning("planning");
+    KnownDecision made{asked, {}, {}};
     try {
-      decision = purpose == Purpose::Train
-                     ? decide(options, graph, measured)
-                     : decideForward(options, graph, measured, ranks);
+      made.found = purpose == Purpose::Train
+                       ? decide(options, graph, measured)
+                       : decideForward(options, graph, measured, ranks);
     } catch (const Failure &) {
-      if (memory)
-        memory->refused.emplace(LastRefusal{asked, std::current_exception()});
-      throw;
+      made.refusal = std::current_exception();
     }
+    if (memory && graph.nodes.size() > kMostPlanned)
+      memory->decisions.clear();
     if (memory)
-      memory->last.emplace(LastDecision{asked, decision});
+      memory->decisions.push_back(made);
+    decision = made.get();
   }
   for (const std::string &note : decision.notes)
     diagnostics.note(note);

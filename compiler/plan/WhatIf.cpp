@@ -4,6 +4,7 @@
 #include "compiler/plan/PeakBytes.h"
 #include "compiler/plan/StableOrder.h"
 #include "report/Format.h"
+#include "support/Ahead.h"
 #include "support/Failure.h"
 #include "support/Phase.h"
 #include "support/UnknownName.h"
@@ -94,24 +95,13 @@ WhatIfRow planned(const std::string &axis, const std::string &value,
   return row;
 }
 
-/// What has been planned, and how it is.
-struct Table {
-  const PlanAgain &plan;
-  std::vector<WhatIfRow> rows = {};
+/// A changed condition, and what is no slower under it.
+struct Condition {
+  std::string axis, value;
+  PlanRequest request;
+  bool allowsOwn = false;    ///< the plan that was asked for
+  bool allowsBefore = false; ///< that of the condition before
 };
-
-/// `atLeast`: a plan that these conditions allow as well.
-const WhatIfRow &add(Table &table, const std::string &axis,
-                     const std::string &value, PlanRequest request,
-                     const WhatIfRow *atLeast = nullptr) {
-  request.baselines = false;
-  WhatIfRow row = planned(axis, value, [&] { return table.plan(request); });
-  if (atLeast && atLeast->fits &&
-      (!row.fits || atLeast->samplesPerSecond > row.samplesPerSecond))
-    row = *atLeast, row.axis = axis, row.value = value;
-  table.rows.push_back(std::move(row));
-  return table.rows.back();
-}
 
 /// The same kind of cluster with `factor` as many devices: the outermost level
 /// with more than one component changes. False when that is not whole.
@@ -139,44 +129,41 @@ bool keepsToFirst(const Replanned &own, int devices) {
 }
 
 /// More devices may always be left idle.
-void devices(const PlanRequest &request, const Replanned &own, Table &table) {
+void devices(const PlanRequest &request, const Replanned &own,
+             std::vector<Condition> &conditions) {
   int before = request.topology.devices();
   // One stage for each device stays one for each.
   bool straight =
       request.stages && *request.stages == before * request.strategy.chunks;
-  WhatIfRow fewer = asAsked(own);
   for (double factor : {0.5, 2.0, 4.0}) {
     PlanRequest asked = request;
     if (!scaleDevices(asked.topology, factor))
       continue;
     asked.cuts.clear();
     asked.replicas.clear();
+    const int count = asked.topology.devices();
     if (straight || (!request.cuts.empty() && !request.replication))
-      asked.stages = asked.topology.devices() * request.strategy.chunks;
-    const std::string count = std::to_string(asked.topology.devices());
-    if (factor < 1)
-      add(table, "devices", count, asked,
-          keepsToFirst(own, asked.topology.devices()) ? &fewer : nullptr);
-    else
-      fewer = add(table, "devices", count, asked, &fewer);
+      asked.stages = count * request.strategy.chunks;
+    conditions.push_back({"devices", std::to_string(count), std::move(asked),
+                          factor > 1 || keepsToFirst(own, count), factor > 2});
   }
 }
 
-void bandwidth(const PlanRequest &request, const Replanned &own, Table &table) {
-  // A plan is no slower over faster links, nor is the one that was asked for.
-  WhatIfRow slower;
-  for (double factor : {0.1, 0.5, 2.0, 10.0}) {
+/// A plan is no slower over faster links.
+void bandwidth(const PlanRequest &request, const Replanned &,
+               std::vector<Condition> &conditions) {
+  constexpr double kLeast = 0.1;
+  for (double factor : {kLeast, 0.5, 2.0, 10.0}) {
     PlanRequest asked = request;
     for (Level &level : asked.topology.levels)
       level.bandwidth *= factor;
-    if (factor > 1 && own.result.samplesPerSecond >= slower.samplesPerSecond)
-      slower = asAsked(own);
-    slower = add(table, "bandwidth", times(factor), asked, &slower);
+    conditions.push_back({"bandwidth", times(factor), std::move(asked),
+                          factor > 1, factor > kLeast});
   }
 }
 
-void microbatches(const PlanRequest &request, const Replanned &own,
-                  Table &table) {
+void microbatches(const PlanRequest &request, const Replanned &,
+                  std::vector<Condition> &conditions) {
   if (!request.strategy.synchronous)
     return; // a step is one microbatch
   for (double factor : {0.5, 2.0, 4.0}) {
@@ -185,27 +172,29 @@ void microbatches(const PlanRequest &request, const Replanned &own,
       continue;
     PlanRequest asked = request;
     asked.microbatches = static_cast<int>(count);
-    add(table, "microbatches", std::to_string(asked.microbatches), asked);
+    conditions.push_back(
+        {"microbatches", std::to_string(asked.microbatches), std::move(asked)});
   }
 }
 
-void memory(const PlanRequest &request, const Replanned &own, Table &table) {
+void memory(const PlanRequest &request, const Replanned &,
+            std::vector<Condition> &conditions) {
   if (memoryLimitOf(request) == INT64_MAX)
     return;
-  const WhatIfRow same = asAsked(own);
   for (double factor : {0.5, 2.0}) {
     PlanRequest asked = request;
     constexpr double kMost = 1e18;
     asked.memoryLimit = static_cast<int64_t>(std::clamp(
         factor * static_cast<double>(memoryLimitOf(request)), 1.0, kMost));
-    add(table, "memory", formatBytes(asked.memoryLimit), asked,
-        factor > 1 ? &same : nullptr);
+    conditions.push_back({"memory", formatBytes(asked.memoryLimit),
+                          std::move(asked), factor > 1});
   }
 }
 
 struct Axis {
   const char *name;
-  void (*vary)(const PlanRequest &, const Replanned &, Table &);
+  void (*vary)(const PlanRequest &, const Replanned &,
+               std::vector<Condition> &);
 };
 
 constexpr Axis kAxes[] = {{"devices", devices},
@@ -214,14 +203,59 @@ constexpr Axis kAxes[] = {{"devices", devices},
                           {"memory", memory},
                           {kStrategies, nullptr}};
 
+/// Rows of all that there is to plan, in its order.
+std::vector<WhatIfRow>
+plannedAll(size_t count, const std::function<WhatIfRow(size_t)> &plan) {
+  Ahead<WhatIfRow> plans(plan);
+  for (size_t i = 0; i < count; ++i)
+    plans.want(i);
+  std::vector<WhatIfRow> rows;
+  for (size_t i = 0; i < count; ++i)
+    rows.push_back(plans.take(i));
+  return rows;
+}
+
+/// What a condition allows besides stands in its row where that is faster.
+void keepFaster(const std::vector<Condition> &conditions, const Replanned &own,
+                std::vector<WhatIfRow> &rows) {
+  const WhatIfRow asked = asAsked(own);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const WhatIfRow *other = nullptr;
+    if (conditions[i].allowsBefore && rows[i - 1].fits)
+      other = &rows[i - 1];
+    if (conditions[i].allowsOwn &&
+        (!other || asked.samplesPerSecond >= other->samplesPerSecond))
+      other = &asked;
+    WhatIfRow &row = rows[i];
+    if (!other || (row.fits && row.samplesPerSecond >= other->samplesPerSecond))
+      continue;
+    row = *other;
+    row.axis = conditions[i].axis, row.value = conditions[i].value;
+  }
+}
+
+/// What changes under one condition each.
+std::vector<WhatIfRow> vary(const Axis &axis, const PlanRequest &request,
+                            const Replanned &own, const PlanAgain &plan) {
+  std::vector<Condition> conditions;
+  axis.vary(request, own, conditions);
+  for (Condition &condition : conditions)
+    condition.request.baselines = false;
+  std::vector<WhatIfRow> rows = plannedAll(conditions.size(), [&](size_t i) {
+    const Condition &one = conditions[i];
+    return planned(one.axis, one.value, [&] { return plan(one.request); });
+  });
+  keepFaster(conditions, own, rows);
+  return rows;
+}
+
 /// The fastest first, what is refused last.
-void compare(const std::vector<Alternative> &strategies,
-             std::vector<WhatIfRow> &rows) {
-  std::vector<WhatIfRow> found;
-  for (const Alternative &strategy : strategies)
-    found.push_back(planned(kStrategies, strategy.name, strategy.plan));
-  sortBy(found, [](const WhatIfRow &row) { return -row.samplesPerSecond; });
-  rows.insert(rows.end(), found.begin(), found.end());
+std::vector<WhatIfRow> compare(const std::vector<Alternative> &strategies) {
+  std::vector<WhatIfRow> rows = plannedAll(strategies.size(), [&](size_t i) {
+    return planned(kStrategies, strategies[i].name, strategies[i].plan);
+  });
+  sortBy(rows, [](const WhatIfRow &row) { return -row.samplesPerSecond; });
+  return rows;
 }
 
 const Axis *axisNamed(const std::string &name) {
@@ -268,13 +302,14 @@ std::vector<WhatIfRow> whatIf(const PlanRequest &request, const Replanned &own,
                               const std::string &axes,
                               const std::vector<Alternative> &strategies,
                               const PlanAgain &plan) {
-  Table table{plan};
-  for (const std::string &name : whatIfAxes(axes))
-    if (const Axis *axis = axisNamed(name); axis->vary)
-      axis->vary(request, own, table);
-    else
-      compare(strategies, table.rows);
-  return std::move(table.rows);
+  std::vector<WhatIfRow> all;
+  for (const std::string &name : whatIfAxes(axes)) {
+    const Axis &axis = *axisNamed(name);
+    std::ranges::move(axis.vary ? vary(axis, request, own, plan)
+                                : compare(strategies),
+                      std::back_inserter(all));
+  }
+  return all;
 }
 
 std::string whatIfTable(const Replanned &own,

@@ -35,11 +35,13 @@ struct Replanned {
 /// Another way to train the same model on the same devices.
 struct Alternative {
   std::string name;
-  std::function<Replanned()> plan; ///< throws as makePlan does
+  /// Throws as makePlan does. Others are called at the same time.
+  std::function<Replanned()> plan;
 };
 
 /// Plans a request whose conditions are others: where more than the request
-/// decides, as about an order that was found for one.
+/// decides, as about an order that was found for one. Called by several threads
+/// at a time.
 using PlanAgain = std::function<Replanned(const PlanRequest &)>;
 
 /// makePlan().
