@@ -40,7 +40,8 @@ int64_t parseBytes(const std::string &text, const std::string &where) {
       value * unit->second > kMost)
     throw Failure(Exit::Usage, where + "'" + text +
                                    "' is no amount of memory; write "
-                                   "a number with a unit, as 16GiB");
+                                   "a number with a unit, as 16GiB: K, M, G "
+                                   "or T, KiB, MiB ..., kB, MB ...");
   return static_cast<int64_t>(value * unit->second);
 }
 
@@ -334,10 +335,11 @@ void addPlanning(CLI::App &app, CompileOptions &o, Texts &text) {
   app.add_option("--profile", o.profile,
                  "times measured with pipec-run --profile-out, instead of the "
                  "device model's");
-  app.add_option("--what-if", o.whatIf,
-                 "plans again for more and less of these: devices, bandwidth, "
-                 "microbatches, memory; or by every other of the strategies "
-                 "(comma-separated)");
+  app.add_option(
+      "--what-if", o.whatIf,
+      "plans again for more and less of these: devices, bandwidth, "
+      "microbatches, memory; or by every other synchronous one of the "
+      "strategies (comma-separated)");
   app.add_option("--memory-limit", text.memoryLimit,
                  "bytes per device, as 16GiB (default: what it has)");
 }

@@ -30,13 +30,16 @@ static std::vector<std::string> narrowing(const CompileOptions &o) {
 }
 
 std::string whyNotChosen(const CompileOptions &options,
-                         const plan::Baseline &baseline, double seconds) {
+                         const plan::Baseline &baseline,
+                         const plan::PlanResult &own) {
   constexpr double kSame = 0.995; // what is printed as 1.00x
-  if (!baseline.fits || !(baseline.stepSeconds > 0) ||
-      baseline.stepSeconds >= kSame * seconds)
+  if (!baseline.fits || !(baseline.stepSeconds > 0))
     return "";
+  const std::string estimated = "if it keeps to its estimated memory";
+  if (baseline.stepSeconds >= kSame * own.stepSeconds)
+    return options.memoryLimit > 0 && own.limitBinds ? estimated : "";
   const std::vector<std::string> flags = narrowing(options);
-  const std::string memory = "faster, if it keeps to its estimated memory";
+  const std::string memory = "faster, " + estimated;
   if (flags.empty())
     return memory;
   return (options.memoryLimit > 0 ? memory + "; " : "faster: ") +

@@ -8,10 +8,11 @@
 
 namespace pipec {
 
-/// Why the plan, of steps of `seconds`, is not what `baseline` is: the options
+/// Why the plan is not what `baseline` is, where that is faster: the options
 /// that ask for something else, or its memory, which nobody has counted as the
-/// plan's has been. Nothing where the baseline is no faster.
+/// plan's has been. Where a limit binds that is said of a slower one, too.
 std::string whyNotChosen(const CompileOptions &options,
-                         const plan::Baseline &baseline, double seconds);
+                         const plan::Baseline &baseline,
+                         const plan::PlanResult &own);
 
 } // namespace pipec

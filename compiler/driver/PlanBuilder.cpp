@@ -453,8 +453,7 @@ private:
     for (const plan::Baseline &b : in.result.baselines) {
       double samples = static_cast<double>(in.request.microbatches) *
                        in.request.microbatchSize;
-      const std::string why =
-          whyNotChosen(in.options, b, in.result.stepSeconds);
+      const std::string why = whyNotChosen(in.options, b, in.result);
       const bool both = !b.note.empty() && !why.empty();
       plan.baselines.push_back({b.name, b.fits, b.stepSeconds,
                                 b.stepSeconds > 0 ? samples / b.stepSeconds : 0,

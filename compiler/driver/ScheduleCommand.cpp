@@ -106,10 +106,12 @@ Answer checked(const ScheduleOptions &options) {
   answer.schedule = readCsv(text, options.check);
   Schedule &schedule = answer.schedule;
   if (schedule.devices() != request.devices)
-    throw Failure(Exit::BadPlan,
-                  options.check + ": " + std::to_string(schedule.devices()) +
-                      " lines, wanted one for each of " +
-                      std::to_string(request.devices) + " devices");
+    throw Failure(
+        Exit::BadPlan,
+        options.check + ": has " + std::to_string(schedule.devices()) +
+            (schedule.devices() == 1 ? " line" : " lines") +
+            ", one for each device, not " + std::to_string(request.devices) +
+            ": give --stages " + std::to_string(schedule.devices()));
   schedule.slices = std::max(1, request.slices);
   const int wanted = request.microbatches * schedule.slices;
   if (request.microbatches > 0 && wanted != schedule.microbatches)

@@ -102,7 +102,7 @@ std::string shardedSummary(const CompileOptions &options,
       plan.bottleneck + "\n";
   for (const plan::Baseline &row : plan.baselines)
     if (row.fits) {
-      const std::string why = whyNotChosen(options, row, plan.stepSeconds);
+      const std::string why = whyNotChosen(options, row, plan);
       text += "instead    " + row.name + ": " +
               report::seconds(row.stepSeconds, plan.stepSeconds) + ", " +
               report::ratio(row.stepSeconds, plan.stepSeconds) +

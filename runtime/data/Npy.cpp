@@ -138,12 +138,13 @@ void Npy::parse(const std::string &header, const std::string &wanted) {
     if (at == begin)
       bad(path, "has no readable shape in its header");
     if (dim && bytes > size / dim)
-      bad(path, "is shorter than its shape says; it is truncated");
+      bad(path,
+          "is shorter than its shape says: it is truncated, copy it again");
     shape.push_back(dim);
     bytes *= dim;
   }
   if (bytes > size - start)
-    bad(path, "is shorter than its shape says; it is truncated");
+    bad(path, "is shorter than its shape says: it is truncated, copy it again");
 }
 
 } // namespace pipec

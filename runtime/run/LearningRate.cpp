@@ -77,7 +77,8 @@ std::function<double(int64_t)> learningRate(const std::string &text) {
   const double warmup = values["warmup"], total = values["total"],
                min = values["min"];
   if (row->needsTotal && total <= warmup)
-    bad(text, "total= must be given, and be more than warmup=");
+    bad(text, "total=, the step that it ends with, must be given, and be more "
+              "than warmup=");
   if (min > 1)
     bad(text, "min= must be at most 1");
   return [shape = row->shape, warmup, total, min](int64_t step) {

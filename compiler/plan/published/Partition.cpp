@@ -332,7 +332,8 @@ static void expectUsed(const PartitionOptions &options, Objective objective) {
          "--strategy: only --objective step prices one");
   expect(options.microbatches == 0 || step || objective == Objective::Piper,
          "--microbatches: the pipedream and placement objectives are times of "
-         "one in a full pipeline, whatever their number");
+         "one in a full pipeline, whatever their number: leave it out, or "
+         "take --objective step");
   expect(options.bandwidths.empty() || objective != Objective::Placement,
          "--bandwidth: placement graphs say what each transfer takes");
   expect(options.bandwidths.size() <= 1 || objective != Objective::Piper,

@@ -397,7 +397,10 @@ TEST_F(PartitionCommand, MoreDevicesThanAStepIsPlannedFor) {
   expect(onProfile("1000x1000", "step"), most + "1000000; give fewer");
   // 8192 are within it: what is refused here is the number of tasks.
   expect(onProfile("8192", "step"), "513 microbatches on 8192 devices");
-  std::vector<std::string> words = onProfile("1025", "pipedream");
+  std::vector<std::string> words = onProfile("4", "pipedream");
+  expect(words,
+         "whatever their number: leave it out, or take --objective step");
+  words = onProfile("1025", "pipedream");
   words.resize(words.size() - 2);
   expect(words, "objective is searched for at most 1024 devices; --objective "
                 "step plans up to 8192");

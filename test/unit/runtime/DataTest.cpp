@@ -77,7 +77,7 @@ TEST(Npy, SaysWhatIsWrong) {
     std::string header, message;
   };
   for (const Case &wrong : std::vector<Case>{
-           {dictionary("<f4", "(2, 4)"), "truncated"},
+           {dictionary("<f4", "(2, 4)"), "truncated, copy it again"},
            {dictionary("<f4", "(1000000000000, 1000000000000)"), "truncated"},
            {dictionary("<f4", "(99999999999999999999,)"), "truncated"},
            {dictionary(">f4", "(2, 3)"),
