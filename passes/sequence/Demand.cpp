@@ -1,8 +1,6 @@
 //===- Demand.cpp - what each piece of a sequence needs -------------------===//
 #include "passes/sequence/Demand.h"
 
-#include "passes/WrongOption.h"
-
 using namespace mlir;
 using namespace pipec::nn;
 
@@ -76,11 +74,10 @@ FailureOr<int64_t> sequenceLength(func::FuncOp main) {
     llvm::append_range(open, def->getOperands());
   }
   if (length < 2)
-    return wrongOption(
-        emitError(ret.getOperand(0).getLoc(),
-                  "the loss is no sum over the positions of a sequence")
-        << "; pieces of sequences need logits [batch, length, classes]: take "
-           "another --strategy than seq1f1b, without --slices");
+    return emitError(ret.getOperand(0).getLoc(),
+                     "the loss is no sum over the positions of a sequence")
+           << "; pieces of sequences need logits [batch, length, classes]: "
+              "take another --strategy than seq1f1b, without --slices";
   return length;
 }
 
