@@ -5,10 +5,9 @@
 
 namespace pipec {
 
-std::vector<plan::Alternative> alternatives(const CompileOptions &options,
-                                            const std::string &chosen,
-                                            const plan::CostGraph &graph,
-                                            const ModelFacts &facts) {
+std::vector<plan::Alternative> alternatives(
+    const CompileOptions &options, const std::string &chosen,
+    const std::function<plan::Replanned(const CompileOptions &)> &plan) {
   std::vector<plan::Alternative> found;
   for (const strategy::StrategyRow &row : strategy::strategies()) {
     CompileOptions asked = options;
@@ -22,9 +21,7 @@ std::vector<plan::Alternative> alternatives(const CompileOptions &options,
         continue;
       asked.slices = options.slices;
     }
-    found.push_back({row.name, [asked, &graph, &facts] {
-                       return planLikeCompile(asked, graph, facts);
-                     }});
+    found.push_back({row.name, [asked, plan] { return plan(asked); }});
   }
   return found;
 }

@@ -84,12 +84,10 @@ std::string sentence(const plan::KernelError &before,
 
 /// One rank for each core of this machine, unless the user says otherwise.
 plan::Topology machine(const std::string &grid) {
-  CompileOptions options;
-  options.cpus =
+  return untimedMachines(
       grid.empty()
           ? std::to_string(std::max(1u, std::thread::hardware_concurrency()))
-          : grid;
-  return topologyOf(options);
+          : grid);
 }
 
 /// What calls and tasks take. Processors are not as fast at all times: all is

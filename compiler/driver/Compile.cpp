@@ -55,6 +55,27 @@ static int report(const CompileOptions &options, const CompileMemory &memory,
   return static_cast<int>(failure.code);
 }
 
+/// What a compile of the options would come to, with a model of its own: rows
+/// of what-if tables are planned at the same time.
+static plan::Replanned countedPlan(CompileOptions options, Purpose purpose) {
+  options.quiet = true;
+  options.dumpDirectory.clear();
+  MLIRContext context;
+  prepare(context);
+  CompileMemory memory;
+  memory.asked = options;
+  plan::Replanned found;
+  const Attempt attempt = [&](const CompileOptions &o) {
+    found = Compiler(o, purpose, context, &memory).replanned();
+    return 0;
+  };
+  const Trial trial = [&](const CompileOptions &o) {
+    return Compiler(o, purpose, context, &memory).prospect();
+  };
+  withinLimitUnadvised(options, attempt, trial);
+  return found;
+}
+
 /// Plans whose stages several devices divide are not lowered, and fit where the
 /// planner says so. Those that turn out to need no groups are as others.
 static int compileDivided(const CompileOptions &options, const Attempt &compile,
@@ -78,6 +99,9 @@ int compileCommand(int argc, char **argv) {
   const Purpose purpose = options.forwardOnly ? Purpose::Infer : Purpose::Train;
   CompileMemory memory;
   memory.asked = options;
+  memory.counted = [&](const CompileOptions &o) {
+    return countedPlan(o, purpose);
+  };
   auto compile = [&](const CompileOptions &o) {
     return Compiler(o, purpose, context, &memory).run();
   };

@@ -14,6 +14,7 @@
 #include "mlir/IR/BuiltinOps.h"
 
 #include <exception>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -56,6 +57,9 @@ struct CompileMemory {
   std::string batch;              ///< the dimension's name
   std::vector<std::string> notes; ///< that have been said, or will be
   bool hasRead = false;           ///< the weights, for NaN among them
+  /// What a compile of options comes to where their limit binds: it tries as
+  /// many plans as that takes, and counts. Throws Failure(NoFit, Usage).
+  std::function<plan::Replanned(const CompileOptions &)> counted;
 
   /// What is known of these options, null where nothing is.
   const KnownDecision *find(const CompileOptions &deciding) const;

@@ -86,6 +86,13 @@ Prospect Compiler::prospect() {
           !decision.recomputedStages().empty()};
 }
 
+plan::Replanned Compiler::replanned() {
+  const Prospect made = prospect();
+  plan::Replanned row = decision.replanned(options);
+  row.counted = std::max<int64_t>(0, made.bytes);
+  return row;
+}
+
 //===----------------------------------------------------------------------===//
 // What is said
 //===----------------------------------------------------------------------===//

@@ -35,6 +35,9 @@ public:
   /// The plan that would be made; -1 byte for a model too large to tell.
   Prospect prospect();
 
+  /// prospect(), as a row of a what-if table.
+  plan::Replanned replanned();
+
 private:
   // Compiler.cpp: from the model to tasks. False: there is a problem.
   void checkOptimizer();
@@ -76,6 +79,8 @@ private:
   bool evaluate(const plan::Plan &training, const PlanFolder &outer);
   int printDryRun();
   int printSharded();
+  plan::Replanned planUnder(const CompileOptions &asked,
+                            const plan::Topology &topology);
   std::vector<plan::WhatIfRow> whatIf();
   void showPlan(const plan::Plan &plan,
                 const std::vector<plan::WhatIfRow> &rows);

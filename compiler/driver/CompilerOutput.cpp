@@ -198,6 +198,28 @@ int Compiler::generate(PlanFolder &folder) {
   return 0;
 }
 
+/// As planLikeCompile() does it, and where a limit binds as a compile does. Of
+/// other devices there is the estimate alone, and of the many strategies of a
+/// table those that it refuses are not tried.
+plan::Replanned Compiler::planUnder(const CompileOptions &asked,
+                                    const plan::Topology &topology) {
+  ModelFacts others = memory->model->facts;
+  const bool counts = memory->counted && asked.memoryLimit > 0 && isPlanned() &&
+                      topology == others.topology;
+  const bool isTyped = asked.strategy == memory->asked.strategy;
+  others.topology = topology;
+  try {
+    plan::Replanned found =
+        planLikeCompile(asked, memory->model->graph, others);
+    if (!counts || !(found.isClose || found.result.limitBinds))
+      return found;
+  } catch (const Failure &failure) {
+    if (!counts || !isTyped || failure.code != Exit::NoFit)
+      throw;
+  }
+  return memory->counted(asked);
+}
+
 std::vector<plan::WhatIfRow> Compiler::whatIf() {
   if (options.whatIf.empty())
     return {};
@@ -208,16 +230,19 @@ std::vector<plan::WhatIfRow> Compiler::whatIf() {
   if (!memory || !memory->model || purpose != Purpose::Train)
     return plan::whatIf(asked, decision.replanned(options), options.whatIf);
   const CompileOptions &typed = memory->asked; // not what was tried for them
-  const plan::CostGraph &graph = memory->model->graph;
   const ModelFacts &all = memory->model->facts;
   asked.topology = all.topology; // of which the plan may use a part
   std::vector<plan::Alternative> strategies;
   const plan::Replanned own = decision.replanned(options);
   if (plan::comparesStrategies(typed.whatIf))
-    strategies = alternatives(typed, own.strategy, graph, all);
+    strategies =
+        alternatives(typed, own.strategy, [&](const CompileOptions &other) {
+          return planUnder(other, all.topology);
+        });
   return plan::whatIf(asked, own, typed.whatIf, strategies,
                       [&](const plan::PlanRequest &changed) {
-                        return planAgain(typed, graph, all, changed);
+                        return planUnder(optionsUnder(typed, all, changed),
+                                         changed.topology);
                       });
 }
 

@@ -1,7 +1,9 @@
 //===- Devices.cpp - the devices that the options name --------------------===//
 #include "compiler/driver/Planning.h"
 
+#include "compiler/plan/TypicalCore.h"
 #include "report/Format.h"
+#include "runtime/kernels/cpu/Kernels.h"
 #include "support/Failure.h"
 
 #include <algorithm>
@@ -42,13 +44,35 @@ static bool multipliesBf16() {
 
 /// The model of that name, which must be of the kind that the grid is for.
 static plan::DeviceModel deviceOf(const std::string &name, bool gpus) {
-  plan::DeviceModel device = plan::deviceModel(name);
+  plan::DeviceModel device = plan::namedDevice(name);
   if ((device.kind != "cpu") != gpus)
     throw Failure(Exit::Usage,
                   "--device " + name +
                       (gpus ? " is no GPU: give its ranks with --cpus NxM"
                             : " is a GPU: give their number with --gpus NxM"));
   return device;
+}
+
+plan::ProductTile productTile() {
+  plan::ProductTile tile;
+  pipec_product_tile(&tile.rows, &tile.lanes, &tile.vectors);
+  return tile;
+}
+
+static int machineCores() {
+  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+}
+
+static plan::DeviceModel machineCore(const std::string &grid) {
+  const int64_t memory =
+      static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
+  return plan::nativeCpu(3.0, vectorBits(), memory, ranksOfServer(grid),
+                         multipliesBf16());
+}
+
+plan::Topology untimedMachines(const std::string &grid) {
+  return plan::shareCores(plan::gridTopology(grid, machineCore(grid)),
+                          machineCores());
 }
 
 plan::Topology topologyOf(const CompileOptions &o) {
@@ -59,14 +83,10 @@ plan::Topology topologyOf(const CompileOptions &o) {
         o.gpus, deviceOf(o.device.empty() ? "h100-sxm" : o.device, true));
   if (!o.device.empty())
     return plan::gridTopology(o.cpus, deviceOf(o.device, false));
-  int64_t memory =
-      static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
-  int cores = std::max(1u, std::thread::hardware_concurrency());
   return plan::shareCores(
-      plan::gridTopology(o.cpus, plan::nativeCpu(3.0, vectorBits(), memory,
-                                                 ranksOfServer(o.cpus),
-                                                 multipliesBf16())),
-      cores);
+      plan::gridTopology(o.cpus,
+                         plan::typicalCore(machineCore(o.cpus), productTile())),
+      machineCores());
 }
 
 std::vector<int> groupSizes(const std::string &text,

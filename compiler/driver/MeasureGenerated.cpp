@@ -9,6 +9,7 @@
 
 #include "compiler/driver/MeasureKernels.h"
 #include "compiler/driver/MeasuredMemory.h"
+#include "compiler/driver/Planning.h"
 #include "compiler/driver/UnitWork.h"
 #include "compiler/target/cpu/Cpu.h"
 #include "compiler/target/native/Codegen.h"

@@ -2,6 +2,7 @@
 #include "compiler/driver/MeasureKernels.h"
 
 #include "compiler/driver/MeasuredMemory.h"
+#include "compiler/driver/Planning.h"
 #include "compiler/driver/RoutineWork.h"
 
 #include "runtime/kernels/cpu/Kernels.h"
@@ -365,12 +366,6 @@ std::vector<Job> pools(int count) {
 int64_t ownCacheBytes() {
   const long bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
   return bytes > 0 ? bytes : int64_t(1) << 20;
-}
-
-plan::ProductTile productTile() {
-  plan::ProductTile tile;
-  pipec_product_tile(&tile.rows, &tile.lanes, &tile.vectors);
-  return tile;
 }
 
 double measureCalls(const std::function<std::function<void()>()> &make,

@@ -37,9 +37,6 @@ double measureCalls(const std::function<std::function<void()>()> &make,
 /// Of the cache that a core has for itself.
 int64_t ownCacheBytes();
 
-/// Of this machine's products.
-plan::ProductTile productTile();
-
 /// What a rank does between two tasks, most of which is to read the clocks, s.
 double measureTurn();
 

@@ -8,6 +8,7 @@
 #include "compiler/driver/MeasurePrograms.h"
 
 #include "compiler/driver/OperandUses.h"
+#include "compiler/driver/Planning.h"
 #include "compiler/driver/SamplePrograms.h"
 #include "compiler/driver/UnitWork.h"
 #include "compiler/target/cpu/Cpu.h"

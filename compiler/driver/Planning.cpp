@@ -7,6 +7,7 @@
 #include "compiler/driver/PlannedOrder.h"
 #include "compiler/driver/SmallestPlan.h"
 #include "compiler/driver/StagesByHand.h"
+#include "compiler/plan/Baselines.h"
 #include "support/Failure.h"
 
 #include <algorithm>
@@ -147,13 +148,26 @@ static void noteIdleDevices(const ModelFacts &facts, Decision &d) {
                       std::to_string(there) + " devices have nothing to do");
 }
 
+/// What stands beside a plan that was made without what code works in needs it
+/// all the same.
+static void priceWithWorkspace(CompileOptions o, const plan::CostGraph &graph,
+                               const ModelFacts &facts, Decision &d) {
+  if (!o.withoutWorkspace || d.result.baselines.empty())
+    return;
+  o.withoutWorkspace = false;
+  plan::PlanRequest whole = d.request;
+  whole.graph = graph;
+  findRepeats(o, facts, whole.recompute, whole.graph);
+  d.result.baselines = plan::priceBaselines(whole, d.result);
+}
+
 Decision decide(const CompileOptions &o, const plan::CostGraph &graph,
                 const ModelFacts &facts) {
-  if (o.strategy == "auto")
-    return decideBest(o, graph, facts);
-  Decision d = o.recompute == "auto"
+  Decision d = o.strategy == "auto" ? decideBest(o, graph, facts)
+               : o.recompute == "auto"
                    ? decideNamedAuto(o, graph, facts)
                    : decideNamed(o, graph, facts, recomputeAsked(o), true);
+  priceWithWorkspace(o, graph, facts, d);
   if (orderFileOf(o.strategy))
     noteIdleDevices(facts, d);
   return d;
@@ -174,14 +188,11 @@ plan::Replanned planLikeCompile(CompileOptions asked,
   }
 }
 
-plan::Replanned planAgain(const CompileOptions &o, const plan::CostGraph &graph,
-                          const ModelFacts &facts,
-                          const plan::PlanRequest &changed) {
+CompileOptions optionsUnder(const CompileOptions &o, const ModelFacts &facts,
+                            const plan::PlanRequest &changed) {
   CompileOptions asked = o;
   asked.microbatches = changed.microbatches;
   asked.memoryLimit = changed.memoryLimit;
-  ModelFacts others = facts;
-  others.topology = changed.topology;
   if (changed.topology.devices() != facts.topology.devices()) {
     const bool isFree =
         o.stages == "auto" && o.replicas.empty() && o.stageFile.empty();
@@ -189,7 +200,7 @@ plan::Replanned planAgain(const CompileOptions &o, const plan::CostGraph &graph,
     asked.stages = isFree || !changed.stages ? std::string("auto")
                                              : std::to_string(*changed.stages);
   }
-  return planLikeCompile(asked, graph, others);
+  return asked;
 }
 
 std::optional<plan::PlanRequest> requestAsRun(const strategy::StrategyRow &row,

@@ -38,6 +38,13 @@ int slicesAsked(const CompileOptions &options);
 /// The devices that the options name.
 plan::Topology topologyOf(const CompileOptions &options);
 
+/// What this machine computes of a product at a time.
+plan::ProductTile productTile();
+
+/// Servers like this machine with so many CPU ranks ("NxM"), for what measures
+/// them: with a roofline for all that is to be timed.
+plan::Topology untimedMachines(const std::string &grid);
+
 /// Sizes of groups that `text` asks for: a number, or auto for all powers of
 /// two up to a server. Throws Failure(Exit::Usage) for a number that does not
 /// divide a server's devices, and where ranks have no core of their own.
@@ -72,12 +79,12 @@ plan::Replanned planLikeCompile(CompileOptions options,
                                 const plan::CostGraph &graph,
                                 const ModelFacts &facts);
 
-/// What these options, as the user gave them, would be planned as with the
-/// microbatches, the limit and the devices of `changed`; stages by hand are
-/// dropped where the devices change. Throws as decide().
-plan::Replanned planAgain(const CompileOptions &options,
-                          const plan::CostGraph &graph, const ModelFacts &facts,
-                          const plan::PlanRequest &changed);
+/// These options, as the user gave them, with the microbatches, the limit and
+/// the number of devices of `changed`; stages by hand are dropped where the
+/// devices change.
+CompileOptions optionsUnder(const CompileOptions &options,
+                            const ModelFacts &facts,
+                            const plan::PlanRequest &changed);
 
 /// How a strategy with an order of its own is asked for that was run in such
 /// steps; none where its order is searched or sliced.

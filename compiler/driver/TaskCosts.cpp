@@ -108,6 +108,14 @@ private:
   TaskCosts &costs;
 };
 
+/// By the device's rates, of what no routine's costs are known of.
+double rooflineOf(Operation *op, const plan::DeviceModel &device) {
+  auto costed = dyn_cast_or_null<nn::Costed>(op);
+  return costed ? plan::opSeconds(device, costed.flops(), costed.bytesMoved(),
+                                  kindOf(op), dtypeOf(op))
+                : 0;
+}
+
 class TaskPricer {
 public:
   TaskPricer(const plan::DeviceModel &device, const fusion::Machine &machine,
@@ -130,17 +138,14 @@ public:
       if (!isStep)
         (task.name == "forward" ? costs.forwardShares : costs.backwardShares) |=
             plan::isShared(device, *work, away);
-      return secondsOf(*work, away);
+      if (work->kernel.empty())
+        return 0;
+      const auto known = plan::kernelSeconds(device, *work, away);
+      return known ? *known : rooflineOf(task.units[number].op, device);
     });
   }
 
 private:
-  double secondsOf(const plan::KernelWork &work, double away) const {
-    if (work.kernel.empty())
-      return 0;
-    return plan::kernelSeconds(device, work, away).value_or(0);
-  }
-
   const plan::DeviceModel &device;
   const fusion::Machine &machine;
   ModuleOp scratch;

@@ -292,11 +292,25 @@ struct Own {
   std::optional<plan::NoFit> refusal;
 };
 
+/// Whether a quick look comes to a plan that is too large.
+bool isSeenTooLarge(CompileOptions options, const Trial &trial) {
+  options.quick = true;
+  try {
+    trial(options);
+  } catch (const OverLimit &) {
+    return true;
+  } catch (const plan::NoFit &) {
+  }
+  return false;
+}
+
 /// What a strategy comes to with a little more than there is, and with that.
 void findOwnPlan(const CompileOptions &options, const Trial &trial, Own &own) {
   for (const int64_t more : {options.memoryLimit / kShareTooMuch, int64_t(0)}) {
     CompileOptions asked = options;
     asked.memoryMargin = -more;
+    if (more > 0 && isSeenTooLarge(asked, trial))
+      continue;
     try {
       const Prospect found = trial(asked);
       own.isOver.reset(), own.refusal.reset();
@@ -402,9 +416,13 @@ Found fastestOf(CompileOptions options, const Trial &trial,
                         : climbed({options, made}, trial);
 }
 
-/// `best`, or what one of the searched orders comes to in earnest.
+/// `best`, or what one of the searched orders comes to in earnest, where there
+/// is enough to be won for what that takes.
 Found orSearched(Found best, const CompileOptions &options,
                  const Trial &trial) {
+  constexpr double kWorthIt = 1.03;
+  if (best.second.seconds <= kWorthIt * freeSeconds(options, trial))
+    return best;
   for (const char *strategy : kSearched)
     try {
       CompileOptions asked = options;
@@ -541,11 +559,14 @@ int byName(const CompileOptions &options, const Attempt &attempt,
   return shrinking(asked, attempt);
 }
 
-} // namespace
+/// Why nothing fits, and the smallest plan that there is.
+struct Refused {
+  plan::NoFit failure;
+  std::optional<Smallest> smallest;
+};
 
-int withinLimit(const CompileOptions &options, const Attempt &attempt,
-                const Trial &each, const std::string &batch) {
-  const Trial trial = RememberedTrial(each);
+int fitted(const CompileOptions &options, const Attempt &attempt,
+           const Trial &trial) {
   try {
     if (options.strategy == "auto")
       return automatically(options, attempt, trial);
@@ -562,10 +583,35 @@ int withinLimit(const CompileOptions &options, const Attempt &attempt,
           throw;
       }
     }
+    throw Refused{failure, smallest};
+  }
+}
+
+} // namespace
+
+int withinLimit(const CompileOptions &options, const Attempt &attempt,
+                const Trial &each, const std::string &batch) {
+  const Trial trial = RememberedTrial(each);
+  try {
+    return fitted(options, attempt, trial);
+  } catch (const Refused &refused) {
     const auto isEnough = [&](const CompileOptions &changed) {
       return fits(changed, trial);
     };
-    throw advised(options, failure, smallest, isEnough, batch);
+    throw advised(options, refused.failure, refused.smallest, isEnough, batch);
+  }
+}
+
+int withinLimitUnadvised(const CompileOptions &options, const Attempt &attempt,
+                         const Trial &each) {
+  try {
+    return fitted(options, attempt, RememberedTrial(each));
+  } catch (const Refused &refused) {
+    if (!refused.smallest)
+      throw refused.failure;
+    throw Failure(Exit::NoFit, "the smallest plan found needs " +
+                                   report::bytes(refused.smallest->enough()) +
+                                   " on a device");
   }
 }
 

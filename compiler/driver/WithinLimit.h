@@ -48,4 +48,8 @@ using Trial = std::function<Prospect(const CompileOptions &)>;
 int withinLimit(const CompileOptions &options, const Attempt &attempt,
                 const Trial &trial, const std::string &batch = "");
 
+/// The same, but for what would fit: the refusal says what is needed.
+int withinLimitUnadvised(const CompileOptions &options, const Attempt &attempt,
+                         const Trial &trial);
+
 } // namespace pipec

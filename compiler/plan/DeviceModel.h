@@ -103,6 +103,7 @@ struct DeviceModel {
   double intraBandwidth = 0, intraLatency = 0;
   double interBandwidth = 0, interLatency = 0;
 
+  bool operator==(const DeviceModel &) const = default;
   double peak(DType dtype) const;
 };
 

@@ -573,6 +573,7 @@ void StepModel::explain(PlanResult &result) const {
   const auto copies = [](const StagePlan &stage) {
     return static_cast<double>(stage.devices.size());
   };
+  const double sharers = rankCores(asked.topology, result.stages).ranksPerCore;
   double worst = -1;
   bool link = false;
   for (size_t s = 0; s < result.stages.size(); ++s) {
@@ -584,9 +585,11 @@ void StepModel::explain(PlanResult &result) const {
       continue;
     Link over = boundaryLink(asked.topology, result.stages[s - 1].devices,
                              stage.devices);
-    double hop = transferSeconds(over, std::max(stage.receiveBytes,
-                                                stage.receiveGradientBytes)) /
-                 std::min(copies(stage), copies(result.stages[s - 1]));
+    double hop =
+        hopSeconds(asked.topology, result.stages, s, over,
+                   std::max(stage.receiveBytes, stage.receiveGradientBytes),
+                   sharers) /
+        std::min(copies(stage), copies(result.stages[s - 1]));
     if (hop > worst)
       worst = hop, result.bottleneckStage = static_cast<int>(s), link = true;
   }

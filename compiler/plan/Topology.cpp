@@ -1,5 +1,6 @@
 #include "compiler/plan/Topology.h"
 
+#include "compiler/plan/TypicalCore.h"
 #include "support/Failure.h"
 #include "support/ParseJson.h"
 #include "support/ReadFile.h"
@@ -476,7 +477,7 @@ static Topology clusterOf(const std::string &json, const std::string &origin) {
         "all devices");
   if (root["device"].is_string()) {
     try {
-      t.device = deviceModel(root["device"].get<std::string>());
+      t.device = namedDevice(root["device"].get<std::string>());
     } catch (const Failure &f) {
       bad(origin, f.what());
     }

@@ -22,6 +22,7 @@ struct Level {
   int count = 1;
   double bandwidth = 0;
   double latency = 0;
+  bool operator==(const Level &) const = default;
 };
 
 /// Planning takes memory and time with the square of the devices.
@@ -40,6 +41,7 @@ struct Topology {
   /// 0: every device is its own.
   int cores = 0;
 
+  bool operator==(const Topology &) const = default;
   int devices() const;
   /// Devices in one component of levels[level] (1 for the innermost level's
   /// units).

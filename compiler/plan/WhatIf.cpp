@@ -53,7 +53,8 @@ void take(WhatIfRow &row, const Replanned &plan) {
   row.samplesPerSecond = plan.result.samplesPerSecond;
   row.strategy = plan.strategy;
   row.shape = shapeOf(plan);
-  row.peakBytes = peakBytes(plan.result.stages);
+  row.isCounted = plan.counted > 0;
+  row.peakBytes = row.isCounted ? plan.counted : peakBytes(plan.result.stages);
   row.isClose = plan.isClose;
 }
 

@@ -19,6 +19,7 @@ struct WhatIfRow {
   std::string shape = "";    ///< replicas of the stages, "3-1"
   std::string note = "";     ///< why not, when it does not fit
   int64_t peakBytes = 0;     ///< of the fullest device, by the estimate
+  bool isCounted = false;    ///< as a compile counts them
   bool isClose = false;      ///< Replanned::isClose; then not in peakBytes
 };
 
@@ -30,6 +31,7 @@ struct Replanned {
   /// It fits only where what tasks work in is left out of the estimate. A
   /// compile counts what they do, and may find that it does not.
   bool isClose = false;
+  int64_t counted = 0; ///< bytes of the fullest device; 0: by the estimate
 };
 
 /// Another way to train the same model on the same devices.

@@ -54,11 +54,25 @@ Exit Session::run() {
   } catch (const Agreed &) { // all ranks are between transfers
     dropOutputs();
     throw;
+  } catch (const Alarmed &failure) {
+    transport.abandon();
+    dropOutputs();
+    throw Alarmed(failure.code, failure.what() + whatIsSaved(failure.code));
   } catch (...) { // before the memory goes that others may still read
     transport.abandon();
     dropOutputs();
     throw;
   }
+}
+
+/// What one rank says for all where another was lost.
+std::string Session::whatIsSaved(Exit code) const {
+  const bool isOurs = saved > 0;
+  const std::string &folder = isOurs ? options.checkpoint : options.resume;
+  if (!leads() || code != Exit::PeerLost || folder.empty())
+    return "";
+  return "; go on with --resume " + shellWord(folder) + ", which has " +
+         std::to_string(isOurs ? saved : firstStep) + " steps";
 }
 
 /// Who fails leaves the process without an end of this object.

@@ -12,7 +12,8 @@ writes a profile. Errors of what is predicted: "calibrated" against the median r
 stages made with a profile, against the run after the one that wrote it, beside "own", the same against the run that
 wrote it, and "apart", by how much one run differs from the next, which is all that keeps the two from being equal;
 the last, a plan of strategy --other made with the same profile, against a run of that plan, which no profile knows;
-medians over the runs. With --rounds all rows are calibrated for and run so many times, by turns, of plans that are made
+medians over the runs. At the end of a row, "untimed": what is predicted of cores that nobody has timed, as a share of the
+median run. With --rounds all rows are calibrated for and run so many times, by turns, of plans that are made
 in the first round; medians are then over what all rounds said, and each round prints them as they are by then. Where
 neighbours come and go for minutes, calibrations and runs meet as many of them, and what is left is closer to the
 prediction's own error. The time of a run is that of its median step, the first one left out. Every rank has
@@ -130,6 +131,7 @@ class Row:
         ratios = lambda above, below: [a / b for a, b in zip(above, below)]
         return {"times": times, "exact": [exact for _, exact in runs],
                 "calibrated": [self.predicted(strategy, "--cluster", cluster) / statistics.median(times)],
+                "untimed": [self.predicted(strategy, "--cpus", self.ranks) / statistics.median(times)],
                 "profile": ratios(said[strategy], times[1:]), "own": ratios(said[strategy], times),
                 "apart": [1 + abs(ratio - 1) for ratio in ratios(times[1:], times)],
                 "other": ratios(said[other], others)}
@@ -144,7 +146,8 @@ class Row:
         errors = [f"{100 * (statistics.median(self.samples[name]) - 1):+.0f} %"
                   for name in ("calibrated", "profile", "own", "apart", "other")]
         return [self.case.folder.name, self.ranks, ms(statistics.median(times)), f"{ms(min(times))} - {ms(max(times))}",
-                *errors, "equal" if all(self.samples["exact"]) else "differs"]
+                *errors, "equal" if all(self.samples["exact"]) else "differs",
+                f"{statistics.median(self.samples['untimed']):.2f}"]
 
 
 def together(rows):
@@ -181,7 +184,7 @@ def main():
         parser.error("--rounds and --repeats are at least 1")
     options.cores = SteadyCores() if options.steady else AnyCores()
     names = options.models or sorted(f.name for f in options.folder.iterdir() if (f / "golden.json").exists())
-    head = ["model", "ranks", "measured ms", "runs", "calibrated", "profile", "own", "apart", options.other, "memory"]
+    head = ["model", "ranks", "measured ms", "runs", "calibrated", "profile", "own", "apart", options.other, "memory", "untimed"]
     with tempfile.TemporaryDirectory() as scratch:
         calibrations = Calibrations(options, scratch)
         rows = [Row(Case(options, options.folder / name, scratch), ranks, options, calibrations)

@@ -126,6 +126,9 @@ void loseARank(const Place &place, int signal, double timeout,
   EXPECT_TRUE(allGone(folder));
   if (!fs::exists(saved))
     return; // lost before the first checkpoint
+  if (!std::string_view(place.lost).starts_with("rank 0")) // who would say it
+    EXPECT_THAT(run.errors,
+                HasSubstr("; go on with --resume " + saved + ", which has "));
   arguments.insert(arguments.end(), {"--resume", saved});
   const Outcome again = runTool(folder, arguments);
   ASSERT_EQ(again.code, 0) << again.errors;
