@@ -199,12 +199,14 @@ int Compiler::generate(PlanFolder &folder) {
 }
 
 /// As planLikeCompile() does it, and where a limit binds as a compile does. Of
-/// other devices there is the estimate alone, and of the many strategies of a
-/// table those that it refuses are not tried.
+/// other devices and of operators that several divide there is the estimate
+/// alone, and of the many strategies of a table those that it refuses are not
+/// tried.
 plan::Replanned Compiler::planUnder(const CompileOptions &asked,
                                     const plan::Topology &topology) {
   ModelFacts others = memory->model->facts;
   const bool counts = memory->counted && asked.memoryLimit > 0 && isPlanned() &&
+                      asked.tensorParallel == "1" &&
                       topology == others.topology;
   const bool isTyped = asked.strategy == memory->asked.strategy;
   others.topology = topology;

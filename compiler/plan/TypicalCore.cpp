@@ -58,13 +58,13 @@ DeviceModel typicalCore(DeviceModel device, const ProductTile &tile) {
 #define FIGURE(member, microseconds) device.member = (microseconds) * 1e-6;
 #define SHARE(member, share) device.member = (share);
 #define RATE(member, giga) device.member = (giga) * 1e9;
+#define CACHE(member, kibibytes) device.member = (kibibytes) * 1024.0;
 #define NEAR(name, ...) device.kernels[name] = nanoseconds(name, {__VA_ARGS__});
 #define FAR(name, ...)                                                         \
   device.farKernels[name] = nanoseconds(name, {__VA_ARGS__});
 #define PASS(kibibytes, cost)                                                  \
   device.passes.push_back({(kibibytes) * 1024, (cost) * 1e-9 / 1024});
 #include "compiler/plan/TypicalCore.def"
-  device.ownCacheBytes = 512 << 10;
   device.tile = tile;
   if (tile.lanes >= kWideLanes)
     takeShare(device, kWideShare);

@@ -65,14 +65,17 @@ Exit Session::run() {
   }
 }
 
-/// What one rank says for all where another was lost.
+/// What one rank says for all where another was lost: the last checkpoint, of
+/// this training or that it goes on from.
 std::string Session::whatIsSaved(Exit code) const {
   const bool isOurs = saved > 0;
-  const std::string &folder = isOurs ? options.checkpoint : options.resume;
-  if (!leads() || code != Exit::PeerLost || folder.empty())
+  const int64_t steps = isOurs ? saved : firstStep;
+  if (!leads() || code != Exit::PeerLost || steps <= 0 || !state ||
+      !state->trains)
     return "";
-  return "; go on with --resume " + shellWord(folder) + ", which has " +
-         std::to_string(isOurs ? saved : firstStep) + " steps";
+  return "; go on with --resume " +
+         shellWord(isOurs ? options.checkpoint : options.resume) +
+         ", which has " + report::plural(steps, "step");
 }
 
 /// Who fails leaves the process without an end of this object.

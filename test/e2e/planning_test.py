@@ -77,9 +77,12 @@ class PlanningTest(PipelineTest):
                 {"name": "cpu", "count": 2, "bandwidth_GBps": 0.10608 * faster, "latency_us": 0.1952}]}))
             steps.append(step("--cluster", file, "--microbatches", "6", "--optimizer", "adamw:lr=1e-3"))
         self.assertLessEqual(steps[1], steps[0] * 1.000001)
-        tight = ("--dim", "batch=2", "--cpus", "4", "--microbatches", "4", "--memory-limit", "600KiB")
-        # Orders that are searched for differ by a few per mille with the cut that they begin with.
-        self.assertLessEqual(step(*tight), step(*tight, "--planner", "flexflow") * 1.01)
+        # Four ranks on two cores of which the clock and the vectors are known, whatever machine this is.
+        file.write_text(json.dumps({"cores": 2, "device": {
+            "kind": "cpu", "memory_GiB": 16, "flops": {"fp64": 48e9, "fp32": 96e9}, "memory_GBps": 25, "launch_us": 0.2,
+            "half_efficiency_flops": 5e5}, "levels": [{"count": 4, "bandwidth_GBps": 5, "latency_us": 50}]}))
+        tight = ("--dim", "batch=2", "--cluster", file, "--microbatches", "4", "--memory-limit", "600KiB")
+        self.assertLessEqual(step(*tight), step(*tight, "--planner", "flexflow") * 1.0001)
 
     def test_auto_compares_every_order_and_recomputation(self):
         for cluster in (("--cpus", "1x2"), ("--gpus", "1x2")):

@@ -8,6 +8,7 @@
 #include "test/unit/runtime/RunTool.h"
 #include "test/unit/runtime/TestModel.h"
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -96,6 +97,17 @@ const Place kPlaces[] = {
 
 class EveryPlace : public testing::TestWithParam<Place> {};
 
+/// Of the newest checkpoint, which its name says.
+int stepsIn(const std::string &folder) {
+  int newest = 0;
+  for (const auto &entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (const size_t at = name.find_first_of("0123456789"); at != name.npos)
+      newest = std::max(newest, std::stoi(name.substr(at)));
+  }
+  return newest;
+}
+
 void loseARank(const Place &place, int signal, double timeout,
                const std::string &transport = "mpi") {
   const std::string folder = freshFolder("fault");
@@ -126,9 +138,10 @@ void loseARank(const Place &place, int signal, double timeout,
   EXPECT_TRUE(allGone(folder));
   if (!fs::exists(saved))
     return; // lost before the first checkpoint
+  const std::string steps = std::to_string(stepsIn(saved));
   if (!std::string_view(place.lost).starts_with("rank 0")) // who would say it
-    EXPECT_THAT(run.errors,
-                HasSubstr("; go on with --resume " + saved + ", which has "));
+    EXPECT_THAT(run.errors, HasSubstr("; go on with --resume " + saved +
+                                      ", which has " + steps + " steps"));
   arguments.insert(arguments.end(), {"--resume", saved});
   const Outcome again = runTool(folder, arguments);
   ASSERT_EQ(again.code, 0) << again.errors;
