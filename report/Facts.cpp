@@ -278,7 +278,7 @@ int64_t highestPeak(const plan::Plan &plan) {
 }
 
 bool areTimed(const plan::Cluster &cluster) {
-  return cluster.device != "native"; // plan::nativeCpu
+  return cluster.device != "native" && cluster.device != "cpu"; // TypicalCore
 }
 
 std::string predictedLine(const plan::Plan &plan) {

@@ -81,7 +81,8 @@ private:
   int printSharded();
   plan::Replanned planUnder(const CompileOptions &asked,
                             const plan::Topology &topology);
-  std::vector<plan::WhatIfRow> whatIf();
+  plan::Replanned ownPlan(const plan::Plan &plan) const;
+  std::vector<plan::WhatIfRow> whatIf(const plan::Replanned &own);
   void showPlan(const plan::Plan &plan,
                 const std::vector<plan::WhatIfRow> &rows);
 

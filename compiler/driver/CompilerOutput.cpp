@@ -190,7 +190,8 @@ int Compiler::generate(PlanFolder &folder) {
       return evaluation.report();
   }
   writeExtras(plan, decision.schedule, folder.temporary());
-  const std::vector<plan::WhatIfRow> rows = whatIf(); // may still fail
+  const std::vector<plan::WhatIfRow> rows =
+      whatIf(ownPlan(plan)); // may still fail
   folder.commit();
   showPlan(plan, rows);
   if (!options.quiet && options.format == "text")
@@ -222,7 +223,14 @@ plan::Replanned Compiler::planUnder(const CompileOptions &asked,
   return memory->counted(asked);
 }
 
-std::vector<plan::WhatIfRow> Compiler::whatIf() {
+/// The plan that is there, with what it takes where its code was planned.
+plan::Replanned Compiler::ownPlan(const plan::Plan &plan) const {
+  plan::Replanned own = decision.replanned(options);
+  own.counted = isPlanned() ? fullestDevice(plan).bytes : 0;
+  return own;
+}
+
+std::vector<plan::WhatIfRow> Compiler::whatIf(const plan::Replanned &own) {
   if (options.whatIf.empty())
     return {};
   const Phase comparing("what if");
@@ -230,12 +238,11 @@ std::vector<plan::WhatIfRow> Compiler::whatIf() {
   if (asked.trueLimit > 0)
     asked.memoryLimit = asked.trueLimit; // not what the search was given
   if (!memory || !memory->model || purpose != Purpose::Train)
-    return plan::whatIf(asked, decision.replanned(options), options.whatIf);
+    return plan::whatIf(asked, own, options.whatIf);
   const CompileOptions &typed = memory->asked; // not what was tried for them
   const ModelFacts &all = memory->model->facts;
   asked.topology = all.topology; // of which the plan may use a part
   std::vector<plan::Alternative> strategies;
-  const plan::Replanned own = decision.replanned(options);
   if (plan::comparesStrategies(typed.whatIf))
     strategies =
         alternatives(typed, own.strategy, [&](const CompileOptions &other) {
@@ -252,7 +259,8 @@ std::vector<plan::WhatIfRow> Compiler::whatIf() {
 int Compiler::printSharded() {
   if (!options.dot.empty())
     writeFile(options.dot, planDot(decision.request.graph, decision.result));
-  const std::vector<plan::WhatIfRow> rows = whatIf();
+  const plan::Replanned own = decision.replanned(options);
+  const std::vector<plan::WhatIfRow> rows = whatIf(own);
   sayNotes();
   if (options.format == "json")
     std::cout << shardedJson(decision.request, decision.result, rows);
@@ -260,7 +268,7 @@ int Compiler::printSharded() {
     std::cout << shardedSummary(options, decision.request, decision.result,
                                 rows);
   else if (!rows.empty())
-    std::cout << plan::whatIfTable(decision.replanned(options), rows);
+    std::cout << plan::whatIfTable(own, rows);
   return 0;
 }
 
@@ -273,11 +281,11 @@ void Compiler::showPlan(const plan::Plan &plan,
   if (memory && options.format == "json")
     for (const std::string &note : memory->notes)
       std::cerr << noteLine(note);
-  const plan::Replanned own = decision.replanned(options);
+  const plan::Replanned own = ownPlan(plan);
   if (!options.quiet || options.format == "json")
     printPlan(plan, options.format == "json", &own, rows);
   else if (!rows.empty())
-    std::cout << plan::whatIfTable(own, rows, fullestDevice(plan).bytes);
+    std::cout << plan::whatIfTable(own, rows);
 }
 
 /// The plan without code.
@@ -285,7 +293,8 @@ int Compiler::printDryRun() {
   std::vector<int64_t> workspace;
   if (!lowerToTasks() || !findWorkspace(workspace))
     return report();
-  showPlan(planFor(workspace), whatIf());
+  const plan::Plan plan = planFor(workspace);
+  showPlan(plan, whatIf(ownPlan(plan)));
   return 0;
 }
 

@@ -57,8 +57,7 @@ void printPlan(const plan::Plan &plan, bool json, const plan::Replanned *own,
   if (!json) {
     std::cout << report::summary(plan, terminalOptions());
     if (!rows.empty())
-      std::cout << "\n"
-                << plan::whatIfTable(*own, rows, fullestDevice(plan).bytes);
+      std::cout << "\n" << plan::whatIfTable(*own, rows);
     return;
   }
   auto root = nlohmann::ordered_json::parse(report::inspectJson(plan));

@@ -19,12 +19,17 @@ static double longestTask(std::span<const StagePlan> stages) {
   return longest;
 }
 
+/// What lies between two tasks.
+static double turnSeconds(const Topology &topology, double sharers) {
+  return topology.device.turnSeconds +
+         (sharers > 0 ? topology.device.crowdTurnSeconds : 0);
+}
+
 double receiveSeconds(const Topology &topology,
                       const std::vector<StagePlan> &stages, size_t s,
                       bool backward, double sharers) {
   constexpr int64_t kAtOnce = 4096; // bytes that come with their announcement
-  const double turn = topology.device.turnSeconds +
-                      (sharers > 0 ? topology.device.crowdTurnSeconds : 0);
+  const double turn = turnSeconds(topology, sharers);
   if (backward ? s + 1 == stages.size() : s == 0)
     return turn;
   const size_t from = backward ? s + 1 : s - 1;
@@ -70,6 +75,19 @@ double hopSeconds(const Topology &topology,
   return topology.device.ringSeconds > 0 && bytes > 0
              ? latencyBefore(topology, stages, s, link, sharers)
              : transferSeconds(link, bytes);
+}
+
+double messageSeconds(const Topology &topology,
+                      const std::vector<StagePlan> &stages, size_t s,
+                      bool backward, double sharers) {
+  const Link link =
+      boundaryLink(topology, stages[s - 1].devices, stages[s].devices);
+  const int64_t bytes =
+      backward ? stages[s].receiveGradientBytes : stages[s].receiveBytes;
+  return hopSeconds(topology, stages, s, link, bytes, sharers) +
+         receiveSeconds(topology, stages, backward ? s - 1 : s, backward,
+                        sharers) -
+         turnSeconds(topology, sharers);
 }
 
 schedule::Costs scheduleCosts(const Topology &topology,

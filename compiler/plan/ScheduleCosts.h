@@ -25,6 +25,12 @@ double hopSeconds(const Topology &topology,
                   const std::vector<StagePlan> &stages, size_t s,
                   const Link &link, int64_t bytes, double sharers);
 
+/// All that a microbatch's message between stages `s` - 1 and `s` takes,
+/// forward or `backward`: on its way, and until its receiver has it.
+double messageSeconds(const Topology &topology,
+                      const std::vector<StagePlan> &stages, size_t s,
+                      bool backward, double sharers);
+
 /// The schedule library's costs of the stages, memory left out; with `slices`
 /// its actions are so many pieces of a microbatch. `sharers` as above.
 schedule::Costs scheduleCosts(const Topology &topology,

@@ -18,6 +18,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <set>
 
 namespace pipec::plan {
 
@@ -42,6 +43,20 @@ int devicesOf(const std::vector<StagePlan> &stages) {
 
 double stageSeconds(const StagePlan &s) {
   return s.forwardSeconds + s.backwardInputSeconds + s.backwardWeightSeconds;
+}
+
+/// The share of all devices' time in a step in which they do not compute, each
+/// microbatch once a stage: also where replicas outnumber the microbatches.
+double idleShare(const std::vector<StagePlan> &stages, int64_t microbatches,
+                 double step) {
+  std::set<int> devices;
+  double busy = 0; // a microbatch
+  for (const StagePlan &s : stages) {
+    devices.insert(s.devices.begin(), s.devices.end());
+    busy += stageSeconds(s);
+  }
+  const double all = static_cast<double>(devices.size()) * step;
+  return all > 0 ? 1 - busy * static_cast<double>(microbatches) / all : 0;
 }
 
 } // namespace
@@ -408,8 +423,7 @@ static double leastShared(const schedule::Schedule &order,
   return most;
 }
 
-StepModel::Timing
-StepModel::synchronousStep(const std::vector<StagePlan> &stages) const {
+double StepModel::synchronousStep(const std::vector<StagePlan> &stages) const {
   const Placed &on = placedOn(stages);
   const schedule::Schedule &order = *on.order;
   const schedule::Costs priced =
@@ -430,26 +444,19 @@ StepModel::synchronousStep(const std::vector<StagePlan> &stages) const {
   const double latency = hopLatency(asked.topology, stages);
   std::vector<double> finish;
   if (on.isScarce) {
-    auto shared = schedule::simulateShared(order, priced, on.sharing, after,
-                                           {count, on.ahead, latency});
-    line = std::move(shared.line);
-    finish = std::move(shared.finish);
+    finish = schedule::simulateShared(order, priced, on.sharing, after,
+                                      {count, on.ahead, latency})
+                 .finish;
   } else {
     finish = finishes(order, priced, after, count, on.ahead, latency, line);
   }
-  Timing timing;
-  timing.step = count == 1 ? finish[0]
-                           : (finish[kSteps - 1] - finish[kFilling - 1]) /
-                                 (kSteps - kFilling);
-  if (count > 1 && on.isScarce)
-    timing.step =
-        std::max(timing.step, leastShared(order, priced, on.sharing, after));
-  double busy = 0;
-  int devices = order.devices();
-  for (int d = 0; d < devices; ++d)
-    busy += line.busy[d];
-  timing.bubble = timing.step > 0 ? 1 - busy / (devices * timing.step) : 0;
-  return timing;
+  if (count == 1)
+    return finish[0];
+  const double step =
+      (finish[kSteps - 1] - finish[kFilling - 1]) / (kSteps - kFilling);
+  return on.isScarce
+             ? std::max(step, leastShared(order, priced, on.sharing, after))
+             : step;
 }
 
 /// Time per microbatch of a pipeline that never drains: no device and no link
@@ -490,19 +497,9 @@ double StepModel::steadyPeriod(const std::vector<StagePlan> &stages) const {
   return period;
 }
 
-StepModel::Timing
-StepModel::simulateStep(const std::vector<StagePlan> &stages) const {
-  if (asked.strategy.synchronous)
-    return synchronousStep(stages);
-  Timing timing;
-  double perMicrobatch = steadyPeriod(stages);
-  timing.step = perMicrobatch * asked.microbatches;
-  double busy = 0;
-  for (const StagePlan &s : stages)
-    busy += stageSeconds(s);
-  timing.bubble =
-      perMicrobatch > 0 ? 1 - busy / (devicesOf(stages) * perMicrobatch) : 0;
-  return timing;
+double StepModel::simulateStep(const std::vector<StagePlan> &stages) const {
+  return asked.strategy.synchronous ? synchronousStep(stages)
+                                    : steadyPeriod(stages) * asked.microbatches;
 }
 
 int64_t StepModel::peakOf(const Split &split) const {
@@ -516,7 +513,7 @@ double StepModel::stepSeconds(const Split &split) const {
   if (!fits || unequalCopies(asked, split.starts, split.replicas))
     return std::numeric_limits<double>::infinity();
   ++simulated;
-  return simulateStep(stages).step;
+  return simulateStep(stages);
 }
 
 namespace {
@@ -583,13 +580,12 @@ void StepModel::explain(PlanResult &result) const {
       worst = load, result.bottleneckStage = static_cast<int>(s), link = false;
     if (s == 0)
       continue;
-    Link over = boundaryLink(asked.topology, result.stages[s - 1].devices,
-                             stage.devices);
-    double hop =
-        hopSeconds(asked.topology, result.stages, s, over,
-                   std::max(stage.receiveBytes, stage.receiveGradientBytes),
-                   sharers) /
-        std::min(copies(stage), copies(result.stages[s - 1]));
+    const auto message = [&](bool backward) {
+      return messageSeconds(asked.topology, result.stages, s, backward,
+                            sharers);
+    };
+    double hop = std::max(message(false), message(true)) /
+                 std::min(copies(stage), copies(result.stages[s - 1]));
     if (hop > worst)
       worst = hop, result.bottleneckStage = static_cast<int>(s), link = true;
   }
@@ -621,12 +617,13 @@ void StepModel::explain(PlanResult &result) const {
 PlanResult StepModel::price(const Split &split) const {
   PlanResult result;
   result.stages = layOut(split);
-  Timing timing = simulateStep(result.stages);
-  result.stepSeconds = timing.step;
-  result.bubble = timing.bubble;
+  result.stepSeconds = simulateStep(result.stages);
+  result.bubble =
+      idleShare(result.stages, asked.microbatches, result.stepSeconds);
   double samples =
       static_cast<double>(asked.microbatches) * asked.microbatchSize;
-  result.samplesPerSecond = timing.step > 0 ? samples / timing.step : 0;
+  result.samplesPerSecond =
+      result.stepSeconds > 0 ? samples / result.stepSeconds : 0;
   result.communicationBytes = communicationBytes(asked, result.stages);
   explain(result);
   return result;

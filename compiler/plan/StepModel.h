@@ -148,12 +148,9 @@ public:
   int64_t simulations() const { return simulated; }
 
 private:
-  struct Timing {
-    double step = 0, bubble = 0;
-  };
   schedule::Sends sendsOf(const std::vector<StagePlan> &stages) const;
-  Timing simulateStep(const std::vector<StagePlan> &stages) const;
-  Timing synchronousStep(const std::vector<StagePlan> &stages) const;
+  double simulateStep(const std::vector<StagePlan> &stages) const;
+  double synchronousStep(const std::vector<StagePlan> &stages) const;
   double steadyPeriod(const std::vector<StagePlan> &stages) const;
   void explain(PlanResult &result) const;
   /// The devices of the split's stages. The last ones are kept, since a search

@@ -55,7 +55,7 @@ void take(WhatIfRow &row, const Replanned &plan) {
   row.shape = shapeOf(plan);
   row.isCounted = plan.counted > 0;
   row.peakBytes = row.isCounted ? plan.counted : peakBytes(plan.result.stages);
-  row.isClose = plan.isClose;
+  row.isClose = plan.isClose && !row.isCounted;
 }
 
 /// The plan that was asked for, where conditions become no worse.
@@ -314,12 +314,10 @@ std::vector<WhatIfRow> whatIf(const PlanRequest &request, const Replanned &own,
 }
 
 std::string whatIfTable(const Replanned &own,
-                        const std::vector<WhatIfRow> &rows, int64_t builtPeak) {
+                        const std::vector<WhatIfRow> &rows) {
   WhatIfRow asked;
   asked.axis = "as asked";
   take(asked, own);
-  if (builtPeak > 0)
-    asked.peakBytes = builtPeak;
   // Less than what is printed is no loss: without a sign of its own.
   auto change = [&](double samples) {
     const double percent = asked.samplesPerSecond > 0

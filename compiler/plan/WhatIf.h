@@ -68,10 +68,8 @@ bool comparesStrategies(const std::string &axes);
 /// repeated one, or none.
 std::vector<std::string> whatIfAxes(const std::string &axes);
 
-/// The rows as an aligned table, the request's own step first, with the bytes
-/// of the fullest device of what has been built for it.
+/// The rows as an aligned table, the request's own step first.
 std::string whatIfTable(const Replanned &own,
-                        const std::vector<WhatIfRow> &rows,
-                        int64_t builtPeak = 0);
+                        const std::vector<WhatIfRow> &rows);
 
 } // namespace pipec::plan

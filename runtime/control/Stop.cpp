@@ -29,6 +29,10 @@ void catchSignals() {
   action.sa_flags = SA_RESTART;
   for (int signal : {SIGTERM, SIGINT, SIGUSR1})
     sigaction(signal, &action, nullptr);
+  // A terminal that went away; nohup ignores that, and so do we then.
+  struct sigaction hangUp{};
+  if (sigaction(SIGHUP, nullptr, &hangUp) == 0 && hangUp.sa_handler != SIG_IGN)
+    sigaction(SIGHUP, &action, nullptr);
   std::signal(SIGXFSZ, SIG_IGN);
   std::signal(SIGPIPE, SIG_IGN);
 }

@@ -3,9 +3,9 @@
 
 namespace pipec {
 
-/// SIGTERM, SIGINT and SIGUSR1 from now on ask for a stop; a second one ends
-/// the process at once. SIGXFSZ and SIGPIPE are errors of the write they
-/// interrupt.
+/// SIGTERM, SIGINT, SIGUSR1 and SIGHUP (unless it is ignored, as by nohup) from
+/// now on ask for a stop; a second one ends the process at once. SIGXFSZ and
+/// SIGPIPE are errors of the write they interrupt.
 void catchSignals();
 
 bool stopRequested();

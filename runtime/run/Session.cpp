@@ -248,6 +248,7 @@ void Session::loadCheckpoint() {
     note("the checkpoint was trained with --precision " + checkpoint.precision +
          ", the plan goes on with " + plan.training.precision);
   noteOtherData(checkpoint);
+  noteOtherSettings(checkpoint);
   checkpoint.load(*state);
   firstStep = checkpoint.steps;
 }
@@ -263,6 +264,27 @@ void Session::noteOtherData(const Checkpoint &checkpoint) const {
   if (!others.empty())
     note("the checkpoint was trained on other data for " + others +
          "; from here on a step takes its rows from this");
+}
+
+static std::string shortest(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%g", value);
+  return text;
+}
+
+/// Another rate may be meant. Sums of gradients that the plan does not keep go.
+void Session::noteOtherSettings(const Checkpoint &checkpoint) const {
+  std::string its, mine, dropped;
+  for (const auto &[name, values] : checkpoint.otherSettings(plan)) {
+    const char *comma = its.empty() ? "" : ", ";
+    its += comma + name + "=" + shortest(values.first);
+    mine += comma + name + "=" + shortest(values.second);
+    if (name == "momentum" && values.second == 0)
+      dropped = "; the momentum that it has is left out";
+  }
+  if (!its.empty())
+    note("the checkpoint was trained with " + its + ", the plan goes on with " +
+         mine + dropped);
 }
 
 /// Ranks of one machine share a clock; another machine's is compared with rank

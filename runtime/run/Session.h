@@ -42,6 +42,7 @@ private:
   void noteUnwritten() const;
   void expectOutputs() const;
   void noteOtherData(const Checkpoint &checkpoint) const;
+  void noteOtherSettings(const Checkpoint &checkpoint) const;
   void stepDone(int64_t step, double loss);
   void writeStep(int64_t step, double seconds);
   bool decideToStop();

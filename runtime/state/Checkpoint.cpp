@@ -64,6 +64,13 @@ Json fingerprint(const plan::Plan &plan, const std::string &planFolder) {
   return json;
 }
 
+/// What may change when a run goes on, and is told then.
+std::map<std::string, double> settingsOf(const plan::Plan &plan) {
+  std::map<std::string, double> settings = plan.training.optimizer.options;
+  settings["clip-norm"] = plan.training.clip_norm;
+  return settings;
+}
+
 /// The name of the model's file.
 std::string modelName(const plan::Plan &plan) {
   return fs::path(plan.model.path).filename().string();
@@ -139,6 +146,7 @@ void saveCheckpoint(RankState &state, Council &council,
       record["model"] = modelName(state.plan);
       record["strategy"] = state.plan.strategy.name;
       record["precision"] = state.plan.training.precision;
+      record["settings"] = settingsOf(state.plan);
       record["seed"] = identity.seed;
       record["shuffle"] =
           identity.shuffle ? Json(*identity.shuffle) : Json(nullptr);
@@ -284,6 +292,16 @@ void checkIdentity(const std::string &path, const Json &record,
 
 } // namespace
 
+std::map<std::string, std::pair<double, double>>
+Checkpoint::otherSettings(const plan::Plan &plan) const {
+  std::map<std::string, std::pair<double, double>> others;
+  for (const auto &[name, mine] : settingsOf(plan))
+    if (const auto its = settings.find(name);
+        its != settings.end() && its->second != mine)
+      others[name] = {its->second, mine};
+  return others;
+}
+
 void refuseToReplace(const std::string &folder, const std::string &resumed) {
   std::error_code none;
   const std::string newest = newestOf(folder, none);
@@ -321,6 +339,7 @@ Checkpoint::Checkpoint(const std::string &folder, const plan::Plan &plan,
       bad(record, "has version " + json.at("version").dump());
     steps = json.at("step").get<int64_t>();
     precision = json.value("precision", "");
+    settings = json.value("settings", settings);
     data = json.value("data", data);
     for (const Json &entry : json.at("shards")) {
       Shard shard;
@@ -383,7 +402,12 @@ void Checkpoint::read(const Shards &open, const Tensor &tensor,
                       Device &device) const {
   auto place = open.places.find(tensor.name);
   if (place == open.places.end())
-    bad(path, "has no tensor '" + tensor.name + "'");
+    bad(path,
+        "has no tensor '" + tensor.name + "'" +
+            (tensor.name.starts_with("optimizer/")
+                 ? "; resume it with a plan compiled with the --optimizer "
+                   "settings that it was trained with"
+                 : ""));
   auto [file, entry] = place->second;
   if (entry->dtype != tensor.dtype || entry->shape != tensor.shape ||
       entry->bytes != tensor.bytes)

@@ -15,6 +15,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 
 namespace pipec {
 
@@ -55,6 +56,11 @@ public:
   std::string precision; ///< of the training; empty when it does not say
   std::map<std::string, std::string> data; ///< marks, by input; may be empty
 
+  /// Numbers of the optimizer and "clip-norm" (0: none) that differ: what it
+  /// was trained with, and the plan's.
+  std::map<std::string, std::pair<double, double>>
+  otherSettings(const plan::Plan &plan) const;
+
   /// Reads what the rank's stages need; checks the digests of its share of the
   /// shards, so that all ranks together check all. Failure(BadPlan).
   void load(RankState &state) const;
@@ -79,6 +85,7 @@ private:
 
   std::string path;
   std::vector<Shard> shards;
+  std::map<std::string, double> settings; ///< empty when it does not say
 };
 
 } // namespace pipec

@@ -40,7 +40,7 @@ def call(*command):
 class Case:
     def __init__(self, options, folder, scratch):
         self.tools, self.folder, self.scratch = options.tools, folder, pathlib.Path(scratch)
-        self.quiet, self.cores = shlex.split(options.run_with), options.cores
+        self.quiet = shlex.split(options.run_with)
         self.threads = ["--threads", options.threads] if getattr(options, "threads", 0) else []
         golden = folder / "golden.json"
         if golden.exists():
@@ -67,8 +67,8 @@ class Case:
 
     def run(self, plan, steps, *options):
         metrics = self.scratch / "metrics.jsonl"
-        self.cores.measure(lambda: call(*self.quiet, f"{self.tools}/pipec-run", plan, *self.data, "--steps", steps,
-                                        "--metrics", metrics, "--quiet", *self.threads, *options))
+        call(*self.quiet, f"{self.tools}/pipec-run", plan, *self.data, "--steps", steps, "--metrics", metrics,
+             "--quiet", *self.threads, *options)
         lines = [json.loads(line) for line in metrics.read_text().splitlines()]
         summary = lines[-1]["summary"]
         exact = all(rank["peak_bytes"] == rank["predicted_peak_bytes"] for rank in summary["ranks"])
@@ -76,24 +76,23 @@ class Case:
 
 
 class Calibrations:
-    """Cluster files of numbers of ranks: what is known, or one a round and, with --steady, a speed of the cores."""
+    """Cluster files of numbers of ranks: what is known, or one a round."""
 
     def __init__(self, options, scratch):
         self.options, self.scratch = options, scratch
         self.known = dict(entry.split("=", 1) for entry in options.cluster)
-        self.count, self.made = 0, None  # (turn, ranks, the speed of cores, the file)
+        self.count, self.made = 0, None  # (turn, ranks, the file)
 
     def cluster(self, turn, ranks):
         if ranks in self.known:
             return self.known[ranks]
-        if not self.made or self.made[:3] != (turn, ranks, self.options.cores.usual):
+        if not self.made or self.made[:2] != (turn, ranks):
             self.count += 1
             cluster = f"{self.scratch}/cluster{self.count}.json"
-            self.options.cores.measure(lambda: call(
-                *shlex.split(self.options.run_with), f"{self.options.tools}/pipec", "calibrate", "--cpus", ranks, "-o",
-                cluster, "--quiet"))
-            self.made = turn, ranks, self.options.cores.usual, cluster
-        return self.made[3]
+            call(*shlex.split(self.options.run_with), f"{self.options.tools}/pipec", "calibrate", "--cpus", ranks, "-o",
+                 cluster, "--quiet")
+            self.made = turn, ranks, cluster
+        return self.made[2]
 
 
 class Row:
@@ -177,25 +176,26 @@ def main():
     parser.add_argument("--run-with", default="", help="words before every command that is timed")
     parser.add_argument("--cluster", action="append", default=[], metavar="RANKS=FILE",
                         help="what pipec calibrate wrote for so many ranks (default: it is run)")
-    parser.add_argument("--steady", action="store_true", help="while cores are as fast as when nobody shares them")
+    parser.add_argument("--steady", action="store_true",
+                        help="hold everything while cores are slower than when nobody shares them")
     parser.add_argument("--markdown", action="store_true")
     options = parser.parse_args()
     if min(options.rounds, options.repeats) < 1:
         parser.error("--rounds and --repeats are at least 1")
-    options.cores = SteadyCores() if options.steady else AnyCores()
     names = options.models or sorted(f.name for f in options.folder.iterdir() if (f / "golden.json").exists())
     head = ["model", "ranks", "measured ms", "runs", "calibrated", "profile", "own", "apart", options.other, "memory", "untimed"]
-    with tempfile.TemporaryDirectory() as scratch:
+    with SteadyCores() if options.steady else AnyCores() as cores, tempfile.TemporaryDirectory() as scratch:
         calibrations = Calibrations(options, scratch)
         rows = [Row(Case(options, options.folder / name, scratch), ranks, options, calibrations)
                 for ranks in options.ranks.split(",") for name in names]
         for turn in range(options.rounds):
             for row in rows:
-                row.take(options.cores.whole(lambda: row.measure(turn)))
+                row.take(row.measure(turn))
                 if not options.markdown:
                     print(*row.cells(), sep="\t", flush=True)
+        told = cores.told()
     rows = [head] + [row.cells() for row in rows]
-    print(options.cores.told(), together(rows[1:]), sep="\n", file=sys.stderr)
+    print(told, together(rows[1:]), sep="\n", file=sys.stderr)
     if options.markdown:
         rows.insert(1, ["---"] * len(rows[0]))
         print("\n".join("| " + " | ".join(row) + " |" for row in rows))

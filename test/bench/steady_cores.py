@@ -1,98 +1,111 @@
 """Measurements while nobody shares the cores, for benches on machines that others use as well.
 
 The host of a virtual machine may put two of its cores on one core of its own, or a neighbour beside one, or nobody, for
-seconds or for minutes; multiplications of vectors then take up to twice as long, a chain of dependent operations as
-long as before. So the thermometer is a hash whose rounds keep a core's units busy, on all cores at once. Python's
-standard library alone.
+milliseconds or for minutes; multiplications of vectors then take up to twice as long, a chain of dependent operations
+as long as before. So the thermometer is a hash whose rounds keep a core's units busy. A process on each core takes it
+every few milliseconds, and where any core is slower than beside nobody they keep all of them busy, so that whatever is
+measured, which is nicer than they are, all but stands still:
+
+    core 0   run run|                   |run run run
+    core 1   run run|slow  slow     slow|run run run
+                     held                ^ for QUIET seconds all were as fast as ever: go on
+
+Only the cores decide when something runs, whatever comes of it. A timing that stretches over a hold is an outlier,
+which medians leave out as long as a spell of quiet is longer than what is timed; processor time does not count one at
+all. Linux and Python's standard library alone.
 """
-import hashlib, os, statistics, sys, threading, time
+import hashlib, mmap, multiprocessing, os, sys, time
 
-BLOCK = bytes(1 << 20)
-TOLERANCE = 1.12  # either way: the hash itself repeats within some 10 %; two cores that are one take 1.3 and more
-WATCH = 20        # seconds, by which it is known how fast cores are when nobody is beside them
-PATIENCE = 120    # seconds, behind which that has changed
+BLOCK = bytes(1 << 13)
+TOLERANCE = 1.15  # the hash repeats within some 5 %; beside a neighbour, or two cores that are one, it takes 1.3 and more
+EVERY = 0.003     # seconds between two looks, of which each takes some 30 us
+QUIET = 0.02      # seconds that every core must have been as fast as ever: a spell that has lasted will mostly last
+LEARNED = 10      # seconds of looks by which it is known how fast that is
 
 
-def hashed_on_every_core():
-    """The median milliseconds in which a block is hashed, of the slowest core, all of them busy."""
-    cores = sorted(os.sched_getaffinity(0))
-    together, medians = threading.Barrier(len(cores), timeout=60), []
+def hashed():
+    """Seconds in which a block is hashed; the least of three, since what interrupts one of them is no neighbour."""
+    least = 1
+    for _ in range(3):
+        begun = time.perf_counter()
+        hashlib.blake2b(BLOCK).digest()
+        least = min(least, time.perf_counter() - begun)
+    return least
 
-    def work(core):
-        os.sched_setaffinity(0, {core})  # of this thread
-        together.wait()
-        times = []
-        for _ in range(10):
-            begun = time.perf_counter()
-            hashlib.blake2b(BLOCK).digest()  # lets other threads run meanwhile
-            times.append(time.perf_counter() - begun)
-        medians.append(1e3 * statistics.median(times))
 
-    threads = [threading.Thread(target=work, args=(core,)) for core in cores]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return max(medians)
+class Slots:
+    """What the processes know of each other: of every core how fast it can be, until when it is slow, how long held."""
+
+    def __init__(self, count):
+        self.count, self.numbers = count, memoryview(mmap.mmap(-1, 8 * 3 * count)).cast("d")
+
+    def usual(self):
+        return list(self.numbers[:self.count])
+
+    def slow_until(self):
+        return max(self.numbers[self.count:2 * self.count])
+
+    def held(self):
+        return max(self.numbers[2 * self.count:])
+
+
+def look(slots, core):
+    if hashed() > TOLERANCE * min(slots.usual()):
+        slots.numbers[slots.count + core] = time.monotonic() + QUIET
+
+
+def hold(slots, core, cpu, parent):
+    """What a core's process does until its parent is gone."""
+    os.sched_setaffinity(0, {cpu})
+    end, seen = time.monotonic() + LEARNED, []
+    while time.monotonic() < end:
+        seen.append(hashed())
+    slots.numbers[core] = sorted(seen)[len(seen) // 200]
+    while not all(slots.usual()):
+        time.sleep(EVERY)
+    while os.getppid() == parent:
+        look(slots, core)
+        begun = time.monotonic()
+        while time.monotonic() < slots.slow_until() and os.getppid() == parent:
+            look(slots, core)
+        slots.numbers[2 * slots.count + core] += time.monotonic() - begun
+        time.sleep(EVERY)
 
 
 class SteadyCores:
-    """Runs what is measured when cores are as fast as when nobody is beside them, and again where one came."""
+    """A context whose process, and all that it starts, stands still while a core is slower than it can be."""
 
-    def __init__(self):
-        self.kept = self.left = 0  # measurements
-        self.watch()
+    def __enter__(self):
+        cpus = sorted(os.sched_getaffinity(0))
+        self.slots = Slots(len(cpus))
+        self.holders = [multiprocessing.Process(target=hold, args=(self.slots, core, cpu, os.getpid()), daemon=True)
+                        for core, cpu in enumerate(cpus)]
+        for holder in self.holders:
+            holder.start()
+        os.nice(19)  # a 68th of a holder's share
+        while not all(self.slots.usual()):
+            time.sleep(0.1)
+        self.begun = time.monotonic()
+        told = ", ".join(f"{1e6 * seconds:.1f}" for seconds in self.slots.usual())
+        print(f"{len(BLOCK) >> 10} KiB are hashed in {told} us beside nobody", file=sys.stderr, flush=True)
+        return self
 
-    def watch(self):
-        end, seen = time.monotonic() + WATCH, []
-        while time.monotonic() < end:
-            seen.append(hashed_on_every_core())
-            time.sleep(0.3)
-        self.usual = statistics.quantiles(seen, n=5)[0]  # a fifth of the time is enough to measure in
-        print(f"a MiB is hashed in {self.usual:.2f} ms ({min(seen):.2f} - {max(seen):.2f})", file=sys.stderr, flush=True)
-
-    def as_usual(self):
-        self.took = statistics.median(hashed_on_every_core() for _ in range(3))
-        return 1 / TOLERANCE < self.took / self.usual < TOLERANCE
-
-    def wait(self):
-        end = time.monotonic() + PATIENCE
-        while not self.as_usual():
-            if time.monotonic() > end:
-                self.watch()
-                end = time.monotonic() + PATIENCE
-            time.sleep(0.2)
-
-    def measure(self, what):
-        while True:
-            self.wait()
-            result = what()
-            if self.as_usual():
-                self.kept += 1
-                return result
-            self.left += 1
+    def __exit__(self, *_):
+        for holder in self.holders:
+            holder.terminate()
 
     def told(self):
-        """What was left out is said: only cores decide that, whatever was measured."""
-        return f"{self.left} of {self.kept + self.left} measurements ended at another speed and were made again"
-
-    def whole(self, what):
-        """What several measurements make; again where cores turned out to be mostly of another speed."""
-        while True:
-            usual, result = self.usual, what()
-            if usual == self.usual:
-                return result
+        return f"cores were held for {self.slots.held():.0f} of {time.monotonic() - self.begun:.0f} s"
 
 
 class AnyCores:
     """The same of cores that are taken as they are."""
 
-    usual = 0
+    def __enter__(self):
+        return self
 
-    def measure(self, what):
-        return what()
+    def __exit__(self, *_):
+        pass
 
     def told(self):
         return "cores were taken as they were"
-
-    whole = measure

@@ -132,11 +132,14 @@ class ProgressTest(PipelineTest):
         data = [word for name, file in golden.data.items() for word in ("--data", "%s=%s" % (name, file))]
         steps = 10 ** 8
         line = "training: step [0-9]+ of %d" % steps
-        for more, said in ((["--transport", "inproc"], line + ", loss [0-9.e-]+ "), (["--oracle"], line + ", loss "),
-                           (["--transport", "mpi"], line + " ")):
+        inproc, loss = ["--transport", "inproc"], line + ", loss [0-9.e-]+ "
+        for more, said, asks in ((inproc, loss, signal.SIGTERM), (inproc, loss, signal.SIGHUP),
+                                 (["--oracle"], line + ", loss ", signal.SIGTERM),
+                                 (["--transport", "mpi"], line + " ", signal.SIGTERM),
+                                 (["--transport", "mpi"], line + " ", signal.SIGHUP)):
             run = Terminal("pipec-run", plan, *data, "--steps", steps, *more)
             run.read(until=said)
-            os.kill(run.child, signal.SIGTERM)  # to stop after this step
+            os.kill(run.child, asks)  # to stop after this step
             run.read()
             self.assertEqual(run.code, STOPPED, run.screen())
             self.assertEqual([row for row in run.screen().split("\n") if " of %d" % steps in row], [])

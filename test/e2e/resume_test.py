@@ -6,9 +6,9 @@ from pipeline import BAD_PLAN, USAGE, Golden, PipelineTest, call
 
 
 class ResumeTest(PipelineTest):
-    def plan(self, golden, ranks, strategy="1f1b"):
-        return self.compile(golden.model, *golden.arguments("adamw:lr=0.005"), "--cpus",
-                            "1x%d" % ranks, "--stages", ranks, "--strategy", strategy)
+    def plan(self, golden, ranks, strategy="1f1b", optimizer="adamw:lr=0.005", more=()):
+        return self.compile(golden.model, *golden.arguments(optimizer), "--cpus", "1x%d" % ranks, "--stages", ranks,
+                            "--strategy", strategy, *more)
 
     def check(self, name):
         golden = Golden(name)
@@ -73,6 +73,34 @@ class ResumeTest(PipelineTest):
         self.assertIn("is damaged, or no safetensors file: its header does not say what is in it",
                       self.damaged(plan, data, checkpoint, "*.safetensors",
                                    lambda text: text[:8] + b"!" + text[9:]))
+
+    def test_other_settings(self):
+        golden = Golden("mlp")
+        heavy = self.plan(golden, 1, optimizer="sgd:lr=0.2,momentum=0.9")
+        light = self.plan(golden, 1, optimizer="sgd:lr=0.01", more=["--clip-norm", "0.5"])
+        data = [word for name, file in golden.data.items() for word in ("--data", "%s=%s" % (name, file))]
+        self.train(heavy, golden.data, 2, "--checkpoint", self.folder / "heavy")
+        self.train(light, golden.data, 2, "--checkpoint", self.folder / "light")
+        less = call("pipec-run", light, *data, "--resume", self.folder / "heavy", "--steps", 3)
+        self.check_exit(less, 0)
+        self.assertEqual(less.stderr, "pipec-run: note: the checkpoint was trained with clip-norm=0, lr=0.2, momentum=0.9, "
+                         "the plan goes on with clip-norm=0.5, lr=0.01, momentum=0; the momentum that it has is left out\n")
+        more = call("pipec-run", heavy, *data, "--resume", self.folder / "light", "--steps", 3)
+        self.check_exit(more, BAD_PLAN)
+        self.assertRegex(more.stderr, "has no tensor 'optimizer/[^']*'; resume it with a plan compiled with the "
+                         "--optimizer settings that it was trained with\n")
+
+    def test_a_checkpoint_outlives_the_plan(self):
+        # The next compilation would remove it with the folder.
+        golden = Golden("mlp")
+        plan = self.plan(golden, 1)
+        data = [word for name, file in golden.data.items() for word in ("--data", "%s=%s" % (name, file))]
+        for inside in (plan, plan / "new" / "checkpoint", plan / ".." / plan.name):
+            process = call("pipec-run", plan, *data, "--steps", 1, "--checkpoint", inside)
+            self.check_exit(process, USAGE)
+            self.assertIn("is in the plan's folder, whose next compilation would remove it; give another folder\n",
+                          process.stderr)
+        self.train(plan, golden.data, 1, "--checkpoint", plan.with_name(plan.name + "-checkpoint"))
 
     def test_steps_that_are_done(self):
         golden = Golden("mlp")
