@@ -8,7 +8,6 @@
 #include "support/OptionChecks.h"
 
 #include <CLI/CLI.hpp>
-#include <filesystem>
 #include <set>
 
 namespace pipec {
@@ -52,25 +51,12 @@ parseFiles(const std::string &option, const std::string &what,
   return files;
 }
 
-/// Whether `path` is `folder` or something in it.
-bool isWithin(const std::string &path, const std::string &folder) {
-  namespace fs = std::filesystem;
-  std::error_code error; // whoever uses the paths says it
-  const fs::path inner = fs::weakly_canonical(fs::absolute(path), error),
-                 outer = fs::weakly_canonical(fs::absolute(folder), error);
-  return !error && *inner.lexically_relative(outer).begin() != fs::path("..");
-}
-
 void check(const RunOptions &options) {
   auto usage = [](const std::string &message) {
     throw Failure(Exit::Usage, message);
   };
   if (options.checkpointEvery > 0 && options.checkpoint.empty())
     usage("--checkpoint-every needs --checkpoint DIR");
-  if (!options.checkpoint.empty() && isWithin(options.checkpoint, options.plan))
-    usage("--checkpoint " + options.checkpoint +
-          ": is in the plan's folder, whose next compilation would remove it; "
-          "give another folder");
   if (options.oracle && options.verify)
     usage("--oracle and --verify exclude each other");
   if (options.oracle && (!options.checkpoint.empty() ||

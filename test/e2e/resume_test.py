@@ -90,18 +90,6 @@ class ResumeTest(PipelineTest):
         self.assertRegex(more.stderr, "has no tensor 'optimizer/[^']*'; resume it with a plan compiled with the "
                          "--optimizer settings that it was trained with\n")
 
-    def test_a_checkpoint_outlives_the_plan(self):
-        # The next compilation would remove it with the folder.
-        golden = Golden("mlp")
-        plan = self.plan(golden, 1)
-        data = [word for name, file in golden.data.items() for word in ("--data", "%s=%s" % (name, file))]
-        for inside in (plan, plan / "new" / "checkpoint", plan / ".." / plan.name):
-            process = call("pipec-run", plan, *data, "--steps", 1, "--checkpoint", inside)
-            self.check_exit(process, USAGE)
-            self.assertIn("is in the plan's folder, whose next compilation would remove it; give another folder\n",
-                          process.stderr)
-        self.train(plan, golden.data, 1, "--checkpoint", plan.with_name(plan.name + "-checkpoint"))
-
     def test_steps_that_are_done(self):
         golden = Golden("mlp")
         plan = self.plan(golden, 2)
