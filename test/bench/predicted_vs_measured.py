@@ -182,6 +182,8 @@ def main():
     options = parser.parse_args()
     if min(options.rounds, options.repeats) < 1:
         parser.error("--rounds and --repeats are at least 1")
+    if options.steady and options.run_with:
+        parser.error("--steady holds what is nicer than its holders are: leave --run-with out")
     names = options.models or sorted(f.name for f in options.folder.iterdir() if (f / "golden.json").exists())
     head = ["model", "ranks", "measured ms", "runs", "calibrated", "profile", "own", "apart", options.other, "memory", "untimed"]
     with SteadyCores() if options.steady else AnyCores() as cores, tempfile.TemporaryDirectory() as scratch:
