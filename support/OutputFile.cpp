@@ -209,18 +209,21 @@ static bool isAbove(const fs::path &folder, const fs::path &path) {
   return false;
 }
 
-void expectOutside(const std::string &option, const std::string &folder,
-                   const std::string &input) {
-  if (folder.empty() || input.empty())
-    return;
-  // A link in the folder goes with it, and so does the file of a link to it.
+bool goesWith(const std::string &place, const std::string &input) {
+  // A link in a folder goes with it, and so does the file of a link to it.
   std::error_code error;
   const fs::path written = fs::absolute(input, error).lexically_normal();
   const fs::path real = fs::weakly_canonical(written, error);
-  fs::path whole = fs::absolute(folder, error).lexically_normal();
+  fs::path whole = fs::absolute(place, error).lexically_normal();
   if (!whole.has_filename()) // "it.plan/"
     whole = whole.parent_path();
-  if (isAbove(whole, written) || (!error && isAbove(whole, real)))
+  return isSame(whole, written) || isAbove(whole, written) ||
+         (!error && isAbove(whole, real));
+}
+
+void expectOutside(const std::string &option, const std::string &folder,
+                   const std::string &input) {
+  if (!folder.empty() && !input.empty() && goesWith(folder, input))
     throw Failure(Exit::Usage, option + " " + folder + ": would replace " +
                                    input +
                                    ", which lies in it and is needed; "

@@ -39,8 +39,11 @@ void expectWritable(const std::string &path);
 void expectOther(const std::string &option, const std::string &output,
                  const std::string &input);
 
-/// The same of a folder that is replaced: where it holds the input, or the path
-/// on which the input is found.
+/// Whether what is replaced, a file or a folder, is the input or holds it, or
+/// the path on which it is found.
+bool goesWith(const std::string &place, const std::string &input);
+
+/// The same of a folder that is replaced with all that is in it.
 void expectOutside(const std::string &option, const std::string &folder,
                    const std::string &input);
 

@@ -2,6 +2,8 @@
 #include "compiler/driver/CompileFiles.h"
 
 #include "compiler/driver/OrderFile.h"
+#include "compiler/driver/PlanFolder.h"
+#include "support/Failure.h"
 #include "support/OutputFile.h"
 
 #include <filesystem>
@@ -66,7 +68,12 @@ void refuseToOverwrite(const CompileOptions &options,
     expectOutside(option, folder, options.dumpDirectory);
   for (const std::string &input : inputs)
     if (!isWrittenAnew(options, folder, input))
-      expectOutside(option, folder, input);
+      for (const std::string &entry : planEntries())
+        if (goesWith(folder + "/" + entry, input))
+          throw Failure(Exit::Usage,
+                        option + " " + folder + ": would replace " + input +
+                            ", which is of the plan there and is needed; "
+                            "choose another place");
 }
 
 } // namespace pipec

@@ -36,8 +36,10 @@ int64_t parseBytes(const std::string &text, const std::string &where) {
   }
   auto unit = units.find(text.substr(used));
   constexpr double kMost = 1e18;
-  if (used == 0 || unit == units.end() || !(value * unit->second >= 1) ||
-      value * unit->second > kMost)
+  if (used > 0 && unit != units.end() && value * unit->second > kMost)
+    throw Failure(Exit::Usage,
+                  where + "'" + text + "' is more than 1e18 bytes; give less");
+  if (used == 0 || unit == units.end() || !(value * unit->second >= 1))
     throw Failure(Exit::Usage, where + "'" + text +
                                    "' is no amount of memory; write "
                                    "a number with a unit, as 16GiB: K, M, G "
@@ -65,9 +67,9 @@ void readDims(const std::vector<std::string> &texts, CompileOptions &options) {
     errno = 0;
     long long size = std::strtoll(value.c_str(), &end, 10);
     if (*end || errno || size < 1 || size > (1LL << 40))
-      throw Failure(Exit::Usage, "--dim " + name +
-                                     " needs a size of at least 1, not '" +
-                                     value + "'");
+      throw Failure(Exit::Usage,
+                    "--dim " + name + " takes a whole number from 1 to " +
+                        std::to_string(1LL << 40) + ", not '" + value + "'");
     const auto [known, isNew] = options.dims.emplace(name, size);
     if (!isNew)
       throw Failure(Exit::Usage,
@@ -219,6 +221,9 @@ void check(const CompileOptions &o) {
     throw Failure(Exit::Usage, "--planner " + o.planner +
                                    " and --stage-file exclude each other: "
                                    "stages by hand leave nothing to plan");
+  if (o.strategy == "file:")
+    throw Failure(Exit::Usage,
+                  "--strategy file: names no file; write file:S.csv");
   checkTensorParallel(o);
   if (!o.whatIf.empty())
     plan::whatIfAxes(o.whatIf);
@@ -366,9 +371,9 @@ void addResults(CLI::App &app, CompileOptions &o) {
                  "chip of --emit cubin: sm_80 or sm_90 (default)")
       ->check(oneOf({"sm_80", "sm_90"}));
   app.add_option("-o,--output", o.output,
-                 "plan directory (MODEL.plan), replaced whole where it is a "
-                 "plan, or the file of --emit; missing folders on the way are "
-                 "made");
+                 "plan directory (MODEL.plan), where a plan that is there is "
+                 "replaced and other files stay, or the file of --emit; "
+                 "missing folders on the way are made");
   app.add_option("--format", o.format, "text or json")
       ->check(oneOf({"text", "json"}));
   app.add_flag("--quiet", o.quiet,

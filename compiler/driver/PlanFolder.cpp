@@ -7,19 +7,21 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
+#include <utility>
 
 namespace fs = std::filesystem;
 
 namespace pipec {
 namespace {
 
-constexpr const char *kFolded = "weights.safetensors";
+constexpr const char *kFolded = "weights.safetensors", *kModel = "model";
 constexpr std::streamsize kCopied = 1 << 20; ///< bytes at a time
 
 /// safetensors' names of element types.
@@ -34,6 +36,13 @@ std::string safetensorsType(const std::string &dtype) {
 }
 
 } // namespace
+
+const std::vector<std::string> &planEntries() {
+  static const std::vector<std::string> names = {
+      "plan.json",   "stages", plan::kEvaluationFolder, kFolded, kModel,
+      "report.html", "launch", "schedule.csv"};
+  return names;
+}
 
 PlanFolder::PlanFolder(const std::string &given)
     : path(fs::absolute(given).lexically_normal().string()) {
@@ -161,7 +170,7 @@ void PlanFolder::addFiles(plan::Plan &plan, bool copy) {
     if (!copy)
       continue;
     fs::path inside =
-        fs::path("model") / absolute.lexically_relative(modelFolder);
+        fs::path(kModel) / absolute.lexically_relative(modelFolder);
     copyFile(absolute.string(), inside.string());
     file.relative = inside.string();
   }
@@ -189,13 +198,34 @@ void PlanFolder::rethrow(const Failure &failure) const {
   throw Failure(failure.code, message);
 }
 
+/// What is in the folder of the plan before, and was not put there by its
+/// compilation.
+void PlanFolder::takeOver(const std::string &old) const {
+  std::error_code error;
+  std::vector<fs::path> others;
+  for (fs::directory_iterator at(old, error), end; !error && at != end;
+       at.increment(error))
+    if (std::ranges::find(planEntries(), at->path().filename().string()) ==
+        planEntries().end())
+      others.push_back(at->path());
+  for (const fs::path &other : others)
+    if (!error)
+      fs::rename(other, fs::path(path) / other.filename(), error);
+  if (error)
+    throw Failure(Exit::CannotWrite,
+                  "cannot write " + path + ": " + error.message() +
+                      "; the plan is new, what lay beside the old one is in " +
+                      old + ": move it from there");
+}
+
 void PlanFolder::commit() {
   std::error_code error;
   // With what is there under this name, whatever stops us where.
   if (::renameat2(AT_FDCWD, temporaryPath.c_str(), AT_FDCWD, path.c_str(),
                   RENAME_EXCHANGE) == 0) {
-    fs::remove_all(temporaryPath, error);
-    temporaryPath.clear();
+    const std::string old = std::exchange(temporaryPath, "");
+    takeOver(old);
+    fs::remove_all(old, error);
     return;
   }
   // There is nothing, or the file system cannot: an empty folder gives way.
@@ -214,8 +244,10 @@ void PlanFolder::commit() {
     cannotWrite(path, why);
   }
   temporaryPath.clear();
-  if (old)
-    fs::remove_all(old->path(), error);
+  if (!old)
+    return;
+  takeOver(old->path());
+  fs::remove_all(old->path(), error);
 }
 
 } // namespace pipec

@@ -8,8 +8,12 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace pipec {
+
+/// What compilations write into a plan directory, with whatever options.
+const std::vector<std::string> &planEntries();
 
 /// A plan directory in the making: everything is written to a temporary folder
 /// beside it and appears, complete, with commit(). Without it nothing is left.
@@ -40,12 +44,14 @@ public:
   /// Throws the failure that is being handled; where it names a file under the
   /// temporary name, which goes away, the same about the plan's.
   [[noreturn]] void rethrow(const Failure &failure) const;
-  /// Replaces what was there.
+  /// Replaces the plan that was there. What else lies in its folder, as
+  /// checkpoints and trained models, stays in it.
   void commit();
 
 private:
   void addOwn(plan::File &file);
   void copyFile(const std::string &from, const std::string &relative);
+  void takeOver(const std::string &old) const;
 
   std::string path;
   std::optional<WorkingCopy> copy; ///< none of a plan inside another

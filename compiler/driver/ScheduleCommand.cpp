@@ -77,6 +77,14 @@ Timeline timelineOf(const Answer &answer, const ScheduleOptions &options) {
     throw Failure(Exit::Usage,
                   "--fuse-pairs: no actions of " + answer.schedule.name +
                       " stand together; those of dualpipe and dualpipe-v do");
+  const int room = options.simulate.buffers;
+  if (const int least = room < 0 ? room : buffersNeeded(answer.schedule);
+      least > room)
+    throw Failure(Exit::BadPlan,
+                  answer.schedule.name + ": with --buffers " +
+                      std::to_string(room) +
+                      " devices wait for each other for ever; --buffers " +
+                      std::to_string(least) + " does");
   return simulate(answer.schedule, answer.costs, options.simulate);
 }
 

@@ -64,10 +64,11 @@ Link Topology::ringLink(const std::vector<int> &ring) const {
 namespace {
 
 int parseCount(const std::string &text, const std::string &whole) {
-  bool digits = !text.empty() && text.size() <= 7 &&
-                std::all_of(text.begin(), text.end(),
-                            [](char c) { return c >= '0' && c <= '9'; });
-  int value = digits ? std::stoi(text) : 0;
+  bool digits =
+      !text.empty() && std::all_of(text.begin(), text.end(),
+                                   [](char c) { return c >= '0' && c <= '9'; });
+  constexpr size_t kDigits = 7; // more are too many anyway
+  int value = digits ? std::stoi(text.size() > kDigits ? "9999999" : text) : 0;
   if (value < 1)
     throw Failure(
         Exit::Usage,

@@ -213,7 +213,7 @@ std::string ControlServer::lastHeard(const Client &client) const {
   char ago[64] = "just";
   if (seconds >= 0.05)
     std::snprintf(ago, sizeof ago, "%.1f s", seconds);
-  return ago + (" before it was " + client.operation);
+  return ago + (" before, it was " + client.operation);
 }
 
 /// Who waits for a rank, in the first step of all that do; or null. `answered`:
@@ -235,7 +235,7 @@ const ControlServer::Client *ControlServer::waiterFor(int rank,
 std::string ControlServer::lossOf(int rank, const std::string &heard) const {
   const Client *waiter = waiterFor(rank, !dead.empty());
   if (!waiter || waiter->step < 0)
-    return ", " + heard;
+    return "; " + heard;
   return waitsForIt(waiter->rank) + " in step " +
          std::to_string(waiter->step + 1);
 }

@@ -68,15 +68,27 @@ void Watch::check() {
 
 bool Watch::speaks() const { return rank == 0 || alarm.origin() != kAllWait; }
 
+void Watch::remember(std::string remedy) {
+  std::lock_guard lock(mutex);
+  wayOn = std::move(remedy);
+}
+
+std::string Watch::remedy() const {
+  std::lock_guard lock(mutex);
+  return wayOn;
+}
+
 std::string Watch::explain() const {
+  const std::string last = alarm.code() == Exit::PeerLost ? remedy() : "";
   if (alarm.origin() == kAllWait)
-    return alarm.message();
+    return alarm.message() + last;
   // What the others know of this rank it says itself, and more.
   std::string known = alarm.message();
   if (const size_t from = known.find(waitsForIt(rank));
       from != std::string::npos)
     known.erase(from, known.find(',', from) - from);
-  return known + ", and " + name + " was " + describe(snapshot().operation);
+  return known + ", and " + name + " was " + describe(snapshot().operation) +
+         last;
 }
 
 void Watch::until(const std::function<bool()> &ready,

@@ -87,8 +87,13 @@ public:
   void enter(const Operation &operation);
   /// Throws Alarmed when the alarm is up.
   void check();
-  /// The alarm's message, and what this rank was doing unless that says it.
+  /// The alarm's message, and what this rank was doing unless that says it;
+  /// behind the loss of a rank, the remedy.
   std::string explain() const;
+  /// What to do when a rank is lost, "; go on with --resume ckpt": from the
+  /// rank that says it for all. Empty: nothing.
+  void remember(std::string remedy);
+  std::string remedy() const;
   /// Whether this rank is to say so: what one says for all, rank 0 does.
   bool speaks() const;
   /// Returns when `ready` says so; what it waits for rings `bell`, if there is
@@ -117,6 +122,7 @@ private:
   mutable std::mutex mutex;
   Operation current;
   uint64_t progress = 0;
+  std::string wayOn; ///< the remedy
 };
 
 /// While it lives, `work` is done again and again during every wait of the

@@ -37,6 +37,11 @@ std::vector<std::string> takeNotes() {
   return std::exchange(keptNotes, {});
 }
 
+/// A transport may be the first to notice that a rank is lost.
+std::string remedyFor(const Failure &failure, const Watch &watch) {
+  return failure.code == Exit::PeerLost ? watch.remedy() : "";
+}
+
 void sayNote(const std::string &message) {
   std::cerr << "pipec-run: note: " + printable(message) + "\n";
 }
@@ -201,7 +206,8 @@ Exit runThreads(const plan::Plan &plan, const RunOptions &options,
       codes[rank] = alarm.code();
       if (alarm.origin() == rank ||
           (alarm.code() == Exit::PeerLost && watches[rank]->speaks()))
-        complain({failure.code, watches[rank]->name + ": " + failure.what()});
+        complain({failure.code, watches[rank]->name + ": " + failure.what() +
+                                    remedyFor(failure, *watches[rank])});
     }
     session.reset();
     --running;
@@ -310,8 +316,8 @@ struct JoinedRank {
   }
 
   void say(const Failure &failure) {
-    complain(
-        {failure.code, (watch ? watch->name + ": " : "") + failure.what()});
+    complain({failure.code, (watch ? watch->name + ": " : "") + failure.what() +
+                                (watch ? remedyFor(failure, *watch) : "")});
   }
 };
 

@@ -54,10 +54,6 @@ Exit Session::run() {
   } catch (const Agreed &) { // all ranks are between transfers
     dropOutputs();
     throw;
-  } catch (const Alarmed &failure) {
-    transport.abandon();
-    dropOutputs();
-    throw Alarmed(failure.code, failure.what() + whatIsSaved(failure.code));
   } catch (...) { // before the memory goes that others may still read
     transport.abandon();
     dropOutputs();
@@ -65,17 +61,12 @@ Exit Session::run() {
   }
 }
 
-/// What one rank says for all where another was lost: the last checkpoint, of
+/// What one rank says for all where another is lost: the last checkpoint, of
 /// this training or that it goes on from.
-std::string Session::whatIsSaved(Exit code) const {
-  const bool isOurs = saved > 0;
-  const int64_t steps = isOurs ? saved : firstStep;
-  if (!leads() || code != Exit::PeerLost || steps <= 0 || !state ||
-      !state->trains)
-    return "";
-  return "; go on with --resume " +
-         shellWord(isOurs ? options.checkpoint : options.resume) +
-         ", which has " + report::plural(steps, "step");
+void Session::rememberCheckpoint(const std::string &folder, int64_t steps) {
+  if (leads() && state->trains && steps > 0)
+    watch.remember("; go on with --resume " + shellWord(folder) +
+                   ", which has " + report::plural(steps, "step"));
 }
 
 /// Who fails leaves the process without an end of this object.
@@ -251,6 +242,7 @@ void Session::loadCheckpoint() {
   noteOtherSettings(checkpoint);
   checkpoint.load(*state);
   firstStep = checkpoint.steps;
+  rememberCheckpoint(options.resume, firstStep);
 }
 
 /// Other data may be meant: a next part, say. It may be a mistake as well.
@@ -285,6 +277,9 @@ void Session::noteOtherSettings(const Checkpoint &checkpoint) const {
   if (!its.empty())
     note("the checkpoint was trained with " + its + ", the plan goes on with " +
          mine + dropped);
+  if (!checkpoint.rate.empty() && checkpoint.rate != options.rate)
+    note("the checkpoint was trained with --lr-schedule " + checkpoint.rate +
+         ", this run goes on with " + options.rate);
 }
 
 /// Ranks of one machine share a clock; another machine's is compared with rank
@@ -316,7 +311,7 @@ void Session::writeStep(int64_t step, double time) {
 /// Rank 0 decides for all.
 bool Session::decideToStop() {
   int64_t stop = leads() && stopRequested();
-  council.tell("waiting for rank 0 to go on", &stop, sizeof stop);
+  council.tell("waiting for the word to go on", &stop, sizeof stop);
   return stop != 0;
 }
 
@@ -392,8 +387,9 @@ void Session::checkpoint(bool due) {
   if (!due || options.checkpoint.empty() || saved == stepsDone)
     return;
   saveCheckpoint(*state, council, options.checkpoint, stepsDone,
-                 {options.seed, options.shuffle, data->marks()});
+                 {options.seed, options.shuffle, data->marks(), options.rate});
   saved = stepsDone;
+  rememberCheckpoint(options.checkpoint, saved);
 }
 
 /// Rank 0 does `work` with tensors of all ranks; the others serve it.

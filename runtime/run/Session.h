@@ -33,7 +33,7 @@ private:
   void trainStream();
   void evaluate();
   void dropOutputs();
-  std::string whatIsSaved(Exit code) const;
+  void rememberCheckpoint(const std::string &folder, int64_t steps);
   void conclude(double seconds, double loss);
   void loadCheckpoint();
   void note(const std::string &text) const;

@@ -151,6 +151,7 @@ void saveCheckpoint(RankState &state, Council &council,
       record["shuffle"] =
           identity.shuffle ? Json(*identity.shuffle) : Json(nullptr);
       record["data"] = identity.data;
+      record["lr_schedule"] = identity.rate;
       record["shards"] = shards;
       OutputFile file(temporary + "/commit.json", folder);
       file.write(record.dump(1) + "\n");
@@ -341,6 +342,7 @@ Checkpoint::Checkpoint(const std::string &folder, const plan::Plan &plan,
     precision = json.value("precision", "");
     settings = json.value("settings", settings);
     data = json.value("data", data);
+    rate = json.value("lr_schedule", rate);
     for (const Json &entry : json.at("shards")) {
       Shard shard;
       shard.file = entry.at("file").get<std::string>();

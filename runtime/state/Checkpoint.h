@@ -19,12 +19,13 @@
 
 namespace pipec {
 
-/// What must be the same when a run goes on, and marks of its data, which may
-/// be other.
+/// What must be the same when a run goes on, and marks of its data and its
+/// --lr-schedule, which may be other.
 struct RunIdentity {
   uint64_t seed = 0;
   std::optional<uint64_t> shuffle;
   std::map<std::string, std::string> data = {};
+  std::string rate = {};
 };
 
 /// Writes a checkpoint after `steps` steps; all ranks call it together.
@@ -55,6 +56,7 @@ public:
   int64_t steps = 0;
   std::string precision; ///< of the training; empty when it does not say
   std::map<std::string, std::string> data; ///< marks, by input; may be empty
+  std::string rate; ///< its --lr-schedule; empty when it does not say
 
   /// Numbers of the optimizer and "clip-norm" (0: none) that differ: what it
   /// was trained with, and the plan's.

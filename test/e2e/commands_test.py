@@ -111,9 +111,11 @@ class CompileTest(PipelineTest):
     def test_replaces_a_plan(self):
         plan = self.folder / "plan"
         self.check_exit(self.pipec(*self.flags("--quiet", "-o", plan)), 0)
-        (plan / "leftover").write_text("old")
+        (plan / "stages" / "leftover.so").write_text("old")
+        (plan / "trained.onnx").write_text("mine")
         self.check_exit(self.pipec(*self.flags("--quiet", "-o", plan)), 0)
-        self.assertFalse((plan / "leftover").exists())
+        self.assertFalse((plan / "stages" / "leftover.so").exists())
+        self.assertTrue((plan / "trained.onnx").exists())
         self.assertEqual([path.name for path in self.folder.iterdir()], ["plan"])
 
     def test_summary(self):

@@ -85,6 +85,11 @@ class ResumeTest(PipelineTest):
         self.check_exit(less, 0)
         self.assertEqual(less.stderr, "pipec-run: note: the checkpoint was trained with clip-norm=0, lr=0.2, momentum=0.9, "
                          "the plan goes on with clip-norm=0.5, lr=0.01, momentum=0; the momentum that it has is left out\n")
+        rate = call("pipec-run", heavy, *data, "--resume", self.folder / "heavy", "--steps", 3, "--lr-schedule",
+                    "cosine:total=3")
+        self.check_exit(rate, 0)
+        self.assertEqual(rate.stderr, "pipec-run: note: the checkpoint was trained with --lr-schedule constant, this run "
+                         "goes on with cosine:total=3\n")
         more = call("pipec-run", heavy, *data, "--resume", self.folder / "light", "--steps", 3)
         self.check_exit(more, BAD_PLAN)
         self.assertRegex(more.stderr, "has no tensor 'optimizer/[^']*'; resume it with a plan compiled with the "

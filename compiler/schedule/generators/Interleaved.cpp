@@ -131,8 +131,8 @@ static Schedule makeInterleaved(const ScheduleRequest &request, bool split) {
   if (request.groupSize > 0)
     if (auto stuck = replay(schedule, {}))
       throw Failure(Exit::Usage,
-                    "interleaved: groups of " +
-                        std::to_string(request.groupSize) +
+                    std::string(split ? "interleaved-zb" : "interleaved-1f1b") +
+                        ": groups of " + std::to_string(request.groupSize) +
                         " microbatches deadlock here (each needs at least " +
                         std::to_string(devices) +
                         ", the number of devices): " + stuck->cycle);

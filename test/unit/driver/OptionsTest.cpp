@@ -55,8 +55,9 @@ TEST(Options, RefuseWhatCannotBe) {
               "devices are named twice; say for which to compile, with exactly "
               "one of");
   expectUsage({"m.onnx", "--cpus", "2", "--dim", "batch"}, "NAME=VALUE");
-  expectUsage({"m.onnx", "--cpus", "2", "--dim", "batch=0"}, "at least 1");
-  expectUsage({"m.onnx", "--cpus", "2", "--dim", "batch=4x"}, "at least 1");
+  expectUsage({"m.onnx", "--cpus", "2", "--dim", "batch=0"},
+              "from 1 to 1099511627776, not '0'");
+  expectUsage({"m.onnx", "--cpus", "2", "--dim", "batch=4x"}, "not '4x'");
   expectUsage({"m.onnx", "--cpus", "2", "--dim", "batch=8", "--dim", "batch=4"},
               "--dim batch=4: the dimension is given twice, before as 8; leave "
               "one of the two out");
@@ -77,9 +78,19 @@ TEST(Options, RefuseWhatCannotBe) {
   expectUsage({"m.onnx", "--cpus", "2", "--no-such-flag"}, "no-such-flag");
   expectUsage({"m.onnx", "--cpus", "2", "--memory-limit", "much"},
               "is no amount of memory");
-  for (const char *text : {"0.5", "9999999TiB", "1e300", "nan", "-1GiB"})
+  for (const char *text : {"0.5", "nan", "-1GiB"})
     expectUsage({"m.onnx", "--cpus", "2", "--memory-limit", text},
                 "is no amount of memory");
+  for (const char *text : {"9999999TiB", "1e300"})
+    expectUsage({"m.onnx", "--cpus", "2", "--memory-limit", text},
+                "is more than 1e18 bytes; give less");
+  expectUsage({"m.onnx", "--cpus", "2", "--dim", "batch=99999999999999"},
+              "--dim batch takes a whole number from 1 to 1099511627776, not "
+              "'99999999999999'");
+  expectUsage({"m.onnx", "--cpus", "99999999999"},
+              "'99999999999' is more than a million devices; give fewer");
+  expectUsage({"m.onnx", "--cpus", "2", "--strategy", "file:"},
+              "--strategy file: names no file; write file:S.csv");
   expectUsage({"m.onnx", "--cpus", "2", "--recompute", "ful"},
               "--recompute: takes auto, none, selective, full, not 'ful' (did "
               "you mean full?)");

@@ -61,6 +61,22 @@ TEST_F(PlanFolderTest, ReplacesAPlanWhole) {
   EXPECT_TRUE(fs::exists(root / "a.plan/stages/2"));
 }
 
+TEST_F(PlanFolderTest, WhatNoCompilationHasWrittenStays) {
+  for (const char *content : {"1", "2"}) {
+    PlanFolder folder((root / "a.plan").string());
+    folder.writeFile("plan.json", content);
+    folder.commit();
+    fs::create_directories(root / "a.plan/model"); // of --self-contained
+    fs::create_directories(root / "a.plan/saved/step-00000001");
+    std::ofstream(root / "a.plan/trained.onnx") << content;
+  }
+  PlanFolder((root / "a.plan").string()).commit();
+  EXPECT_EQ(entries(), 1u);
+  EXPECT_FALSE(fs::exists(root / "a.plan/model"));
+  EXPECT_TRUE(fs::exists(root / "a.plan/saved/step-00000001"));
+  EXPECT_EQ(fs::file_size(root / "a.plan/trained.onnx"), 1u);
+}
+
 TEST_F(PlanFolderTest, LeavesOtherFoldersAlone) {
   fs::create_directory(root / "photos");
   std::ofstream(root / "photos/cat") << "x";

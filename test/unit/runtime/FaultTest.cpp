@@ -253,6 +253,33 @@ TEST(Fault, AllWhoHaveDiedAreTold) {
   }
 }
 
+/// Rank 0, which says it for all, is ended by its watch.
+TEST(Fault, WhatIsSavedIsToldFromWithinATask) {
+  const std::string folder = freshFolder("long_task");
+  writePlan(scenarioNamed("four"), folder);
+  const std::string saved = folder + "/ck";
+  auto ranks =
+      fourNumbered(folder,
+                   {"--steps", "100000", "--timeout", "40", "--checkpoint",
+                    saved, "--checkpoint-every", "1"},
+                   {"PIPEC_TEST_FAULT=0 F 3 2 0"}); // does not come back
+  for (int i = 0; i < 1000 && (!fs::exists(saved) || stepsIn(saved) < 3); ++i)
+    usleep(10000);
+  sleep(2); // until rank 0 is in its task
+  kill(ranks[3]->pid(), SIGKILL);
+  EXPECT_EQ(ranks[3]->wait(10).code, 128 + SIGKILL);
+  const Outcome run = ranks[0]->wait(60);
+  EXPECT_EQ(run.code, 76) << run.errors;
+  EXPECT_THAT(run.errors, HasSubstr("rank 3 (stage 3) has died"));
+  EXPECT_THAT(run.errors,
+              HasSubstr("and rank 0 (stage 0) was computing the forward of "
+                        "microbatch 2, step 4"));
+  EXPECT_THAT(run.errors, HasSubstr("; go on with --resume " + saved +
+                                    ", which has 3 steps"));
+  for (int rank : {1, 2})
+    EXPECT_EQ(ranks[rank]->wait(60).code, 76);
+}
+
 /// As when a machine is suspended: nobody was there to wait.
 TEST(Fault, APauseOfAllProcessesIsNoLoss) {
   const std::string folder = freshFolder("paused");
