@@ -4,6 +4,8 @@
 #include "compiler/driver/Planning.h"
 #include "report/Format.h"
 
+#include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
@@ -30,12 +32,16 @@ std::vector<Change> fewerPieces(const CompileOptions &options) {
   return changes;
 }
 
-/// Half as many samples, a quarter, an eighth: the largest comes first.
+/// Half as many samples, a quarter, an eighth: the largest comes first. Where
+/// memory is `times` too small, no larger part than could fit if all of it were
+/// for samples.
 std::vector<Change> smallerMicrobatches(const CompileOptions &options,
-                                        const std::string &dimension) {
+                                        const std::string &dimension,
+                                        uint64_t times) {
   std::vector<Change> changes;
   const auto size = options.dims.find(dimension);
-  for (int64_t part = 2; part <= 8; part *= 2)
+  const auto first = static_cast<int64_t>(times > 8 ? std::bit_ceil(times) : 2);
+  for (int64_t part = first; part <= 4 * first; part *= 2)
     if (size != options.dims.end() && size->second >= part) {
       Change change{"", options};
       const int64_t samples = change.options.dims[dimension] /= part;
@@ -246,13 +252,19 @@ plan::NoFit advised(const CompileOptions &options, const plan::NoFit &failure,
     if (failure.limit > 0)
       shortage = shortageOf("needs", bytes, "a device", failure.limit);
   }
+  const auto times = static_cast<uint64_t>(
+      smallest && failure.limit > 0
+          ? std::min<int64_t>(smallest->bytes / failure.limit, 1LL << 40)
+          : 1);
   const std::vector<Kind> kinds = {
       recomputation,
       roundedAgain,
       withoutPlanner,
       otherStrategies,
       fewerMicrobatches,
-      [&](const CompileOptions &o) { return smallerMicrobatches(o, batch); },
+      [&](const CompileOptions &o) {
+        return smallerMicrobatches(o, batch, times);
+      },
       fewerPieces,
       [&](const CompileOptions &o) { return moreDevices(o, failure); }};
   const size_t limits = remedies.size();

@@ -48,6 +48,18 @@ void importConstantOfShape(NodeContext &c) {
   c.out(c.e.broadcast(c.e.reshape(value, {}), shape));
 }
 
+constexpr int kMostInRange = 1 << 26;
+
+[[noreturn]] void failRange(NodeContext &c, double from, double to,
+                            double step) {
+  char text[160];
+  std::snprintf(text, sizeof text,
+                "from %g to %g in steps of %g is no range of at most %d "
+                "numbers",
+                from, to, step, kMostInRange);
+  c.fail(text, "where a dimension is one of its bounds, give a smaller --dim");
+}
+
 void importRange(NodeContext &c) {
   const Type element = c.in(0).getElementType();
   const nn::Literal start = c.known(0, "start"), limit = c.known(1, "limit"),
@@ -58,8 +70,8 @@ void importRange(NodeContext &c) {
   const double from = start.doubles()[0], to = limit.doubles()[0],
                step = delta.doubles()[0];
   const double steps = std::ceil((to - from) / step);
-  if (step == 0 || !std::isfinite(steps) || steps > (1 << 26))
-    c.fail("its bounds make no sensible range");
+  if (step == 0 || !std::isfinite(steps) || steps > kMostInRange)
+    failRange(c, from, to, step);
   const auto count = static_cast<int64_t>(std::max(0.0, steps));
   const auto type = RankedTensorType::get({count}, element);
   if (nn::holdsFloats(element)) {

@@ -23,12 +23,14 @@ CompileOptions asked() {
 
 /// The remedies of options of which these fit, and how many were tried.
 std::string advice(const std::function<bool(const CompileOptions &)> &fits,
-                   int &tried) {
-  const plan::NoFit failure("nothing fits", {{plan::Remedy::Limit, 5000}}, "",
+                   int &tried, int64_t bytes = 5000, int64_t batch = 8) {
+  CompileOptions options = asked();
+  options.dims["batch"] = batch;
+  const plan::NoFit failure("nothing fits", {{plan::Remedy::Limit, bytes}}, "",
                             kLimit);
-  const Smallest smallest{asked(), 5000};
+  const Smallest smallest{options, bytes};
   return advised(
-             asked(), failure, smallest,
+             options, failure, smallest,
              [&](const CompileOptions &o) { return ++tried, fits(o); }, "batch")
       .what();
 }
@@ -60,6 +62,15 @@ TEST(Remedies, WhereNoChangeIsEnoughThoseThatAreTogetherAreNamed) {
   };
   EXPECT_EQ(advice(needsThree, tried),
             kNeed + ", or with --strategy naive --dim batch=1 --cpus 16");
+}
+
+TEST(Remedies, WhatIsFarTooLargeIsDividedByAsMuch) {
+  int tried = 0;
+  const std::string told =
+      advice([](const CompileOptions &o) { return o.dims.at("batch") <= 500; },
+             tried, 1'000'000, 1'000'000);
+  EXPECT_NE(told.find(", or with --dim batch=488"), told.npos) << told;
+  EXPECT_LT(tried, 20);
 }
 
 TEST(Remedies, DevicesAreNamedInServersOfTheSameSize) {
