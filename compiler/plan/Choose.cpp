@@ -242,7 +242,8 @@ void Comparison::search(std::optional<Candidate> &leader, Attempts &attempts) {
   }
 }
 
-/// Contenders for second place, the most promising first.
+/// Contenders for second place, the most promising first; also twins of the
+/// winner, which may be more with more effort.
 std::vector<size_t> Comparison::mayBeSecond() const {
   std::vector<SeenPlan> order = seen;
   sortBy(order, [](const SeenPlan &plan) { return plan.seconds; });
@@ -250,7 +251,8 @@ std::vector<size_t> Comparison::mayBeSecond() const {
   std::vector<size_t> found;
   for (const SeenPlan &plan : order) {
     const size_t index = plan.contender - others;
-    if (found.size() < kForSecond && !areTwins(plan, winner) &&
+    if ((found.size() < kForSecond ||
+         plan.seconds <= kWithinReach * winner.seconds) &&
         index != best->index && std::ranges::find(found, index) == found.end())
       found.push_back(index);
   }

@@ -149,13 +149,17 @@ void addSingleStages(const PlanRequest &request, const StepModel &model,
   }
 }
 
+/// Not where strategies are compared first, nor on a large cluster.
+bool isInEarnest(const PlanRequest &request) {
+  constexpr double worthwhile = 0.5;
+  return request.topology.devices() <= 32 && request.effort >= worthwhile;
+}
+
 /// What the other planners would do, where they are quick: no plan is behind
 /// theirs under the same effort.
 void addPublished(const PlanRequest &request, const StepModel &model,
                   std::vector<Judged> &judged) {
-  constexpr double worthwhile = 0.5; // not where strategies are compared first
-  if (!freeShape(request) || request.topology.devices() > 32 ||
-      request.effort < worthwhile)
+  if (!freeShape(request) || !isInEarnest(request))
     return;
   for (const PlannerRow &row : planners())
     try {
@@ -266,11 +270,20 @@ Proposal proposeAuto(const PlanRequest &request, const StepModel &model) {
   ChainSearch search(model,
                      coarseStarts(request.graph, starts, mostStarts(request),
                                   placesFor(stages)));
-  std::vector<Ranked> ranked = rankedSplits(request, model, search);
   Proposal proposal;
-  Split chosen = decide(request, model, starts, ranked, proposal.runnerUp);
-  if (!chosen.starts.empty())
-    proposal.splits.push_back(std::move(chosen));
+  const auto add = [&](const PlanRequest &asked) {
+    std::vector<Ranked> ranked = rankedSplits(asked, model, search);
+    Split chosen = decide(asked, model, starts, ranked, proposal.runnerUp);
+    if (!chosen.starts.empty())
+      proposal.splits.push_back(std::move(chosen));
+  };
+  add(request);
+  // As who asks for the strategy by name.
+  if (freeShape(request) && !request.useAllDevices && isInEarnest(request)) {
+    PlanRequest all = request;
+    all.useAllDevices = true;
+    add(all);
+  }
   return proposal;
 }
 
