@@ -14,6 +14,7 @@
 #include "support/StandardOutput.h"
 #include "support/UnknownName.h"
 
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <iostream>
@@ -87,6 +88,7 @@ int pipecMain(int argc, char **argv) {
     std::cerr << errorText("pipec", failure, input, asksForJson(argc, argv));
     return static_cast<int>(failure.code);
   };
+  std::signal(SIGXFSZ, SIG_IGN); // the write says so
   try {
     return endOfOutput(dispatch(argc, argv));
   } catch (const Failure &failure) {

@@ -5,11 +5,14 @@
 #include "support/Failure.h"
 #include "support/ParseJson.h"
 #include "support/ReadFile.h"
+#include "support/UnknownName.h"
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <optional>
 #include <sstream>
+#include <vector>
 
 namespace pipec {
 
@@ -49,6 +52,17 @@ static void noteStart(const std::string &path, const plan::CostGraph &graph,
                   name->get<std::string>() + "' there");
 }
 
+/// Of a stage that is written by hand: a member that is none.
+static std::optional<std::string> unknownMember(const nlohmann::json &stage) {
+  static const std::vector<std::string> known = {"first_node", "replicas",
+                                                 "ranks", "first_name"};
+  for (const auto &[name, value] : stage.items())
+    if (std::ranges::find(known, name) == known.end())
+      return "a stage has no member '" + name + "'" + didYouMean(name, known) +
+             "; it has first_node and replicas";
+  return std::nullopt;
+}
+
 /// A plan.json, or the part of it that says where stages begin.
 static void readStageFile(const std::string &path, plan::PlanRequest &request,
                           std::vector<std::string> &notes) {
@@ -63,9 +77,13 @@ static void readStageFile(const std::string &path, plan::PlanRequest &request,
     request.replicas.clear();
     size_t left = stagesToRead(json);
     const size_t copies = copiesIn(json, request.strategy.copies);
+    const bool isByHand = json.size() == 1; // a plan has more to say
     for (const auto &stage : json.at("stages")) {
       if (left-- == 0)
         break;
+      if (const auto why = isByHand && stage.is_object() ? unknownMember(stage)
+                                                         : std::nullopt)
+        throw bad(*why);
       const nlohmann::json &first = stage.at("first_node");
       if (!first.is_number_unsigned())
         throw bad("first_node must be a whole number of 0 or more, not " +

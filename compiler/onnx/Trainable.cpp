@@ -412,6 +412,8 @@ std::vector<Classification> classify(const Model &model,
       said = byMetadata(t.name, *m->second, targets);
     if (!isFloating(t.type))
       c = {Role::Buffer, "not floating-point"};
+    else if (t.elements() == 0)
+      c = {Role::Buffer, "without elements"};
     else if (statistics.count(t.name))
       c = {Role::State, "a running statistic of a batch norm"};
     else

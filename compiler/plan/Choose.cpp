@@ -242,8 +242,15 @@ void Comparison::search(std::optional<Candidate> &leader, Attempts &attempts) {
   }
 }
 
-/// Contenders for second place, the most promising first; also twins of the
-/// winner, which may be more with more effort.
+/// Whether ranks outnumber the cores: orders then matter less, and each takes
+/// long to judge.
+bool takesTurns(const Topology &topology) {
+  return topology.cores > 0 && topology.serverSize() > topology.cores;
+}
+
+/// Contenders for second place, the most promising first, and all that more
+/// effort may make the fastest: those whose order is searched for, also where
+/// they are the winner's twins so far.
 std::vector<size_t> Comparison::mayBeSecond() const {
   std::vector<SeenPlan> order = seen;
   sortBy(order, [](const SeenPlan &plan) { return plan.seconds; });
@@ -251,9 +258,14 @@ std::vector<size_t> Comparison::mayBeSecond() const {
   std::vector<size_t> found;
   for (const SeenPlan &plan : order) {
     const size_t index = plan.contender - others;
-    if ((found.size() < kForSecond ||
-         plan.seconds <= kWithinReach * winner.seconds) &&
-        index != best->index && std::ranges::find(found, index) == found.end())
+    const bool searches = requests[index].strategy.searches &&
+                          !takesTurns(requests[index].topology),
+               isNear =
+                   found.size() < kForSecond ||
+                   (searches && plan.seconds <= kWithinReach * winner.seconds),
+               isOther = searches || !areTwins(plan, winner);
+    if (isNear && isOther && index != best->index &&
+        std::ranges::find(found, index) == found.end())
       found.push_back(index);
   }
   return found;

@@ -7,6 +7,7 @@
 #include "runtime/program/Sequence.h"
 #include "support/Clock.h"
 #include "support/Environment.h"
+#include "support/Exhausted.h"
 #include "support/TinyNumbers.h"
 
 #include <cstring>
@@ -54,11 +55,15 @@ public:
     void *mapped =
         bytes > machine ? MAP_FAILED : mapHugePages(inHugePages(bytes));
     if (mapped == MAP_FAILED)
-      throw Failure(Exit::NoFit,
-                    "a rank needs " + std::to_string(bytes) +
-                        " bytes, this machine has " + std::to_string(machine) +
-                        "; compile with more stages, fewer microbatches in "
-                        "flight or --recompute full");
+      throw Failure(
+          Exit::NoFit,
+          "a rank needs " + std::to_string(bytes) + " bytes, " +
+              (bytes > machine
+                   ? "this machine has " + std::to_string(machine)
+                   : "which this process does not get" + addressLimit()) +
+              "; compile with more stages, fewer microbatches in "
+              "flight or --recompute full" +
+              (bytes > machine ? "" : ", or raise what limits it"));
     // Page faults now, not in the first step.
     std::memset(mapped, 0, static_cast<size_t>(bytes));
     return static_cast<char *>(mapped);

@@ -8,6 +8,7 @@
 #include "runtime/run/Overwrite.h"
 #include "runtime/run/Ranks.h"
 #include "runtime/run/Verify.h"
+#include "support/Exhausted.h"
 #include "support/StandardOutput.h"
 #include "support/TerminalProgress.h"
 
@@ -152,27 +153,28 @@ plan::Plan planToRun(RunOptions &options) {
   return plan;
 }
 
+int parseAndRun(int argc, char **argv) {
+  std::optional<RunOptions> options = parseOptions(argc, argv);
+  if (!options)
+    return endOfOutput(0);
+  catchSignals();
+  if (std::getenv(kControlVariable)) // no rank outlives its launcher
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+  const TerminalProgress progress(options->quiet);
+  const plan::Plan plan = planToRun(*options);
+  const int code = endOfOutput(static_cast<int>(start(plan, *options, argv)));
+  sayRemarks(static_cast<Exit>(code));
+  return code;
+}
+
 } // namespace
 
 int pipecRun(int argc, char **argv) {
   try {
-    std::optional<RunOptions> options = parseOptions(argc, argv);
-    if (!options)
-      return endOfOutput(0);
-    catchSignals();
-    if (std::getenv(kControlVariable)) // no rank outlives its launcher
-      prctl(PR_SET_PDEATHSIG, SIGKILL);
-    const TerminalProgress progress(options->quiet);
-    const plan::Plan plan = planToRun(*options);
-    const int code = endOfOutput(static_cast<int>(start(plan, *options, argv)));
-    sayRemarks(static_cast<Exit>(code));
-    return code;
+    return whileItLasts([&] { return parseAndRun(argc, argv); });
   } catch (const Failure &failure) {
     complainOnce(failure);
     return static_cast<int>(failure.code);
-  } catch (const std::bad_alloc &) {
-    complain({Exit::NoFit, "this machine has not enough memory for a rank"});
-    return static_cast<int>(Exit::NoFit);
   }
 }
 

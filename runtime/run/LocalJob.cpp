@@ -12,6 +12,7 @@
 #include "runtime/program/Sequence.h"
 #include "runtime/run/Ranks.h"
 #include "runtime/run/StepPhases.h"
+#include "support/Exhausted.h"
 #include "support/ScratchFolder.h"
 
 #include <algorithm>
@@ -148,8 +149,7 @@ public:
     const pid_t parent = ::getpid();
     child = ::fork();
     if (child < 0)
-      throw Failure(Exit::Unavailable,
-                    std::string("fork: ") + std::strerror(errno));
+      throw noThread(std::strerror(errno));
     if (child == 0) {
       ::setsid(); // signals of the terminal are ours alone
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);

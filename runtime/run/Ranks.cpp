@@ -8,6 +8,7 @@
 #include "runtime/run/Session.h"
 #include "support/Cores.h"
 #include "support/Environment.h"
+#include "support/Exhausted.h"
 #include "support/Printable.h"
 #include "support/TerminalProgress.h"
 
@@ -212,8 +213,16 @@ Exit runThreads(const plan::Plan &plan, const RunOptions &options,
     session.reset();
     --running;
   };
-  for (int rank = 0; rank < count; ++rank)
-    threads.emplace_back(body, rank);
+  std::optional<Failure> unstarted;
+  int started = 0;
+  try {
+    for (; started < count; ++started)
+      threads.emplace_back(body, started);
+  } catch (const std::system_error &error) {
+    unstarted.emplace(noThread(error.code().message()));
+    alarm.raise(unstarted->code, unstarted->what(), kNoticed);
+    running -= count - started;
+  }
   StallWatch stall(watches, alarm, options.timeout);
   while (running > 0) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -221,6 +230,8 @@ Exit runThreads(const plan::Plan &plan, const RunOptions &options,
   }
   for (std::thread &thread : threads)
     thread.join();
+  if (unstarted)
+    throw *unstarted;
   return codes[0];
 }
 

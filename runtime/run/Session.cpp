@@ -7,11 +7,13 @@
 #include "runtime/run/Export.h"
 #include "runtime/run/LearningRate.h"
 #include "runtime/run/Ranks.h"
+#include "runtime/run/SameRun.h"
 #include "runtime/run/StepPhases.h"
 #include "runtime/run/Verify.h"
 #include "runtime/state/Checkpoint.h"
 #include "runtime/state/RoundedWeights.h"
 #include "runtime/state/Tensors.h"
+#include "support/Exhausted.h"
 #include "support/OutputFile.h"
 #include "support/ShellWord.h"
 
@@ -50,7 +52,7 @@ Session::~Session() = default;
 
 Exit Session::run() {
   try {
-    return work();
+    return whileItLasts([&] { return work(); });
   } catch (const Agreed &) { // all ranks are between transfers
     dropOutputs();
     throw;
@@ -131,11 +133,14 @@ void Session::load() {
       outputs = std::make_unique<OutputLedger>(
           plan, transport, watch, options.outputs, pass, *sampleLosses);
     }
+  });
+  expectSameRun(council, plan, options, data->marks(), resumed);
+  council.agree("opening the results", [&] {
     noteUnwritten();
-    if (leads())
-      expectOutputs();
-    if (leads())
-      metrics = std::make_unique<Metrics>(options.metrics, firstStep);
+    if (!leads())
+      return;
+    expectOutputs();
+    metrics = std::make_unique<Metrics>(options.metrics, firstStep);
   });
   stepsDone = firstStep;
   const int64_t count = plan.training.microbatches;
@@ -219,8 +224,10 @@ void Session::loadCheckpoint() {
             Exit::Usage,
             "what was trained with --tie or --untie is evaluated from "
             "its --export FILE.onnx, compiled with --forward-only");
-    Checkpoint(options.resume, training, options.trainingPlan, std::nullopt)
-        .loadTrained(*state, training);
+    const Checkpoint checkpoint(options.resume, training, options.trainingPlan,
+                                std::nullopt);
+    checkpoint.loadTrained(*state, training);
+    resumed = checkpoint.mark();
     return;
   }
   const Checkpoint checkpoint(options.resume, plan, options.plan,
@@ -242,6 +249,7 @@ void Session::loadCheckpoint() {
   noteOtherSettings(checkpoint);
   checkpoint.load(*state);
   firstStep = checkpoint.steps;
+  resumed = checkpoint.mark();
   rememberCheckpoint(options.resume, firstStep);
 }
 

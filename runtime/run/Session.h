@@ -72,6 +72,7 @@ private:
   Pass pass;             ///< over the data, when nothing is trained
   int64_t lastStep = 0;  ///< where the run ends
   int64_t firstStep = 0; ///< not 0 after --resume
+  std::string resumed;   ///< a mark of that checkpoint
   int64_t stepsDone = 0; ///< by all ranks
   int64_t saved = -1;    ///< steps in the last checkpoint
   bool stopped = false;

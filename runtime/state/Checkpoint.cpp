@@ -293,6 +293,12 @@ void checkIdentity(const std::string &path, const Json &record,
 
 } // namespace
 
+std::string Checkpoint::mark() const {
+  constexpr size_t kDigest = 16;
+  return "of step " + std::to_string(steps) + ", " +
+         sha256OfFile(path + "/commit.json").substr(0, kDigest);
+}
+
 std::map<std::string, std::pair<double, double>>
 Checkpoint::otherSettings(const plan::Plan &plan) const {
   std::map<std::string, std::pair<double, double>> others;

@@ -69,6 +69,8 @@ class InputFilesTest(PipelineTest):
                              ([{"first_node": 0, "replicas": 0}], "replicas from 1"),
                              ([{"first_node": 0, "replicas": "two"}], "replicas from 1"),
                              ([{"first_node": 3}], "first_node must start at 0"),
+                             ([{"first_node": 0, "replica": 2}], "a stage has no member 'replica' (did you mean replicas?); "
+                              "it has first_node and replicas"),
                              ([{}], "first_node")):
             file.write_text(json.dumps({"stages": stages}))
             self.refused(BAD_PLAN, part, *self.model, "--cpus", "1x2", "--stage-file", file)

@@ -278,8 +278,9 @@ Proposal proposeAuto(const PlanRequest &request, const StepModel &model) {
       proposal.splits.push_back(std::move(chosen));
   };
   add(request);
-  // As who asks for the strategy by name.
-  if (freeShape(request) && !request.useAllDevices && isInEarnest(request)) {
+  // As who asks for the strategy by name, on GPUs.
+  if (freeShape(request) && !request.useAllDevices && isInEarnest(request) &&
+      request.topology.device.kind != "cpu") {
     PlanRequest all = request;
     all.useAllDevices = true;
     add(all);

@@ -253,6 +253,55 @@ TEST(Fault, AllWhoHaveDiedAreTold) {
   }
 }
 
+/// Each process has a command line and files of its own.
+TEST(Fault, RanksThatDoNotRunTheSameAreRefused) {
+  const std::string folder = freshFolder("others");
+  writePlan(scenarioNamed("four"), folder);
+  const auto saves = [&](const std::string &name, const std::string &rate) {
+    EXPECT_EQ(runTool(folder,
+                      {"--steps", "2", "--transport", "inproc", "--lr-schedule",
+                       rate, "--checkpoint", folder + "/" + name})
+                  .code,
+              0);
+  };
+  saves("a", "constant");
+  saves("b", "linear:total=9");
+  struct Case {
+    std::vector<std::string> all, another;
+    std::string told; ///< a part of it
+  };
+  const Case cases[] = {
+      {{}, {"--seed", "7"}, " has --seed 7, rank 0 (stage 0) has --seed 0; "},
+      {{"--shuffle", "1"},
+       {"--shuffle", "2"},
+       " has --shuffle 2, rank 0 (stage 0) has --shuffle 1; "},
+      {{"--checkpoint", folder + "/c"},
+       {},
+       " has no --checkpoint, rank 0 (stage 0) has --checkpoint; "},
+      {{"--resume", folder + "/a"},
+       {"--resume", folder + "/b"},
+       " has the checkpoint of step 2, "},
+  };
+  const std::string metrics = readText(folder + "/metrics.jsonl");
+  for (const Case &each : cases) {
+    std::vector<std::unique_ptr<Process>> ranks;
+    for (int rank = 0; rank < 4; ++rank) {
+      std::vector<std::string> arguments = rank == 2 ? each.another : each.all;
+      arguments.insert(arguments.end(), {"--steps", "4"});
+      ranks.push_back(numbered(folder, rank, arguments));
+    }
+    for (int rank = 0; rank < 4; ++rank) {
+      const Outcome run = ranks[rank]->wait(60);
+      EXPECT_EQ(run.code, 64) << run.errors;
+      if (rank == 0)
+        EXPECT_THAT(run.errors, HasSubstr("the ranks do not run the same: rank "
+                                          "2 (stage 2)" +
+                                          each.told));
+    }
+  }
+  EXPECT_EQ(readText(folder + "/metrics.jsonl"), metrics); // none was begun
+}
+
 /// Rank 0, which says it for all, is ended by its watch.
 TEST(Fault, WhatIsSavedIsToldFromWithinATask) {
   const std::string folder = freshFolder("long_task");
