@@ -13,12 +13,12 @@ std::string addressLimit() {
          " KiB in all: ulimit -v)";
 }
 
-Failure noMemory() {
+Exhausted noMemory() {
   return {Exit::NoFit, "this process gets no more memory" + addressLimit() +
                            "; raise what limits it, or give it less to do"};
 }
 
-Failure noThread(const std::string &error) {
+Exhausted noThread(const std::string &error) {
   return {Exit::Unavailable,
           "no thread or process can be started: " + error + addressLimit() +
               "; there may be a limit on them (ulimit -u, or that of a "

@@ -13,14 +13,19 @@ namespace pipec {
 /// are limited, else nothing.
 std::string addressLimit();
 
-/// Failure(NoFit): memory has ended. No thread or file has been named by then.
-Failure noMemory();
+/// Of this process, whatever other ranks have.
+class Exhausted : public Failure {
+public:
+  using Failure::Failure;
+};
 
-/// Failure(Unavailable): a thread or process cannot be started, as `error`
-/// says.
-Failure noThread(const std::string &error);
+/// NoFit: memory has ended.
+Exhausted noMemory();
 
-/// Calls `work`; where memory or threads end in it, throws a Failure.
+/// Unavailable: a thread or process cannot be started, as `error` says.
+Exhausted noThread(const std::string &error);
+
+/// Calls `work`; where memory or threads end in it, throws Exhausted.
 template <class Work> auto whileItLasts(const Work &work) {
   try {
     return work();

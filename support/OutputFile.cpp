@@ -221,15 +221,6 @@ bool goesWith(const std::string &place, const std::string &input) {
          (!error && isAbove(whole, real));
 }
 
-void expectOutside(const std::string &option, const std::string &folder,
-                   const std::string &input) {
-  if (!folder.empty() && !input.empty() && goesWith(folder, input))
-    throw Failure(Exit::Usage, option + " " + folder + ": would replace " +
-                                   input +
-                                   ", which lies in it and is needed; "
-                                   "choose another place");
-}
-
 void expectApart(const std::vector<NamedOutput> &outputs,
                  const std::vector<std::string> &inputs) {
   for (const std::string &input : inputs)

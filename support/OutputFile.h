@@ -43,10 +43,6 @@ void expectOther(const std::string &option, const std::string &output,
 /// the path on which it is found.
 bool goesWith(const std::string &place, const std::string &input);
 
-/// The same of a folder that is replaced with all that is in it.
-void expectOutside(const std::string &option, const std::string &folder,
-                   const std::string &input);
-
 /// What an option has written, where that is anything.
 struct NamedOutput {
   std::string option, path;

@@ -63,9 +63,13 @@ void refuseToOverwrite(const CompileOptions &options,
       !mayBeReplaced(folder))
     return;
   const std::string option = options.output.empty() ? "without -o," : "-o";
-  // The IR is written while the plan is made, and would go when it is there.
-  if (!options.dryRun)
-    expectOutside(option, folder, options.dumpDirectory);
+  if (!options.dryRun && !options.dumpDirectory.empty() &&
+      goesWith(folder, options.dumpDirectory))
+    throw Failure(Exit::Usage,
+                  option + " " + folder + ": --dump-ir " +
+                      options.dumpDirectory +
+                      " would be in it before it is there; choose another "
+                      "place");
   for (const std::string &input : inputs)
     if (!isWrittenAnew(options, folder, input))
       for (const std::string &entry : planEntries())

@@ -49,6 +49,8 @@ PlanFolder::PlanFolder(const std::string &given)
   while (path.size() > 1 && path.back() == '/')
     path.pop_back();
   std::error_code error;
+  if (fs::is_symlink(path, error) && fs::exists(path, error))
+    path = fs::canonical(path, error).string(); // the plan behind the link
   if (fs::exists(path, error) && !fs::exists(path + "/plan.json", error) &&
       !(fs::is_directory(path, error) && fs::is_empty(path, error)))
     throw Failure(Exit::CannotWrite,
@@ -198,56 +200,82 @@ void PlanFolder::rethrow(const Failure &failure) const {
   throw Failure(failure.code, message);
 }
 
-/// What is in the folder of the plan before, and was not put there by its
-/// compilation.
-void PlanFolder::takeOver(const std::string &old) const {
+/// What is in the folder of a plan, and was not put there by its compilation.
+static std::vector<std::string> othersIn(const std::string &folder) {
   std::error_code error;
-  std::vector<fs::path> others;
-  for (fs::directory_iterator at(old, error), end; !error && at != end;
-       at.increment(error))
-    if (std::ranges::find(planEntries(), at->path().filename().string()) ==
-        planEntries().end())
-      others.push_back(at->path());
-  for (const fs::path &other : others)
-    if (!error)
-      fs::rename(other, fs::path(path) / other.filename(), error);
-  if (error)
-    throw Failure(Exit::CannotWrite,
-                  "cannot write " + path + ": " + error.message() +
-                      "; the plan is new, what lay beside the old one is in " +
-                      old + ": move it from there");
+  std::vector<std::string> others;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end;
+       at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    if (std::ranges::find(planEntries(), name) == planEntries().end())
+      others.push_back(name);
+  }
+  return others;
 }
 
+void PlanFolder::takeOver(const std::string &old) const {
+  std::error_code error;
+  std::string left, why;
+  for (const std::string &name : othersIn(old)) {
+    fs::rename(old + "/" + name, path + "/" + name, error);
+    if (error)
+      left += (left.empty() ? "" : ", ") + name, why = error.message();
+  }
+  for (const std::string &name : planEntries())
+    fs::remove_all(old + "/" + name, error);
+  fs::remove(old, error); // where it is empty
+  if (!left.empty())
+    throw Failure(Exit::CannotWrite, "the plan " + path + " is new, but " +
+                                         left + " of the folder before (" +
+                                         why + ") is in " + old +
+                                         ": move it from there");
+}
+
+/// What others have put into the folder is never under a name that a later
+/// compilation sweeps: it survives wherever this one ends.
 void PlanFolder::commit() {
   std::error_code error;
+  const bool keeps = !othersIn(path).empty();
+  const std::string mark = temporaryPath.substr(temporaryPath.rfind('-'));
+  if (keeps) {
+    fs::rename(temporaryPath, path + ".before" + mark, error);
+    if (error)
+      cannotWrite(path, error.value());
+    temporaryPath = path + ".before" + mark;
+  }
   // With what is there under this name, whatever stops us where.
   if (::renameat2(AT_FDCWD, temporaryPath.c_str(), AT_FDCWD, path.c_str(),
                   RENAME_EXCHANGE) == 0) {
     const std::string old = std::exchange(temporaryPath, "");
-    takeOver(old);
-    fs::remove_all(old, error);
+    if (keeps)
+      takeOver(old);
+    else
+      fs::remove_all(old, error);
     return;
   }
   // There is nothing, or the file system cannot: an empty folder gives way.
-  std::optional<WorkingCopy> old;
+  std::optional<WorkingCopy> swept;
+  std::string old;
   if (fs::exists(path, error)) {
-    old.emplace(path, WorkingCopy::Kind::Folder);
-    fs::rename(path, old->path(), error);
+    if (!keeps)
+      swept.emplace(path, WorkingCopy::Kind::Folder);
+    old = keeps ? path + ".old" + mark : swept->path();
+    fs::rename(path, old, error);
     if (error)
       cannotWrite(path, error.value());
   }
   fs::rename(temporaryPath, path, error);
   if (error) {
     const int why = error.value();
-    if (old)
-      fs::rename(old->path(), path, error);
+    if (!old.empty())
+      fs::rename(old, path, error);
     cannotWrite(path, why);
   }
   temporaryPath.clear();
-  if (!old)
-    return;
-  takeOver(old->path());
-  fs::remove_all(old->path(), error);
+  if (keeps)
+    takeOver(old);
+  else if (!old.empty())
+    fs::remove_all(old, error);
 }
 
 } // namespace pipec

@@ -51,6 +51,7 @@ public:
 private:
   void addOwn(plan::File &file);
   void copyFile(const std::string &from, const std::string &relative);
+  /// Moves from the folder before what is of no plan, and removes the rest.
   void takeOver(const std::string &old) const;
 
   std::string path;

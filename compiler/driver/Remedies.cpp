@@ -33,19 +33,23 @@ std::vector<Change> fewerPieces(const CompileOptions &options) {
 }
 
 /// Half as many samples, a quarter, an eighth: the largest comes first. Where
-/// memory is `times` too small, no larger part than could fit if all of it were
-/// for samples.
+/// memory is more than eight `times` too small, no larger part than could fit
+/// if all of it were for samples, or a single one.
 std::vector<Change> smallerMicrobatches(const CompileOptions &options,
                                         const std::string &dimension,
                                         uint64_t times) {
   std::vector<Change> changes;
   const auto size = options.dims.find(dimension);
-  const auto first = static_cast<int64_t>(times > 8 ? std::bit_ceil(times) : 2);
+  if (size == options.dims.end())
+    return changes;
+  const auto samples = static_cast<uint64_t>(size->second);
+  const auto first = static_cast<int64_t>(
+      times > 8 ? std::min(std::bit_ceil(times), std::bit_floor(samples)) : 2);
   for (int64_t part = first; part <= 4 * first; part *= 2)
-    if (size != options.dims.end() && size->second >= part) {
+    if (size->second >= part && part > 1) {
       Change change{"", options};
-      const int64_t samples = change.options.dims[dimension] /= part;
-      change.flags = "--dim " + dimension + "=" + std::to_string(samples);
+      const int64_t fewer = change.options.dims[dimension] /= part;
+      change.flags = "--dim " + dimension + "=" + std::to_string(fewer);
       changes.push_back(change);
     }
   return changes;

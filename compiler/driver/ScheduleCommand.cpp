@@ -5,6 +5,7 @@
 #include "compiler/schedule/Csv.h"
 #include "compiler/schedule/Pictures.h"
 #include "compiler/schedule/Render.h"
+#include "compiler/schedule/Replay.h"
 #include "compiler/schedule/Simulator.h"
 #include "compiler/schedule/Verifier.h"
 #include "support/Clock.h"
@@ -69,6 +70,17 @@ void checkLimits(const Answer &answer) {
   }
 }
 
+/// Throws where with so little room for messages the order does not end.
+void checkBuffers(const Schedule &schedule, int room) {
+  ReplayOptions bounded;
+  bounded.buffers = room;
+  if (room >= 0 && replay(schedule, bounded))
+    throw Failure(Exit::BadPlan,
+                  schedule.name + ": with --buffers " + std::to_string(room) +
+                      " devices wait for each other for ever; --buffers " +
+                      std::to_string(buffersNeeded(schedule)) + " does");
+}
+
 Timeline timelineOf(const Answer &answer, const ScheduleOptions &options) {
   const auto &pairs = answer.schedule.pairs;
   if (options.simulate.fusePairs &&
@@ -77,14 +89,7 @@ Timeline timelineOf(const Answer &answer, const ScheduleOptions &options) {
     throw Failure(Exit::Usage,
                   "--fuse-pairs: no actions of " + answer.schedule.name +
                       " stand together; those of dualpipe and dualpipe-v do");
-  const int room = options.simulate.buffers;
-  if (const int least = room < 0 ? room : buffersNeeded(answer.schedule);
-      least > room)
-    throw Failure(Exit::BadPlan,
-                  answer.schedule.name + ": with --buffers " +
-                      std::to_string(room) +
-                      " devices wait for each other for ever; --buffers " +
-                      std::to_string(least) + " does");
+  checkBuffers(answer.schedule, options.simulate.buffers);
   return simulate(answer.schedule, answer.costs, options.simulate);
 }
 

@@ -52,13 +52,16 @@ static void noteStart(const std::string &path, const plan::CostGraph &graph,
                   name->get<std::string>() + "' there");
 }
 
-/// Of a stage that is written by hand: a member that is none.
+/// Of a stage that is written by hand: a member that is mistyped. Those of a
+/// plan's stages are many.
 static std::optional<std::string> unknownMember(const nlohmann::json &stage) {
-  static const std::vector<std::string> known = {"first_node", "replicas",
-                                                 "ranks", "first_name"};
+  static const std::vector<std::string> known = {
+      "first_node", "replicas", "last_node", "last_name",
+      "recompute",  "ranks",    "first_name"};
   for (const auto &[name, value] : stage.items())
-    if (std::ranges::find(known, name) == known.end())
-      return "a stage has no member '" + name + "'" + didYouMean(name, known) +
+    if (const std::string near = didYouMean(name, known);
+        !near.empty() && std::ranges::find(known, name) == known.end())
+      return "a stage has no member '" + name + "'" + near +
              "; it has first_node and replicas";
   return std::nullopt;
 }
@@ -77,7 +80,7 @@ static void readStageFile(const std::string &path, plan::PlanRequest &request,
     request.replicas.clear();
     size_t left = stagesToRead(json);
     const size_t copies = copiesIn(json, request.strategy.copies);
-    const bool isByHand = json.size() == 1; // a plan has more to say
+    const bool isByHand = !json.contains("version"); // as a plan does
     for (const auto &stage : json.at("stages")) {
       if (left-- == 0)
         break;

@@ -392,7 +392,9 @@ int byName(const CompileOptions &options, const Attempt &attempt,
       Found best = orKept(fastestOf(options, trial), options, trial);
       if (best.second.bytes >= 0 && isSlowed(best, options, trial))
         best = orOfLess(std::move(best), options, trial);
-      asked = best.second.bytes >= 0 ? inEarnest(best, trial) : best.first;
+      asked = best.first;
+      if (best.second.bytes >= 0)
+        asked = inEarnest(best, trial);
     } catch (const Failure &) { // which the attempt says as well
     }
   return shrinking(asked, attempt);

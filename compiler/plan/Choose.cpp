@@ -256,17 +256,19 @@ std::vector<size_t> Comparison::mayBeSecond() const {
   sortBy(order, [](const SeenPlan &plan) { return plan.seconds; });
   const SeenPlan winner = seenOf(*best);
   std::vector<size_t> found;
+  size_t seconds = 0;
   for (const SeenPlan &plan : order) {
     const size_t index = plan.contender - others;
     const bool searches = requests[index].strategy.searches &&
                           !takesTurns(requests[index].topology),
-               isNear =
-                   found.size() < kForSecond ||
-                   (searches && plan.seconds <= kWithinReach * winner.seconds),
-               isOther = searches || !areTwins(plan, winner);
-    if (isNear && isOther && index != best->index &&
-        std::ranges::find(found, index) == found.end())
+               isTwin = areTwins(plan, winner);
+    if (index == best->index || std::ranges::find(found, index) != found.end())
+      continue;
+    const bool mayWin =
+        searches && plan.seconds <= kWithinReach * winner.seconds;
+    if (mayWin || (!isTwin && seconds < kForSecond))
       found.push_back(index);
+    seconds += !isTwin;
   }
   return found;
 }

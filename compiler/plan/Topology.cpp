@@ -68,7 +68,12 @@ int parseCount(const std::string &text, const std::string &whole) {
       !text.empty() && std::all_of(text.begin(), text.end(),
                                    [](char c) { return c >= '0' && c <= '9'; });
   constexpr size_t kDigits = 7; // more are too many anyway
-  int value = digits ? std::stoi(text.size() > kDigits ? "9999999" : text) : 0;
+  const std::string known =
+      digits ? text.substr(std::min(text.find_first_not_of('0'), text.size()))
+             : "";
+  int value = known.empty()             ? 0
+              : known.size() <= kDigits ? std::stoi(known)
+                                        : 9999999;
   if (value < 1)
     throw Failure(
         Exit::Usage,

@@ -172,6 +172,9 @@ int parseAndRun(int argc, char **argv) {
 int pipecRun(int argc, char **argv) {
   try {
     return whileItLasts([&] { return parseAndRun(argc, argv); });
+  } catch (const Exhausted &failure) { // of one rank, not of all
+    complain(failure);
+    return static_cast<int>(failure.code);
   } catch (const Failure &failure) {
     complainOnce(failure);
     return static_cast<int>(failure.code);

@@ -187,12 +187,14 @@ Exit runThreads(const plan::Plan &plan, const RunOptions &options,
     // Its memory, which others copy from, goes after the alarm.
     std::optional<Session> session;
     try {
-      chooseThreads(plan, options, rank);
-      takeOwnCore(plan, rank);
-      codes[rank] = session
-                        .emplace(plan, options, *ends[rank], *watches[rank],
-                                 links[static_cast<size_t>(rank)].get())
-                        .run();
+      codes[rank] = whileItLasts([&] {
+        chooseThreads(plan, options, rank);
+        takeOwnCore(plan, rank);
+        return session
+            .emplace(plan, options, *ends[rank], *watches[rank],
+                     links[static_cast<size_t>(rank)].get())
+            .run();
+      });
     } catch (const Agreed &failure) {
       codes[rank] = failure.code;
       if (rank == 0)
@@ -213,14 +215,17 @@ Exit runThreads(const plan::Plan &plan, const RunOptions &options,
     session.reset();
     --running;
   };
-  std::optional<Failure> unstarted;
+  std::optional<Exhausted> unstarted;
   int started = 0;
+  threads.reserve(static_cast<size_t>(count));
   try {
-    for (; started < count; ++started)
-      threads.emplace_back(body, started);
-  } catch (const std::system_error &error) {
-    unstarted.emplace(noThread(error.code().message()));
-    alarm.raise(unstarted->code, unstarted->what(), kNoticed);
+    whileItLasts([&] {
+      for (; started < count; ++started)
+        threads.emplace_back(body, started);
+    });
+  } catch (const Exhausted &failure) { // those that have been started end
+    unstarted.emplace(failure);
+    alarm.raise(failure.code, failure.what(), kNoticed);
     running -= count - started;
   }
   StallWatch stall(watches, alarm, options.timeout);
@@ -341,50 +346,53 @@ Exit runJoined(const plan::Plan &plan, const RunOptions &options,
   // A GPU's waits for what is queued: after the failure is told.
   std::optional<Session> session;
   try {
-    const char *launcher = std::getenv(kControlVariable);
-    const int rank = row.joined(true).value_or(0);
-    if (launcher) { // watched before the transport connects
-      self.watch =
-          std::make_unique<Watch>(rank,
-                                  rank < static_cast<int>(plan.ranks.size())
-                                      ? RankState::nameOf(plan, rank)
-                                      : "rank " + std::to_string(rank),
-                                  self.alarm);
-      self.client = std::make_unique<ControlClient>(
-          launcher, "the launcher", options.timeout, *self.watch, self.alarm);
-      self.meet(row);
-    } else {
-      self.meet(row);
-      self.watch = std::make_unique<Watch>(
-          self.transport->rank(),
-          RankState::nameOf(plan, self.transport->rank()), self.alarm);
-      self.watchOurselves();
-      self.fuse.reset();
-    }
-    chooseThreads(plan, options, self.watch->rank);
-    if (launcher) // which binds nobody; other launchers may
-      takeOwnCore(plan, self.watch->rank);
-    if (plan.cluster.kind == "cuda" && plan.ranks.size() > 1)
-      self.links =
-          std::move(linksNamed("nccl")
-                        .open({self.transport->size(), self.transport.get()})
-                        .front());
-    const Exit code = session
-                          .emplace(plan, options, *self.transport, *self.watch,
-                                   self.links.get())
-                          .run();
-    session.reset();
-    self.links.reset();
-    // All is saved: a launcher of ours ends who is in the way of the goodbyes.
-    // Ranks that watch each other hear of such a one while they listen.
-    if (launcher)
-      self.client->done(code);
-    self.transport->close();
-    if (!launcher)
-      self.client->done(code);
-    if (self.server)
-      waitForOthers(*self.server, 5);
-    return code;
+    return whileItLasts([&] {
+      const char *launcher = std::getenv(kControlVariable);
+      const int rank = row.joined(true).value_or(0);
+      if (launcher) { // watched before the transport connects
+        self.watch =
+            std::make_unique<Watch>(rank,
+                                    rank < static_cast<int>(plan.ranks.size())
+                                        ? RankState::nameOf(plan, rank)
+                                        : "rank " + std::to_string(rank),
+                                    self.alarm);
+        self.client = std::make_unique<ControlClient>(
+            launcher, "the launcher", options.timeout, *self.watch, self.alarm);
+        self.meet(row);
+      } else {
+        self.meet(row);
+        self.watch = std::make_unique<Watch>(
+            self.transport->rank(),
+            RankState::nameOf(plan, self.transport->rank()), self.alarm);
+        self.watchOurselves();
+        self.fuse.reset();
+      }
+      chooseThreads(plan, options, self.watch->rank);
+      if (launcher) // which binds nobody; other launchers may
+        takeOwnCore(plan, self.watch->rank);
+      if (plan.cluster.kind == "cuda" && plan.ranks.size() > 1)
+        self.links =
+            std::move(linksNamed("nccl")
+                          .open({self.transport->size(), self.transport.get()})
+                          .front());
+      const Exit code = session
+                            .emplace(plan, options, *self.transport,
+                                     *self.watch, self.links.get())
+                            .run();
+      session.reset();
+      self.links.reset();
+      // All is saved: a launcher of ours ends who is in the way of the
+      // goodbyes. Ranks that watch each other hear of such a one while they
+      // listen.
+      if (launcher)
+        self.client->done(code);
+      self.transport->close();
+      if (!launcher)
+        self.client->done(code);
+      if (self.server)
+        waitForOthers(*self.server, 5);
+      return code;
+    });
   } catch (const Agreed &failure) {
     if (self.watch && self.watch->rank == 0)
       tellEnd(failure);

@@ -2,34 +2,56 @@
 #include "runtime/run/SameRun.h"
 
 #include "runtime/exec/RankState.h"
+#include "runtime/program/Sha256.h"
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <vector>
 
 namespace pipec {
 namespace {
 
-/// What must be the same, as a message says it, in an order.
-std::vector<std::string> factsOf(const RunOptions &options,
-                                 const std::map<std::string, std::string> &data,
-                                 const std::string &resumed) {
-  std::vector<std::string> facts;
-  const auto valued = [&](const char *flag, const std::string &value) {
-    facts.push_back(value.empty() ? std::string("no ") + flag
-                                  : std::string(flag) + " " + value);
+/// How the facts say it; of a key that they lack that there is none.
+std::string said(const RunFacts &facts, const std::string &key) {
+  const auto found =
+      std::ranges::find(facts, key, &RunFacts::value_type::first);
+  return found == facts.end() ? "no " + key : found->second;
+}
+
+/// "rank 2 (stage 2) has --shuffle 2, rank 0 (stage 0) has --shuffle 1", of the
+/// first that is not the same; empty where all is.
+std::string difference(const plan::Plan &plan, int rank, const RunFacts &theirs,
+                       const RunFacts &mine) {
+  for (const RunFacts *facts : {&mine, &theirs})
+    for (const auto &[key, text] : *facts)
+      if (said(theirs, key) != said(mine, key))
+        return RankState::nameOf(plan, rank) + " has " + said(theirs, key) +
+               ", " + RankState::nameOf(plan, 0) + " has " + said(mine, key);
+  return "";
+}
+
+} // namespace
+
+RunFacts factsOf(const RunOptions &options,
+                 const std::map<std::string, std::string> &data) {
+  constexpr size_t kDigest = 16;
+  RunFacts facts;
+  const auto valued = [&](const std::string &key, const std::string &value) {
+    if (!value.empty())
+      facts.emplace_back(key, key + " " + value);
   };
-  const auto given = [&](const char *flag, bool isGiven) {
-    facts.push_back(std::string(isGiven ? "" : "no ") + flag);
+  const auto given = [&](const std::string &flag, bool isGiven) {
+    if (isGiven)
+      facts.emplace_back(flag, flag);
   };
+  valued("plan.json",
+         sha256OfFile(options.plan + "/plan.json").substr(0, kDigest));
   given("--evaluate", options.evaluate);
   valued("--steps", options.steps ? std::to_string(options.steps) : "");
   valued("--shuffle", options.shuffle ? std::to_string(*options.shuffle) : "");
   valued("--seed", std::to_string(options.seed));
   valued("--lr-schedule", options.rate);
   given("--resume", !options.resume.empty());
-  facts.push_back("the checkpoint " + resumed);
   given("--checkpoint", !options.checkpoint.empty());
   valued("--checkpoint-every", options.checkpointEvery
                                    ? std::to_string(options.checkpointEvery)
@@ -37,43 +59,25 @@ std::vector<std::string> factsOf(const RunOptions &options,
   given("--export", !options.exportFile.empty());
   given("--verify", options.verify);
   for (const auto &[name, path] : options.outputs)
-    facts.push_back("--output " + name);
+    given("--output " + name, true);
   for (const auto &[input, mark] : data)
-    facts.push_back("'" + input + "' " + mark);
+    valued("--data " + input, mark);
   return facts;
 }
 
-/// "rank 2 (stage 2) has --shuffle 2, rank 0 (stage 0) has --shuffle 1", of the
-/// first that is not the same; empty where all is.
-std::string difference(const plan::Plan &plan, int rank,
-                       const std::vector<std::string> &theirs,
-                       const std::vector<std::string> &mine) {
-  const auto of = [](const std::vector<std::string> &facts, size_t i) {
-    return i < facts.size() ? facts[i] : std::string("nothing more");
-  };
-  for (size_t i = 0; i < std::max(theirs.size(), mine.size()); ++i)
-    if (of(theirs, i) != of(mine, i))
-      return RankState::nameOf(plan, rank) + " has " + of(theirs, i) + ", " +
-             RankState::nameOf(plan, 0) + " has " + of(mine, i);
-  return "";
-}
-
-} // namespace
-
 void expectSameRun(Council &council, const plan::Plan &plan,
-                   const RunOptions &options,
-                   const std::map<std::string, std::string> &data,
-                   const std::string &resumed) {
-  const std::vector<std::string> mine = factsOf(options, data, resumed);
+                   const RunFacts &facts) {
   std::string found;
   // Names of inputs need not be valid UTF-8.
-  const std::string message = nlohmann::json(mine).dump(
+  const std::string mine = nlohmann::json(facts).dump(
       -1, ' ', false, nlohmann::json::error_handler_t::replace);
-  council.gather("comparing what the ranks run", message,
+  council.gather("comparing what the ranks run", mine,
                  [&](int rank, const std::string &theirs) {
-                   if (found.empty() && theirs != message)
-                     found = difference(plan, rank,
-                                        nlohmann::json::parse(theirs), mine);
+                   if (found.empty() && theirs != mine)
+                     found = difference(
+                         plan, rank,
+                         nlohmann::json::parse(theirs).get<RunFacts>(),
+                         nlohmann::json::parse(mine).get<RunFacts>());
                  });
   council.agree("comparing what the ranks run", [&] {
     if (!found.empty())

@@ -12,17 +12,23 @@
 
 #include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace pipec {
 
-/// All ranks call it together, before the first step. `data`: marks of the
-/// arrays, by input; `resumed`: a mark of the checkpoint, or empty. What each
-/// machine decides for itself (threads, transport) and what rank 0 alone writes
-/// may differ. Agreed(Usage) names the first option, array or checkpoint in
-/// which a rank differs from rank 0, and both.
+/// What must be the same: a key, and how a message says it.
+using RunFacts = std::vector<std::pair<std::string, std::string>>;
+
+/// The plan, the options and the data, of which `data` has marks by input: the
+/// shape and both ends of an array, not all of it. What each machine decides
+/// for itself (threads, transport) and what rank 0 alone writes is left out.
+RunFacts factsOf(const RunOptions &options,
+                 const std::map<std::string, std::string> &data);
+
+/// All ranks call it together. Agreed(Usage) names the first fact in which a
+/// rank differs from rank 0, and both.
 void expectSameRun(Council &council, const plan::Plan &plan,
-                   const RunOptions &options,
-                   const std::map<std::string, std::string> &data,
-                   const std::string &resumed);
+                   const RunFacts &facts);
 
 } // namespace pipec

@@ -116,6 +116,7 @@ void Session::load() {
     numbers.rate = learningRate(options.rate);
     noteIdleSteps();
   });
+  expectSameRun(council, plan, factsOf(options, data->marks()));
   council.agree("loading the plan", [&] {
     state = std::make_unique<RankState>(
         plan, options.plan, watch.rank,
@@ -134,7 +135,8 @@ void Session::load() {
           plan, transport, watch, options.outputs, pass, *sampleLosses);
     }
   });
-  expectSameRun(council, plan, options, data->marks(), resumed);
+  if (!options.resume.empty())
+    expectSameRun(council, plan, {{"the checkpoint", resumed}});
   council.agree("opening the results", [&] {
     noteUnwritten();
     if (!leads())

@@ -295,7 +295,7 @@ void checkIdentity(const std::string &path, const Json &record,
 
 std::string Checkpoint::mark() const {
   constexpr size_t kDigest = 16;
-  return "of step " + std::to_string(steps) + ", " +
+  return "the checkpoint of step " + std::to_string(steps) + ", " +
          sha256OfFile(path + "/commit.json").substr(0, kDigest);
 }
 

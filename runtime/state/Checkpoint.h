@@ -58,7 +58,8 @@ public:
   std::map<std::string, std::string> data; ///< marks, by input; may be empty
   std::string rate; ///< its --lr-schedule; empty when it does not say
 
-  /// "of step 20, 1f03c6…": the same for ranks that read the same one.
+  /// "the checkpoint of step 20, 1f03c6…": the same for ranks that read the
+  /// same one.
   std::string mark() const;
 
   /// Numbers of the optimizer and "clip-norm" (0: none) that differ: what it

@@ -271,11 +271,18 @@ Proposal proposeAuto(const PlanRequest &request, const StepModel &model) {
                      coarseStarts(request.graph, starts, mostStarts(request),
                                   placesFor(stages)));
   Proposal proposal;
+  double best = inf;
   const auto add = [&](const PlanRequest &asked) {
     std::vector<Ranked> ranked = rankedSplits(asked, model, search);
-    Split chosen = decide(asked, model, starts, ranked, proposal.runnerUp);
-    if (!chosen.starts.empty())
-      proposal.splits.push_back(std::move(chosen));
+    std::string runnerUp;
+    Split chosen = decide(asked, model, starts, ranked, runnerUp);
+    if (chosen.starts.empty())
+      return;
+    const double seconds = model.stepSeconds(chosen);
+    if (proposal.splits.empty() || seconds < best) {
+      proposal = {{std::move(chosen)}, runnerUp};
+      best = seconds;
+    }
   };
   add(request);
   // As who asks for the strategy by name, on GPUs.
@@ -283,7 +290,12 @@ Proposal proposeAuto(const PlanRequest &request, const StepModel &model) {
       request.topology.device.kind != "cpu") {
     PlanRequest all = request;
     all.useAllDevices = true;
-    add(all);
+    try {
+      add(all);
+    } catch (const Failure &failure) { // it has no such shape
+      if (failure.code != Exit::Usage || proposal.splits.empty())
+        throw;
+    }
   }
   return proposal;
 }

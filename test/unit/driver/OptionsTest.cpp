@@ -89,6 +89,7 @@ TEST(Options, RefuseWhatCannotBe) {
               "'99999999999999'");
   expectUsage({"m.onnx", "--cpus", "99999999999"},
               "'99999999999' is more than a million devices; give fewer");
+  expectUsage({model, "--cpus", "0000"}, "'0000' is not a number of devices");
   expectUsage({"m.onnx", "--cpus", "2", "--strategy", "file:"},
               "--strategy file: names no file; write file:S.csv");
   expectUsage({"m.onnx", "--cpus", "2", "--recompute", "ful"},

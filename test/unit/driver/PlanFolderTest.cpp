@@ -77,6 +77,48 @@ TEST_F(PlanFolderTest, WhatNoCompilationHasWrittenStays) {
   EXPECT_EQ(fs::file_size(root / "a.plan/trained.onnx"), 1u);
 }
 
+TEST_F(PlanFolderTest, WhatCannotBeTakenOverIsTheNextOnesToKeep) {
+  const std::string name = (root / "a.plan").string();
+  const auto make = [&] {
+    PlanFolder folder(name);
+    folder.writeFile("plan.json", "{}");
+    folder.writeFile("mine/new", "x"); // in the way
+    folder.commit();
+  };
+  fs::create_directories(root / "a.plan/mine");
+  std::ofstream(root / "a.plan/plan.json") << "{}";
+  std::ofstream(root / "a.plan/mine/saved") << "x";
+  std::string left;
+  try {
+    make();
+  } catch (const Failure &failure) {
+    EXPECT_EQ(failure.code, Exit::CannotWrite);
+    const std::string told = failure.what();
+    const size_t from = told.find(" is in ") + 7;
+    left = told.substr(from, told.find(": move it") - from);
+  }
+  fs::remove_all(root / "a.plan/mine");
+  make(); // which sweeps what dead compilations have left
+  EXPECT_TRUE(fs::exists(left + "/mine/saved")) << left;
+}
+
+TEST_F(PlanFolderTest, ALinkToAPlanStaysOne) {
+  for (const char *content : {"1", "2"}) {
+    PlanFolder folder((root / (*content == '1' ? "a.plan" : "same")).string());
+    folder.writeFile("plan.json", content);
+    folder.commit();
+    fs::create_directories(root / "a.plan/saved");
+    if (*content == '1')
+      fs::create_symlink("a.plan", root / "same");
+  }
+  EXPECT_TRUE(fs::is_symlink(root / "same"));
+  EXPECT_TRUE(fs::exists(root / "a.plan/saved"));
+  std::string content;
+  std::ifstream(root / "a.plan/plan.json") >> content;
+  EXPECT_EQ(content, "2");
+  EXPECT_EQ(entries(), 2u);
+}
+
 TEST_F(PlanFolderTest, LeavesOtherFoldersAlone) {
   fs::create_directory(root / "photos");
   std::ofstream(root / "photos/cat") << "x";

@@ -71,6 +71,10 @@ TEST(Remedies, WhatIsFarTooLargeIsDividedByAsMuch) {
              tried, 1'000'000, 1'000'000);
   EXPECT_NE(told.find(", or with --dim batch=488"), told.npos) << told;
   EXPECT_LT(tried, 20);
+  const std::string single =
+      advice([](const CompileOptions &o) { return o.dims.at("batch") == 1; },
+             tried, 100'000, 12);
+  EXPECT_NE(single.find(", or with --dim batch=1"), single.npos) << single;
 }
 
 TEST(Remedies, DevicesAreNamedInServersOfTheSameSize) {

@@ -314,6 +314,7 @@ TEST(Fault, WhatIsSavedIsToldFromWithinATask) {
                    {"PIPEC_TEST_FAULT=0 F 3 2 0"}); // does not come back
   for (int i = 0; i < 1000 && (!fs::exists(saved) || stepsIn(saved) < 3); ++i)
     usleep(10000);
+  ASSERT_EQ(stepsIn(saved), 3);
   sleep(2); // until rank 0 is in its task
   kill(ranks[3]->pid(), SIGKILL);
   EXPECT_EQ(ranks[3]->wait(10).code, 128 + SIGKILL);

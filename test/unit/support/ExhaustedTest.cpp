@@ -2,6 +2,7 @@
 #include "support/Exhausted.h"
 
 #include <filesystem>
+#include <functional>
 #include <gtest/gtest.h>
 
 namespace pipec {
@@ -18,17 +19,19 @@ static Failure told(const std::function<void()> &work) {
 TEST(Exhausted, MemoryAndThreadsEndWithTheirRemedy) {
   const Failure memory = told([] { throw std::bad_alloc(); });
   EXPECT_EQ(memory.code, Exit::NoFit);
-  EXPECT_STREQ(memory.what(), "this process gets no more memory; raise what "
-                              "limits it, or give it less to do");
+  EXPECT_EQ(memory.what(), "this process gets no more memory" + addressLimit() +
+                               "; raise what limits it, or give it less to do");
   const Failure thread = told([] {
     throw std::system_error(
         make_error_code(std::errc::resource_unavailable_try_again));
   });
   EXPECT_EQ(thread.code, Exit::Unavailable);
-  EXPECT_STREQ(thread.what(),
-               "no thread or process can be started: Resource temporarily "
-               "unavailable; there may be a limit on them (ulimit -u, or that "
-               "of a container): raise it");
+  EXPECT_EQ(thread.what(),
+            "no thread or process can be started: Resource temporarily "
+            "unavailable" +
+                addressLimit() +
+                "; there may be a limit on them (ulimit -u, or that of a "
+                "container): raise it");
 }
 
 TEST(Exhausted, OtherErrorsPass) {
