@@ -61,6 +61,32 @@ class LaunchTest(PipelineTest):
         self.check_exit(process, 0)
         self.assertEqual(Run(process, metrics).losses, self.want)
 
+    def test_ranks_with_files_of_their_own(self):
+        """As on machines of which one has an older plan, or other data: a rank finds it under the same name."""
+        stale = self.folder / "stale"
+        shutil.copytree(self.plan, stale)
+        (stale / "plan.json").write_text((self.plan / "plan.json").read_text() + "\n")
+        name, file = next(iter(self.golden.data.items()))
+        other = self.folder / "other.npy"
+        content = bytearray(pathlib.Path(file).read_bytes())
+        content[-1] ^= 1
+        other.write_bytes(content)
+        metrics = self.folder / "none.jsonl"
+        data = [word for each in self.golden.data.items() for word in ("--data", "%s=%s" % each)]
+        for own, theirs, what in (self.plan, stale, "plan.json [0-9a-f]{16}"), (file, other, f"--data {name} .*"):
+            program = self.fresh(".sh")
+            program.write_text("#!/bin/bash\nwords=(\"$@\")\n[[ $OMPI_COMM_WORLD_RANK == 1 ]] && "
+                               f"words=(\"${{words[@]/'{own}'/'{theirs}'}}\")\nexec {BIN / 'pipec-run'} \"${{words[@]}}\"\n")
+            program.chmod(0o755)
+            process = subprocess.run(
+                [str(self.plan / "launch" / "mpirun.sh"), *data, "--steps", "4", "--metrics", str(metrics), "--quiet"],
+                env=dict(os.environ, PIPEC_RUN=str(program), OMP_NUM_THREADS="1"),
+                capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120)
+            self.check_exit(process, USAGE)
+            self.assertRegex(process.stderr, f"the ranks do not run the same: rank 1 .stage 1. has {what}, rank 0 .stage 0. "
+                             f"has {what}; give all of them the same options and the same files\n")
+            self.assertFalse(metrics.exists())
+
     def with_launcher(self, steps, what, *options):
         """A run whose mpirun gets the signal `what` in the middle of its steps."""
         metrics = self.folder / "launched.jsonl"
