@@ -75,16 +75,17 @@ class LaunchTest(PipelineTest):
         data = [word for each in self.golden.data.items() for word in ("--data", "%s=%s" % each)]
         for own, theirs, what in (self.plan, stale, "plan.json [0-9a-f]{16}"), (file, other, f"--data {name} .*"):
             program = self.fresh(".sh")
-            program.write_text("#!/bin/bash\nwords=(\"$@\")\n[[ $OMPI_COMM_WORLD_RANK == 1 ]] && "
-                               f"words=(\"${{words[@]/'{own}'/'{theirs}'}}\")\nexec {BIN / 'pipec-run'} \"${{words[@]}}\"\n")
+            program.write_text('#!/bin/bash\nwords=("$@")\n'
+                               f"""[[ $OMPI_COMM_WORLD_RANK == 1 ]] && words=("${{words[@]/'{own}'/'{theirs}'}}")\n"""
+                               f'exec {BIN / "pipec-run"} "${{words[@]}}"\n')
             program.chmod(0o755)
             process = subprocess.run(
                 [str(self.plan / "launch" / "mpirun.sh"), *data, "--steps", "4", "--metrics", str(metrics), "--quiet"],
                 env=dict(os.environ, PIPEC_RUN=str(program), OMP_NUM_THREADS="1"),
                 capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120)
             self.check_exit(process, USAGE)
-            self.assertRegex(process.stderr, f"the ranks do not run the same: rank 1 .stage 1. has {what}, rank 0 .stage 0. "
-                             f"has {what}; give all of them the same options and the same files\n")
+            self.assertRegex(process.stderr, f"the ranks do not run the same: rank 1 .stage 1. has {what}, rank 0 "
+                             f".stage 0. has {what}; give all of them the same options and the same files\n")
             self.assertFalse(metrics.exists())
 
     def with_launcher(self, steps, what, *options):
