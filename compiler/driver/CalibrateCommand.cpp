@@ -90,52 +90,66 @@ plan::Topology machine(const std::string &grid) {
           : grid);
 }
 
+/// The least counts: what a core does that it has for itself.
+double least(std::vector<double> numbers) {
+  return *std::min_element(numbers.begin(), numbers.end());
+}
+
 /// What calls and tasks take. Processors are not as fast at all times: all is
-/// timed again and again: of calls the middle counts, of tasks the mean.
+/// timed again and again: of calls the middle counts, of tasks the mean; of
+/// cores that are to be taken as if `alone`, of more rounds the fastest.
 class Rounds {
 public:
   /// One thread's costs while as many run as the machine's ranks will have,
   /// with operands that are in a core's own cache and that are not; `ranks` of
   /// `threads` threads each.
-  Rounds(int ranks, int threads, int64_t own, const plan::DeviceModel &device) {
-    constexpr int kRounds = 3, kNarrow = 16, kWide = 16, kKernels = 100;
+  Rounds(int ranks, int threads, bool alone, int64_t own,
+         const plan::DeviceModel &device) {
+    constexpr int kNarrow = 16, kWide = 16, kKernels = 100;
+    const int count = alone ? 6 : 3;
+    const auto middle = alone ? least : median,
+               mean = alone ? least : trimmedMean;
     const GeneratedKernels kernels(kKernels);
     const MeasuredPrograms programs(kNarrow, kWide);
     std::vector<std::vector<plan::KernelSample>> fars, nears, togethers;
     std::vector<std::vector<plan::TaskSample>> tasks, divided;
     std::vector<std::vector<plan::CachePass>> throughs;
+    std::vector<double> turns;
     auto routines = [&](const Workers &workers, int share) {
       auto samples = measureRoutines(workers, share);
       for (plan::KernelSample &sample : kernels.measure(workers, share))
         samples.push_back(std::move(sample));
       return samples;
     };
-    Phase rounds("round", kRounds);
-    for (int round = 0; round < kRounds; ++round) {
+    Phase rounds("round", count);
+    for (int round = 0; round < count; ++round) {
       rounds.next();
       nears.push_back(routines({ranks * threads, 1, own / 4}, 1));
       tasks.push_back(programs.measure({ranks * threads, 1}, device));
       fars.push_back(routines({ranks * threads, 1, plan::kFarCaches * own}, 2));
       throughs.push_back(measurePasses(ranks * threads, own));
+      turns.push_back(measureTurn());
       if (threads > 1) {
         togethers.push_back(routines({ranks, threads, own / 4}, 3));
         divided.push_back(programs.measure({ranks, threads}, device));
       }
     }
-    unsteady = plan::unsteadyNote(nears);
-    near = of(nears, median), far = of(fars, median);
-    whole = of(tasks, trimmedMean);
-    passes = of(throughs, median);
+    if (!alone)
+      unsteady = plan::unsteadyNote(nears);
+    near = of(nears, middle), far = of(fars, middle);
+    whole = of(tasks, mean);
+    passes = of(throughs, middle);
+    turn = middle(std::move(turns));
     for (size_t i = 1; i < passes.size(); ++i)
       timeOf(passes[i]) = std::max(timeOf(passes[i]), timeOf(passes[i - 1]));
     if (threads > 1)
-      together = of(togethers, median),
-      wholeTogether = of(divided, trimmedMean);
+      together = of(togethers, middle), wholeTogether = of(divided, mean);
   }
 
   std::vector<plan::KernelSample> near, far, together;
   std::vector<plan::TaskSample> whole, wholeTogether;
   std::vector<plan::CachePass> passes;
+  double turn = 0;      ///< between two tasks
   std::string unsteady; ///< what to say of rounds that differ
 
 private:
@@ -211,7 +225,7 @@ int calibrateCommand(int argc, char **argv) {
                "what they reach, for pipec MODEL.onnx --cluster.",
                "pipec calibrate");
   std::string grid, output, format = "text";
-  bool quiet = false;
+  bool alone = false, quiet = false;
   app.add_option("--cpus", grid,
                  "NxM: N servers like this one of M CPU ranks (default: one "
                  "server, a rank a core)");
@@ -220,6 +234,9 @@ int calibrateCommand(int argc, char **argv) {
                  "text: with -o, also a table of what was measured; json: the "
                  "cluster file alone")
       ->check(oneOf({"text", "json"}));
+  app.add_flag("--alone", alone,
+               "as if nobody shared these cores: the fastest of six rounds, "
+               "not the middle of three");
   app.add_flag("--quiet", quiet, "no table");
   if (const auto done = parseCommandLine(app, "pipec calibrate", argc, argv))
     return *done;
@@ -236,7 +253,7 @@ int calibrateCommand(int argc, char **argv) {
   topology.device = plan::fitDevice(topology.device, samples);
   topology.device.tile = productTile();
   topology.device.ownCacheBytes = static_cast<double>(own);
-  const Rounds timed(ranks, threads, own, topology.device);
+  const Rounds timed(ranks, threads, alone, own, topology.device);
   plan::DeviceModel away = topology.device;
   plan::fitKernels(away, timed.far, {});
   plan::fitKernels(topology.device, timed.near, timed.together);
@@ -248,12 +265,13 @@ int calibrateCommand(int argc, char **argv) {
   plan::fitTasks(topology.device, timed.whole);
   plan::fitThreads(topology.device, timed.wholeTogether);
   const plan::KernelError after = plan::taskErrors(topology.device, programs);
-  topology.device.turnSeconds = measureTurn();
+  topology.device.turnSeconds = timed.turn;
   topology.levels.back().latency = topology.device.ringSeconds = measureRing();
   timeMessages(topology);
   if (topology.serverSize() > topology.cores)
     timeCrowd(topology);
-  tellOfOthers(begin);
+  if (!alone)
+    tellOfOthers(begin);
   if (!timed.unsteady.empty())
     std::cerr << "pipec: note: " << timed.unsteady << "\n";
   topology.device.name = "calibrated-cpu";

@@ -26,6 +26,8 @@ constexpr std::array kCrowd = {std::pair(1, 1), std::pair(2, 1),
 
 /// Short ones more often: what disturbs a core does so for milliseconds.
 int stepsOf(int rows) { return std::max(40, 400 / std::max(1, rows / 32)); }
+/// Of microseconds, whose ends are to be seen.
+constexpr int kShortSteps = 2000;
 
 using Bytes = std::vector<int64_t>;
 
@@ -50,11 +52,13 @@ MessageTimes measureMessages(double turnSeconds, int ranks) try {
   Phase timing("messages, size", std::ssize(kRows));
   for (int rows : kRows) {
     timing.next();
-    const ChainPipeline::Run run = chain.run({2, 8, rows}, stepsOf(rows));
+    const int steps = rows == 1 ? kShortSteps : stepsOf(rows);
+    const ChainPipeline::Run run = chain.run({2, 8, rows}, steps);
     if (rows == 1) {
       // A rank alone has nobody to tell that a step ends.
       times.stepEnd = plan::stepEnd(
-          ranks > 1 ? run.trace : chain.run({1, 8, rows}, stepsOf(rows)).trace);
+          ranks > 1 ? run.trace : chain.run({1, 8, rows}, steps).trace,
+          turnSeconds);
       times.note = plan::noteCost(run.trace, turnSeconds);
       continue;
     }

@@ -17,12 +17,10 @@ std::optional<std::string> orderFileOf(const std::string &strategy) {
   return strategy.substr(prefix.size());
 }
 
-schedule::Schedule readOrderFile(const std::string &path) {
-  const std::string text = readFile(path, "the order of --strategy file:");
-  schedule::Schedule order = schedule::readCsv(text, path);
+void expectRuns(const schedule::Schedule &order, const std::string &text) {
   for (int rank = 0; rank < order.devices(); ++rank)
     if (order.order[rank].empty())
-      throw Failure(Exit::BadPlan, path + ":" + std::to_string(rank + 1) +
+      throw Failure(Exit::BadPlan, order.name + ":" + std::to_string(rank + 1) +
                                        ": rank " + std::to_string(rank) +
                                        " has nothing to do; delete the line");
   schedule::verifyCsv(order, text); // before anything relies on the tasks
@@ -30,6 +28,12 @@ schedule::Schedule readOrderFile(const std::string &path) {
   options.versions = strategy::versionRule(strategy::fileStrategy(), order);
   options.messages = schedule::MessageOrder::PerEdge;
   schedule::verifyCsv(order, text, options);
+}
+
+schedule::Schedule readOrderFile(const std::string &path) {
+  const std::string text = readFile(path, "the order of --strategy file:");
+  schedule::Schedule order = schedule::readCsv(text, path);
+  expectRuns(order, text);
   order.name = std::filesystem::path(path).filename().string();
   return order;
 }

@@ -11,6 +11,12 @@ namespace pipec {
 /// The path in "file:PATH", nothing for another strategy.
 std::optional<std::string> orderFileOf(const std::string &strategy);
 
+/// Throws Failure(BadPlan), which names line and column of `text`, for an order
+/// that pipec-run cannot follow though the verifier has nothing against it: a
+/// rank has nothing to do, or an edge's messages are not taken as they are
+/// sent.
+void expectRuns(const schedule::Schedule &order, const std::string &text);
+
 /// The order of tasks in a CSV file, one line a rank, which says also where
 /// stages live; named like the file. Proven to run: all tasks, dependencies, no
 /// deadlock, each edge's messages in order. Throws Failure(NoInput), and

@@ -1,6 +1,7 @@
 //===- ScheduleCommand.cpp - `pipec schedule` -----------------------------===//
 #include "compiler/driver/ScheduleCommand.h"
 
+#include "compiler/driver/OrderFile.h"
 #include "compiler/driver/ScheduleOptions.h"
 #include "compiler/schedule/Csv.h"
 #include "compiler/schedule/Pictures.h"
@@ -109,6 +110,16 @@ Answer generated(const ScheduleOptions &options) {
   return answer;
 }
 
+/// Of an order that is right, but not for `--strategy file:`.
+void tellUnlessRun(const Schedule &order, const std::string &text) try {
+  if (order.slices == 1)
+    expectRuns(order, text);
+} catch (const Failure &failure) {
+  std::cerr << "pipec: note: pipec-run cannot follow this order, so that "
+               "--strategy file: will refuse it: "
+            << failure.what() << "\n";
+}
+
 /// A schedule from a file, held against the command line and the verifier.
 Answer checked(const ScheduleOptions &options) {
   const Phase phase("checking the schedule");
@@ -139,6 +150,7 @@ Answer checked(const ScheduleOptions &options) {
   VerifyOptions limits;
   limits.costs = &answer.costs;
   verifyCsv(schedule, text, limits);
+  tellUnlessRun(schedule, text);
   answer.timeline = timelineOf(answer, options);
   answer.seconds = now() - begin;
   return answer;

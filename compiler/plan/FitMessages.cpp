@@ -161,7 +161,7 @@ NoteCost noteCost(const std::string &trace, double turnSeconds) try {
   throw Failure(Exit::BadModel, std::string("no trace: ") + error.what());
 }
 
-double stepEnd(const std::string &trace) try {
+double stepEnd(const std::string &trace, double turnSeconds) try {
   const nlohmann::json json = nlohmann::json::parse(trace);
   std::map<int64_t, double> updates; // of rank 0's steps, us
   for (const auto &event : json.at("traceEvents"))
@@ -180,7 +180,7 @@ double stepEnd(const std::string &trace) try {
   }
   if (gaps.size() < 4)
     throw Failure(Exit::BadModel, "a trace of too few steps");
-  return median(std::move(gaps)) * 1e-6;
+  return std::max(0., median(std::move(gaps)) * 1e-6 - turnSeconds);
 } catch (const nlohmann::json::exception &error) {
   throw Failure(Exit::BadModel, std::string("no trace: ") + error.what());
 }

@@ -58,8 +58,9 @@ struct NoteCost {
 NoteCost noteCost(const std::string &trace, double turnSeconds);
 
 /// From the last task of a step to the first of the next on rank 0 of such a
-/// trace, less its update, s; the middle of all. Failure(Exit::BadModel) as
-/// before, and where there are fewer than five steps.
-double stepEnd(const std::string &trace);
+/// trace, less its update and what lies between any two tasks, s; the middle of
+/// all. Failure(Exit::BadModel) as before, and where there are fewer than five
+/// steps.
+double stepEnd(const std::string &trace, double turnSeconds);
 
 } // namespace pipec::plan

@@ -2,25 +2,28 @@
 
 The host of a virtual machine may put two of its cores on one core of its own, or a neighbour beside one, or nobody, for
 milliseconds or for minutes; multiplications of vectors then take up to twice as long, a chain of dependent operations
-as long as before. So the thermometer is a hash whose rounds keep a core's units busy. A process on each core takes it
-every few milliseconds, and where any core is slower than beside nobody they keep all of them busy, so that whatever is
-measured, which is nicer than they are, all but stands still:
+as long as before. So the thermometer is a hash whose rounds keep a core's units busy. The host also moves cores, so that they
+have a cache in common now and then, of which no core alone knows anything, but threads that share loops do, and
+messages: so the other is how long a number takes from the first core to each (core_distance.c). Processes on each core
+take both every few milliseconds, beside whatever is measured, which lasts longer by a hundredth. What is measured
+begins when all is well, and is made again where more than a tenth of the looks were slow or far:
 
-    core 0   run run|                   |run run run
-    core 1   run run|slow  slow     slow|run run run
-                     held                ^ for QUIET seconds all were as fast as ever: go on
+    measured        |---------------| again: |---------------| it counts
+    core 0     .  .  .  .  .  .  .  .  .  .  .  .  .  .  .  .  .      looks: . as fast and as near as ever, # not
+    core 1     #  .  .  #  #  #  .  .  #  .  .  .  .  #  .  .  .
 
-Only the cores decide when something runs, whatever comes of it. A timing that stretches over a hold is an outlier,
-which medians leave out as long as a spell of quiet is longer than what is timed; processor time does not count one at
-all. Linux and Python's standard library alone.
+Only the cores decide what counts, whatever was measured. Linux, a C compiler and Python's standard library alone.
 """
-import hashlib, mmap, multiprocessing, os, sys, time
+import hashlib, mmap, multiprocessing, os, pathlib, subprocess, sys, tempfile, time
 
 BLOCK = bytes(1 << 13)
 TOLERANCE = 1.15  # the hash repeats within some 5 %; beside a neighbour, or two cores that are one, it takes 1.3 and more
 EVERY = 0.003     # seconds between two looks, of which each takes some 30 us
-QUIET = 0.02      # seconds that every core must have been as fast as ever: a spell that has lasted will mostly last
 LEARNED = 10      # seconds of looks by which it is known how fast that is
+SLOW = 0.1        # share of looks that may be slow or far
+LOOKED = 0.1      # seconds in which all must be well before something is measured
+PATIENCE = 20     # seconds to wait for that
+TRIES = 20
 
 
 def hashed():
@@ -34,7 +37,7 @@ def hashed():
 
 
 class Slots:
-    """What the processes know of each other: of every core how fast it can be, until when it is slow, how long held."""
+    """What the processes tell of each core: how fast it can be, how often it was looked at, and how often it was slow."""
 
     def __init__(self, count):
         self.count, self.numbers = count, memoryview(mmap.mmap(-1, 8 * 3 * count)).cast("d")
@@ -42,60 +45,104 @@ class Slots:
     def usual(self):
         return list(self.numbers[:self.count])
 
-    def slow_until(self):
-        return max(self.numbers[self.count:2 * self.count])
-
-    def held(self):
-        return max(self.numbers[2 * self.count:])
+    def looks(self):
+        return list(zip(self.numbers[self.count:2 * self.count], self.numbers[2 * self.count:]))
 
 
-def look(slots, core):
-    if hashed() > TOLERANCE * min(slots.usual()):
-        slots.numbers[slots.count + core] = time.monotonic() + QUIET
-
-
-def hold(slots, core, cpu, parent):
+def look_at(slots, core, cpu, parent):
     """What a core's process does until its parent is gone."""
     os.sched_setaffinity(0, {cpu})
     end, seen = time.monotonic() + LEARNED, []
     while time.monotonic() < end:
         seen.append(hashed())
     slots.numbers[core] = sorted(seen)[len(seen) // 200]
-    while not all(slots.usual()):
-        time.sleep(EVERY)
     while os.getppid() == parent:
-        look(slots, core)
-        begun = time.monotonic()
-        while time.monotonic() < slots.slow_until() and os.getppid() == parent:
-            look(slots, core)
-        slots.numbers[2 * slots.count + core] += time.monotonic() - begun
         time.sleep(EVERY)
+        slots.numbers[2 * slots.count + core] += hashed() > TOLERANCE * min(slots.usual())
+        slots.numbers[slots.count + core] += 1
+
+
+class Distances:
+    """Looks at how far cores are from the first, by core_distance.c; none where there is one core or no compiler."""
+
+    def __init__(self, folder):
+        file, tool = pathlib.Path(folder, "distances"), pathlib.Path(folder, "core_distance")
+        file.write_bytes(bytes(4096))
+        with file.open("r+b") as opened:
+            self.numbers = memoryview(mmap.mmap(opened.fileno(), 4096)).cast("d")
+        subprocess.run(["cc", "-O2", "-pthread", "-o", tool, pathlib.Path(__file__).with_name("core_distance.c")],
+                       check=True)
+        self.process = subprocess.Popen([tool, file])
+
+    def known(self):
+        return self.numbers[0] > 0 or self.process.poll() is not None
+
+    def looks(self):
+        return [(self.numbers[1], self.numbers[2])]
+
+    def told(self):
+        return f"{self.numbers[3]:.0f} ns from core to core"
 
 
 class SteadyCores:
-    """A context whose process, and all that it starts, stands still while a core is slower than it can be."""
+    """A context in which `take` measures again what was measured while a core was slower or farther than it can be."""
 
     def __enter__(self):
         cpus = sorted(os.sched_getaffinity(0))
-        self.slots = Slots(len(cpus))
-        self.holders = [multiprocessing.Process(target=hold, args=(self.slots, core, cpu, os.getpid()), daemon=True)
-                        for core, cpu in enumerate(cpus)]
-        for holder in self.holders:
-            holder.start()
-        os.nice(19)  # a 68th of a holder's share
-        while not all(self.slots.usual()):
+        self.scratch = tempfile.TemporaryDirectory()
+        self.slots, self.distances = Slots(len(cpus)), Distances(self.scratch.name) if len(cpus) > 1 else None
+        self.taken, self.again, self.slow = 0, 0, 0
+        self.watchers = [multiprocessing.Process(target=look_at, args=(self.slots, core, cpu, os.getpid()), daemon=True)
+                         for core, cpu in enumerate(cpus)]
+        for watcher in self.watchers:
+            watcher.start()
+        while not all(self.slots.usual()) or (self.distances and not self.distances.known()):
             time.sleep(0.1)
-        self.begun = time.monotonic()
         told = ", ".join(f"{1e6 * seconds:.1f}" for seconds in self.slots.usual())
         print(f"{len(BLOCK) >> 10} KiB are hashed in {told} us beside nobody", file=sys.stderr, flush=True)
+        if self.distances:
+            print(self.distances.told(), file=sys.stderr, flush=True)
         return self
 
     def __exit__(self, *_):
-        for holder in self.holders:
-            holder.terminate()
+        for watcher in self.watchers:
+            watcher.terminate()
+        if self.distances:
+            self.distances.process.kill()
+            self.distances.process.wait()
+        self.scratch.cleanup()
+
+    def looks(self):
+        return self.slots.looks() + (self.distances.looks() if self.distances else [])
+
+    def watched(self, call):
+        """What `call` returns, and the largest share of looks at a core that were slow or far meanwhile."""
+        before = self.looks()
+        result = call()
+        time.sleep(2 * EVERY)
+        return result, max((slow - slower) / max(1, looks - looked)
+                           for (looks, slow), (looked, slower) in zip(self.looks(), before))
+
+    def wait(self):
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end and self.watched(lambda: time.sleep(LOOKED))[1] > SLOW:
+            pass
+
+    def take(self, call):
+        """The first result that was measured on steady cores, else that of the steadiest."""
+        self.taken += 1
+        seen = []
+        while not seen or (seen[-1][1] > SLOW and len(seen) < TRIES):
+            self.wait()
+            seen.append(self.watched(call))
+        self.again += len(seen) - 1
+        result, share = min(seen, key=lambda of: of[1])
+        self.slow += share > SLOW
+        return result, share
 
     def told(self):
-        return f"cores were held for {self.slots.held():.0f} of {time.monotonic() - self.begun:.0f} s"
+        return (f"{self.taken} times measured and {self.again} times again, {self.slow} times in vain: more than "
+                f"{SLOW:.0%} of the looks found a core slow or far")
 
 
 class AnyCores:
@@ -106,6 +153,9 @@ class AnyCores:
 
     def __exit__(self, *_):
         pass
+
+    def take(self, call):
+        return call(), 0
 
     def told(self):
         return "cores were taken as they were"

@@ -21,9 +21,10 @@ class CalibrateTest(PipelineTest):
         # Not the job of a launcher that runs pipec itself.
         with unittest.mock.patch.dict(os.environ, OMPI_COMM_WORLD_RANK="0", OMPI_COMM_WORLD_SIZE="1", WORLD_SIZE="7",
                                       TMPDIR=str(scratch)):
-            process = call("pipec", "calibrate", "--cpus", f"1x{ranks}", "-o", file)
+            process = call("pipec", "calibrate", "--alone", "--cpus", f"1x{ranks}", "-o", file)
         self.check_exit(process, 0)
         self.assertEqual(list(scratch.iterdir()), [])
+        self.assertNotIn("calibrate again", process.stderr)  # whatever else runs: that is left out
         self.assertIn("mean error", process.stdout)
         cluster = json.loads(file.read_text())
         self.assertEqual([level["count"] for level in cluster["levels"]], [1, ranks])
