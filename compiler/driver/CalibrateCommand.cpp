@@ -90,7 +90,10 @@ plan::Topology machine(const std::string &grid) {
           : grid);
 }
 
-/// The least counts: what a core does that it has for itself.
+/// Times that all is timed as if nobody shared the cores.
+constexpr int kAloneRounds = 6;
+
+/// The fastest: what a core does that nobody shares.
 double least(std::vector<double> numbers) {
   return *std::min_element(numbers.begin(), numbers.end());
 }
@@ -106,9 +109,9 @@ public:
   Rounds(int ranks, int threads, bool alone, int64_t own,
          const plan::DeviceModel &device) {
     constexpr int kNarrow = 16, kWide = 16, kKernels = 100;
-    const int count = alone ? 6 : 3;
-    const auto middle = alone ? least : median,
-               mean = alone ? least : trimmedMean;
+    const int count = alone ? kAloneRounds : 3;
+    const auto ofCalls = alone ? least : median,
+               ofTasks = alone ? least : trimmedMean;
     const GeneratedKernels kernels(kKernels);
     const MeasuredPrograms programs(kNarrow, kWide);
     std::vector<std::vector<plan::KernelSample>> fars, nears, togethers;
@@ -136,14 +139,14 @@ public:
     }
     if (!alone)
       unsteady = plan::unsteadyNote(nears);
-    near = of(nears, middle), far = of(fars, middle);
-    whole = of(tasks, mean);
-    passes = of(throughs, middle);
-    turn = middle(std::move(turns));
+    near = of(nears, ofCalls), far = of(fars, ofCalls);
+    whole = of(tasks, ofTasks);
+    passes = of(throughs, ofCalls);
+    turn = ofCalls(std::move(turns));
     for (size_t i = 1; i < passes.size(); ++i)
       timeOf(passes[i]) = std::max(timeOf(passes[i]), timeOf(passes[i - 1]));
     if (threads > 1)
-      together = of(togethers, middle), wholeTogether = of(divided, mean);
+      together = of(togethers, ofCalls), wholeTogether = of(divided, ofTasks);
   }
 
   std::vector<plan::KernelSample> near, far, together;
@@ -170,11 +173,11 @@ private:
 };
 
 /// What messages between ranks of a server take, where they can be sent.
-void timeMessages(plan::Topology &topology) try {
+void timeMessages(plan::Topology &topology, int repeats) try {
   if (availableCores() < 2)
     throw Failure(Exit::Unavailable, "this process has one core alone");
-  const MessageTimes times =
-      measureMessages(topology.device.turnSeconds, topology.serverSize());
+  const MessageTimes times = measureMessages(topology.device.turnSeconds,
+                                             topology.serverSize(), repeats);
   const plan::MessageCost cost =
       plan::fitMessages(times.gaps, topology.device.turnSeconds);
   topology.device.stepSeconds = times.stepEnd;
@@ -190,7 +193,7 @@ void timeMessages(plan::Topology &topology) try {
 }
 
 /// What ranks that outnumber the cores cost each other.
-void timeCrowd(plan::Topology &topology) try {
+void timeCrowd(plan::Topology &topology, int repeats) try {
   constexpr int kMost = 64; // each is a stage to compile, and a process
   if (topology.serverSize() > kMost)
     throw Failure(Exit::Unavailable,
@@ -200,7 +203,7 @@ void timeCrowd(plan::Topology &topology) try {
   plan::Topology server = topology;
   server.levels = {topology.levels.back()};
   const plan::Crowd crowd =
-      plan::fitCrowd(measureCrowd(topology.serverSize()), server);
+      plan::fitCrowd(measureCrowd(topology.serverSize(), repeats), server);
   topology.device.crowdTurnSeconds = crowd.turnSeconds;
   topology.device.crowdSeenSeconds = crowd.seenSeconds;
 } catch (const Failure &failure) {
@@ -235,8 +238,8 @@ int calibrateCommand(int argc, char **argv) {
                  "cluster file alone")
       ->check(oneOf({"text", "json"}));
   app.add_flag("--alone", alone,
-               "as if nobody shared these cores: the fastest of six rounds, "
-               "not the middle of three");
+               "as if nobody shared these cores: of six times that something "
+               "is timed the fastest counts, not the middle of three");
   app.add_flag("--quiet", quiet, "no table");
   if (const auto done = parseCommandLine(app, "pipec calibrate", argc, argv))
     return *done;
@@ -267,9 +270,10 @@ int calibrateCommand(int argc, char **argv) {
   const plan::KernelError after = plan::taskErrors(topology.device, programs);
   topology.device.turnSeconds = timed.turn;
   topology.levels.back().latency = topology.device.ringSeconds = measureRing();
-  timeMessages(topology);
+  const int repeats = alone ? kAloneRounds : 1;
+  timeMessages(topology, repeats);
   if (topology.serverSize() > topology.cores)
-    timeCrowd(topology);
+    timeCrowd(topology, repeats);
   if (!alone)
     tellOfOthers(begin);
   if (!timed.unsteady.empty())

@@ -22,7 +22,8 @@ public:
     std::string plan, trace, profile;
   };
 
-  ChainPipeline();
+  /// Every run is the one of the shortest step of so many.
+  explicit ChainPipeline(int repeats);
 
   struct Shape {
     int ranks = 0, products = 0; ///< of a rank
@@ -36,6 +37,7 @@ public:
 
 private:
   const ScratchFolder scratch;
+  const int repeats;
 };
 
 } // namespace pipec

@@ -26,8 +26,8 @@ constexpr std::array kCrowd = {std::pair(1, 1), std::pair(2, 1),
 
 /// Short ones more often: what disturbs a core does so for milliseconds.
 int stepsOf(int rows) { return std::max(40, 400 / std::max(1, rows / 32)); }
-/// Of microseconds, whose ends are to be seen.
-constexpr int kShortSteps = 2000;
+/// Those of one row, of some 60 us: 400 of them are over in one disturbance.
+constexpr int kShortSteps = 1000;
 
 using Bytes = std::vector<int64_t>;
 
@@ -46,8 +46,8 @@ std::array<Bytes, 2> bytesOf(const std::string &plan) {
 
 } // namespace
 
-MessageTimes measureMessages(double turnSeconds, int ranks) try {
-  const ChainPipeline chain;
+MessageTimes measureMessages(double turnSeconds, int ranks, int repeats) try {
+  const ChainPipeline chain(repeats);
   MessageTimes times;
   Phase timing("messages, size", std::ssize(kRows));
   for (int rows : kRows) {
@@ -72,8 +72,8 @@ MessageTimes measureMessages(double turnSeconds, int ranks) try {
   throw Failure(Exit::Unavailable, error.what());
 }
 
-std::vector<plan::CrowdSample> measureCrowd(int ranks) try {
-  const ChainPipeline chain;
+std::vector<plan::CrowdSample> measureCrowd(int ranks, int repeats) try {
+  const ChainPipeline chain(repeats);
   std::vector<plan::CrowdSample> samples;
   Phase timing("ranks that share cores, size", std::ssize(kCrowd));
   for (auto [products, rows] : kCrowd) {

@@ -17,13 +17,12 @@ std::optional<std::string> orderFileOf(const std::string &strategy) {
   return strategy.substr(prefix.size());
 }
 
-void expectRuns(const schedule::Schedule &order, const std::string &text) {
+void expectRunnable(const schedule::Schedule &order, const std::string &text) {
   for (int rank = 0; rank < order.devices(); ++rank)
     if (order.order[rank].empty())
       throw Failure(Exit::BadPlan, order.name + ":" + std::to_string(rank + 1) +
                                        ": rank " + std::to_string(rank) +
                                        " has nothing to do; delete the line");
-  schedule::verifyCsv(order, text); // before anything relies on the tasks
   schedule::VerifyOptions options;
   options.versions = strategy::versionRule(strategy::fileStrategy(), order);
   options.messages = schedule::MessageOrder::PerEdge;
@@ -33,7 +32,8 @@ void expectRuns(const schedule::Schedule &order, const std::string &text) {
 schedule::Schedule readOrderFile(const std::string &path) {
   const std::string text = readFile(path, "the order of --strategy file:");
   schedule::Schedule order = schedule::readCsv(text, path);
-  expectRuns(order, text);
+  schedule::verifyCsv(order, text); // before anything relies on the tasks
+  expectRunnable(order, text);
   order.name = std::filesystem::path(path).filename().string();
   return order;
 }

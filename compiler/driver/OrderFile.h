@@ -11,11 +11,10 @@ namespace pipec {
 /// The path in "file:PATH", nothing for another strategy.
 std::optional<std::string> orderFileOf(const std::string &strategy);
 
-/// Throws Failure(BadPlan), which names line and column of `text`, for an order
-/// that pipec-run cannot follow though the verifier has nothing against it: a
-/// rank has nothing to do, or an edge's messages are not taken as they are
-/// sent.
-void expectRuns(const schedule::Schedule &order, const std::string &text);
+/// Throws Failure(BadPlan) for a right order that `--strategy file:` refuses
+/// all the same: a rank has nothing to do, or an edge's messages are not taken
+/// as they are sent. It names `order.name`, line and column of `text`.
+void expectRunnable(const schedule::Schedule &order, const std::string &text);
 
 /// The order of tasks in a CSV file, one line a rank, which says also where
 /// stages live; named like the file. Proven to run: all tasks, dependencies, no

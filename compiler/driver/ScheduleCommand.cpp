@@ -110,13 +110,14 @@ Answer generated(const ScheduleOptions &options) {
   return answer;
 }
 
-/// Of an order that is right, but not for `--strategy file:`.
-void tellUnlessRun(const Schedule &order, const std::string &text) try {
-  if (order.slices == 1)
-    expectRuns(order, text);
+/// Of a right order that `--strategy file:` refuses.
+void noteUnlessRunnable(const Schedule &order, const std::string &text) try {
+  if (order.slices > 1)
+    throw Failure(Exit::BadPlan,
+                  "its tasks are of slices, and a file's of microbatches");
+  expectRunnable(order, text);
 } catch (const Failure &failure) {
-  std::cerr << "pipec: note: pipec-run cannot follow this order, so that "
-               "--strategy file: will refuse it: "
+  std::cerr << "pipec: note: --strategy file: will refuse this order: "
             << failure.what() << "\n";
 }
 
@@ -150,9 +151,9 @@ Answer checked(const ScheduleOptions &options) {
   VerifyOptions limits;
   limits.costs = &answer.costs;
   verifyCsv(schedule, text, limits);
-  tellUnlessRun(schedule, text);
   answer.timeline = timelineOf(answer, options);
   answer.seconds = now() - begin;
+  noteUnlessRunnable(schedule, text);
   return answer;
 }
 

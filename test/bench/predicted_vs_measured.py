@@ -14,7 +14,7 @@ and "apart", by how much one run differs from the next, which is all that keeps 
 plan of strategy --other made with the same profile, against a run of that plan, which no profile knows; medians over
 the runs. At the end of a row, "untimed": what is predicted of cores that nobody has timed, as a share of the median
 run, and "slow", the largest share of looks at the cores that found one slow or far from the other during the row's
-runs. With --steady what was measured while more than a tenth of them did is measured again, up to twenty times
+runs. With --steady what was measured while more than a quarter of them did is measured again, up to twenty times
 (steady_cores.py), and calibrations are made as if nobody shared the cores. With --rounds all rows are calibrated for
 and run so many times, by turns, of plans that are made in the first round; medians are then over what all rounds said,
 and each round prints them as they are by then. Where neighbours come and go for minutes, calibrations and runs meet as

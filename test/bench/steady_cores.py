@@ -2,11 +2,11 @@
 
 The host of a virtual machine may put two of its cores on one core of its own, or a neighbour beside one, or nobody, for
 milliseconds or for minutes; multiplications of vectors then take up to twice as long, a chain of dependent operations
-as long as before. So the thermometer is a hash whose rounds keep a core's units busy. The host also moves cores, so that they
-have a cache in common now and then, of which no core alone knows anything, but threads that share loops do, and
-messages: so the other is how long a number takes from the first core to each (core_distance.c). Processes on each core
-take both every few milliseconds, beside whatever is measured, which lasts longer by a hundredth. What is measured
-begins when all is well, and is made again where more than a tenth of the looks were slow or far:
+as long as before. So the thermometer is a hash whose rounds keep a core's units busy. The host also moves cores, so
+that they have a cache in common now and then, of which no core alone knows anything, but threads that share loops do,
+and messages: what is looked at besides is how long a number takes from the first core to each (core_distance.c).
+Processes on each core take both every few milliseconds, beside whatever is measured, which lasts longer by a hundredth.
+What is measured begins when cores are near, and is made again where more than a quarter of the looks were slow or far:
 
     measured        |---------------| again: |---------------| it counts
     core 0     .  .  .  .  .  .  .  .  .  .  .  .  .  .  .  .  .      looks: . as fast and as near as ever, # not
@@ -20,8 +20,8 @@ BLOCK = bytes(1 << 13)
 TOLERANCE = 1.15  # the hash repeats within some 5 %; beside a neighbour, or two cores that are one, it takes 1.3 and more
 EVERY = 0.003     # seconds between two looks, of which each takes some 30 us
 LEARNED = 10      # seconds of looks by which it is known how fast that is
-SLOW = 0.1        # share of looks that may be slow or far
-LOOKED = 0.1      # seconds in which all must be well before something is measured
+SLOW = 0.25       # share of looks that may be slow or far
+LOOKED = 0.1      # seconds in which cores must be near before something is measured
 PATIENCE = 20     # seconds to wait for that
 TRIES = 20
 
@@ -124,9 +124,14 @@ class SteadyCores:
                            for (looks, slow), (looked, slower) in zip(self.looks(), before))
 
     def wait(self):
+        """Until cores are near. How fast they are is known of busy ones alone: those that slept are slow at first."""
         end = time.monotonic() + PATIENCE
-        while time.monotonic() < end and self.watched(lambda: time.sleep(LOOKED))[1] > SLOW:
-            pass
+        while self.distances and time.monotonic() < end:
+            (looks, far), = self.distances.looks()
+            time.sleep(LOOKED)
+            (looked, farther), = self.distances.looks()
+            if looked > looks and farther - far <= SLOW * (looked - looks):
+                return
 
     def take(self, call):
         """The first result that was measured on steady cores, else that of the steadiest."""
@@ -142,7 +147,7 @@ class SteadyCores:
 
     def told(self):
         return (f"{self.taken} times measured and {self.again} times again, {self.slow} times in vain: more than "
-                f"{SLOW:.0%} of the looks found a core slow or far")
+                f"{100 * SLOW:.0f} % of the looks found a core slow or far")
 
 
 class AnyCores:

@@ -146,6 +146,7 @@ TEST(FitMessages, WhatIsLookedForIsSeen) {
 TEST(FitMessages, AStepEndsWhereTheNextBegins) {
   // Steps of 1,000 us, of which rank 0 works 400.
   EXPECT_NEAR(stepEnd(traceOf(12, 400), 1e-6), 599e-6, 1e-9);
+  EXPECT_EQ(stepEnd(traceOf(12, 400), 1e-3), 0);
   // Then it sums gradients and updates, which has costs of its own.
   Json trace = Json::parse(traceOf(12, 400));
   for (int step = 0; step < 20; ++step)
