@@ -14,13 +14,15 @@ What is measured begins when cores are near, and is made again where more than a
 
 Only the cores decide what counts, whatever was measured. Linux, a C compiler and Python's standard library alone.
 """
-import hashlib, mmap, multiprocessing, os, pathlib, subprocess, sys, tempfile, time
+import hashlib, mmap, multiprocessing, os, pathlib, shutil, subprocess, sys, tempfile, time
 
 BLOCK = bytes(1 << 13)
 TOLERANCE = 1.15  # the hash repeats within some 5 %; beside a neighbour, or two cores that are one, it takes 1.3 and more
 EVERY = 0.003     # seconds between two looks, of which each takes some 30 us
 LEARNED = 10      # seconds of looks by which it is known how fast that is
-SLOW = 0.25       # share of looks that may be slow or far
+SLOW = 0.25       # share of looks that may be slow or far: a core that waited for another finds itself slow as well
+LOOKS = 0.5       # share of the looks due without which nothing is known of a core
+DISTANCE = 0.005  # seconds between two looks of core_distance.c
 LOOKED = 0.1      # seconds in which cores must be near before something is measured
 PATIENCE = 20     # seconds to wait for that
 TRIES = 20
@@ -37,13 +39,13 @@ def hashed():
 
 
 class Slots:
-    """What the processes tell of each core: how fast it can be, how often it was looked at, and how often it was slow."""
+    """What the processes tell of each core: how fast it can be, its looks, and those that found it slow."""
 
     def __init__(self, count):
         self.count, self.numbers = count, memoryview(mmap.mmap(-1, 8 * 3 * count)).cast("d")
 
     def usual(self):
-        return list(self.numbers[:self.count])
+        return list(self.numbers[:self.count])  # 0 before it is known
 
     def looks(self):
         return list(zip(self.numbers[self.count:2 * self.count], self.numbers[2 * self.count:]))
@@ -63,9 +65,11 @@ def look_at(slots, core, cpu, parent):
 
 
 class Distances:
-    """Looks at how far cores are from the first, by core_distance.c; none where there is one core or no compiler."""
+    """Looks at how far cores are from the first, by core_distance.c."""
 
     def __init__(self, folder):
+        if not shutil.which("cc"):
+            raise SystemExit("how far cores are is looked at by a C program, and there is no compiler, cc")
         file, tool = pathlib.Path(folder, "distances"), pathlib.Path(folder, "core_distance")
         file.write_bytes(bytes(4096))
         with file.open("r+b") as opened:
@@ -75,9 +79,11 @@ class Distances:
         self.process = subprocess.Popen([tool, file])
 
     def known(self):
-        return self.numbers[0] > 0 or self.process.poll() is not None
+        return self.numbers[0] > 0
 
     def looks(self):
+        if self.process.poll() is not None:
+            raise SystemExit(f"core_distance ended with {self.process.poll()}: nothing is known of the cores")
         return [(self.numbers[1], self.numbers[2])]
 
     def told(self):
@@ -92,11 +98,13 @@ class SteadyCores:
         self.scratch = tempfile.TemporaryDirectory()
         self.slots, self.distances = Slots(len(cpus)), Distances(self.scratch.name) if len(cpus) > 1 else None
         self.taken, self.again, self.slow = 0, 0, 0
-        self.watchers = [multiprocessing.Process(target=look_at, args=(self.slots, core, cpu, os.getpid()), daemon=True)
+        process = multiprocessing.get_context("fork").Process
+        self.watchers = [process(target=look_at, args=(self.slots, core, cpu, os.getpid()), daemon=True)
                          for core, cpu in enumerate(cpus)]
         for watcher in self.watchers:
             watcher.start()
         while not all(self.slots.usual()) or (self.distances and not self.distances.known()):
+            self.looks()
             time.sleep(0.1)
         told = ", ".join(f"{1e6 * seconds:.1f}" for seconds in self.slots.usual())
         print(f"{len(BLOCK) >> 10} KiB are hashed in {told} us beside nobody", file=sys.stderr, flush=True)
@@ -117,10 +125,11 @@ class SteadyCores:
 
     def watched(self, call):
         """What `call` returns, and the largest share of looks at a core that were slow or far meanwhile."""
-        before = self.looks()
+        begun, before = time.monotonic(), self.looks()
         result = call()
-        time.sleep(2 * EVERY)
-        return result, max((slow - slower) / max(1, looks - looked)
+        time.sleep(2 * DISTANCE)  # the last look's numbers
+        due = LOOKS * (time.monotonic() - begun) / DISTANCE
+        return result, max((slow - slower) / (looks - looked) if looks - looked >= due else 1
                            for (looks, slow), (looked, slower) in zip(self.looks(), before))
 
     def wait(self):
@@ -160,7 +169,7 @@ class AnyCores:
         pass
 
     def take(self, call):
-        return call(), 0
+        return call(), None
 
     def told(self):
         return "cores were taken as they were"
