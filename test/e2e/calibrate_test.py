@@ -20,11 +20,11 @@ class CalibrateTest(PipelineTest):
         (scratch / "pipec-calibrate-0123abcd").mkdir(parents=True)  # of one that was killed
         # Not the job of a launcher that runs pipec itself.
         with unittest.mock.patch.dict(os.environ, OMPI_COMM_WORLD_RANK="0", OMPI_COMM_WORLD_SIZE="1", WORLD_SIZE="7",
-                                      TMPDIR=str(scratch)):
+                                      TMPDIR=str(scratch)), busy(1):
             process = call("pipec", "calibrate", "--alone", "--cpus", f"1x{ranks}", "-o", file)
         self.check_exit(process, 0)
         self.assertEqual(list(scratch.iterdir()), [])
-        self.assertNotIn("calibrate again", process.stderr)  # whatever else runs: that is left out
+        self.assertNotIn("calibrate again", process.stderr)  # what else runs is left out
         self.assertIn("mean error", process.stdout)
         cluster = json.loads(file.read_text())
         self.assertEqual([level["count"] for level in cluster["levels"]], [1, ranks])
